@@ -1,0 +1,60 @@
+"""Every error a user can meet, and the exit code each one ends with.
+
+A message says what was asked, what was found and what to do, in one line.
+"""
+
+from __future__ import annotations
+
+
+class SynthError(Exception):
+    """Bad input or a failed operation. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(SynthError):
+    """The request itself makes no sense: an unknown name, two options that exclude each other. Exit code 2."""
+
+    exit_code = 2
+
+
+class FormatError(SynthError):
+    """A file that cannot be read as what it claims to be. Exit code 1.
+
+    ``place`` is a line number, a JSON path or whatever locates the fault inside ``file``.
+    """
+
+    def __init__(self, message: str, file: str | None = None, place: str | int | None = None) -> None:
+        self.file, self.place = file, place
+        where = ":".join(str(part) for part in (file, place) if part is not None)
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class MissingDependencyError(SynthError):
+    """An optional library is absent; the message names the command that installs it. Exit code 1."""
+
+
+class InfeasibleError(SynthError):
+    """Proved: no schedule exists. ``certificate`` is the witness, when there is one. Exit code 3."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, certificate: dict | None = None) -> None:
+        super().__init__(message)
+        self.certificate = certificate
+
+
+class UndecidedError(SynthError):
+    """The budget ran out before an answer. Says nothing about feasibility. Exit code 4."""
+
+    exit_code = 4
+
+
+class VerificationError(SynthError):
+    """A schedule, certificate or frontier is wrong; ``place`` says where in the document. Exit code 5."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, place: str | None = None) -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place

@@ -1,0 +1,163 @@
+"""LowerBound, Point and Frontier: what `synth pareto` returns.
+
+    LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
+    Point       steps rounds chunks schedule bound status construction same_bits seconds
+    Open        steps lower upper reason                an interval that the budget left open
+    Frontier    network collective points open complete max_steps seconds
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from synth.collective import Collective
+from synth.rational import rational, show
+from synth.schedule import Schedule
+from synth.topology import Network
+
+SCHEMA = "synth.frontier/1"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """`value` ≤ R/C for every schedule with the same number of steps; the certificate is checked by `bounds.check`."""
+
+    value: Fraction
+    certificate: dict
+    scope: str = "any-chunks"
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {"value": show(self.value), "scope": self.scope, "certificate": self.certificate}
+
+    @staticmethod
+    def from_json(doc: dict) -> LowerBound:
+        """The inverse of `to_json`."""
+        return LowerBound(rational(doc["value"]), doc["certificate"], doc["scope"])
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the frontier. `status` is "optimal" (the bound meets R/C) or "best-known"."""
+
+    schedule: Schedule
+    bound: LowerBound
+    status: str
+    construction: str
+    same_bits: bool = True
+    seconds: float = 0.0
+
+    @property
+    def steps(self) -> int:
+        """S."""
+        return len(self.schedule.steps)
+
+    @property
+    def rounds(self) -> int:
+        """R."""
+        return self.schedule.rounds
+
+    @property
+    def chunks(self) -> int:
+        """C."""
+        return self.schedule.chunks
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """R / C."""
+        return self.schedule.bandwidth
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {
+            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.bandwidth),
+            "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
+            "bound": self.bound.to_json(), "schedule": self.schedule.to_json(), "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Point:
+        """The inverse of `to_json`."""
+        return Point(
+            Schedule.from_json(doc["schedule"]), LowerBound.from_json(doc["bound"]), doc["status"], doc["construction"],
+            doc["same_bits"], doc["seconds"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Open:
+    """At `steps` steps the least R/C lies in [lower, upper]; `upper` is None when nothing was found."""
+
+    steps: int
+    lower: Fraction
+    upper: Fraction | None
+    reason: str
+    certificate: dict = field(default_factory=dict)
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        doc = {"steps": self.steps, "lower": show(self.lower), "upper": None if self.upper is None else show(self.upper), "reason": self.reason}
+        return doc | ({"certificate": self.certificate} if self.certificate else {})
+
+    @staticmethod
+    def from_json(doc: dict) -> Open:
+        """The inverse of `to_json`."""
+        upper = None if doc["upper"] is None else rational(doc["upper"])
+        return Open(doc["steps"], rational(doc["lower"]), upper, doc["reason"], doc.get("certificate", {}))
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
+
+    `endgame` proves completeness: the bound, valid for every S, that the last point meets (None when not complete,
+    or complete only up to `max_steps`). `gaps[S]` proves that no schedule of S steps beats the point before it.
+    """
+
+    network: Network
+    collective: Collective
+    points: tuple[Point, ...]
+    open: tuple[Open, ...] = ()
+    complete: bool = False
+    max_steps: int | None = None
+    seconds: float = 0.0
+    bounds: tuple[tuple[int | None, LowerBound], ...] = ()
+    notes: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
+
+    def seconds_at(self, point: Point, size: int) -> float:
+        """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
+        alpha = float(self.network.latency) * 1e-6
+        unit_bytes = size * float(self.collective.unit_share)
+        return point.steps * alpha + float(point.bandwidth) * unit_bytes / (float(self.network.unit) * 1e9)
+
+    def gbps(self, point: Point, size: int) -> float:
+        """Predicted algorithmic bandwidth, size / time, GB/s."""
+        return size / self.seconds_at(point, size) / 1e9
+
+    def best(self, size: int) -> Point:
+        """The point with the least predicted time at `size` bytes (ties: fewer steps). Raises ValueError when empty."""
+        return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+
+    def to_json(self) -> dict:
+        """The frontier as a JSON document (schema: docs/formats.md)."""
+        return {
+            "schema": SCHEMA, "topology": self.network.to_json(), "collective": self.collective.to_json(1),
+            "complete": self.complete, "max_steps": self.max_steps, "points": [p.to_json() for p in self.points],
+            "open": [o.to_json() for o in self.open], "seconds": round(self.seconds, 3),
+            "bounds": [{"steps": s} | b.to_json() for s, b in self.bounds], "notes": list(self.notes), "labels": list(self.labels),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Frontier:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        return Frontier(
+            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1),
+            tuple(Point.from_json(p) for p in doc["points"]), tuple(Open.from_json(o) for o in doc["open"]),
+            doc["complete"], doc["max_steps"], doc["seconds"],
+            tuple((b["steps"], LowerBound.from_json(b)) for b in doc.get("bounds", [])),
+            tuple(doc.get("notes", [])), tuple(doc.get("labels", [])),
+        )  # fmt: skip

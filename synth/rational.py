@@ -1,0 +1,46 @@
+"""Exact numbers in and out of text. Bandwidths and bounds are `int` or `Fraction`, never float."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from fractions import Fraction
+
+_NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,2})?$|[+-]?\d{1,18}/\d{1,18}$", re.IGNORECASE)
+
+
+def rational(value: object) -> Fraction:
+    """`value` as an exact fraction. Decimals are read from their text: ``0.1`` is 1/10, ``"3/7"`` is 3/7.
+
+    Raises ValueError for anything that is not a finite number of reasonable length (NaN, infinities, booleans).
+    """
+    if isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a number")
+    if isinstance(value, Fraction | int):
+        return Fraction(value)
+    text = repr(value) if isinstance(value, float) else str(value).strip()
+    if not _NUMBER.match(text):
+        raise ValueError(f"{text[:40]!r} is not a number such as 25, 12.5 or 7/2")
+    try:
+        return Fraction(text)
+    except ZeroDivisionError:
+        raise ValueError(f"{text!r} divides by zero") from None
+
+
+def show(value: Fraction | int) -> str:
+    """``7/2``, or ``3`` when whole."""
+    return str(Fraction(value))
+
+
+def gcd(values: Iterable[Fraction]) -> Fraction:
+    """The greatest fraction that divides every value. Raises ValueError when there is none to divide."""
+    numerator, denominator = 0, 1
+    for value in values:
+        numerator = math.gcd(numerator * value.denominator, value.numerator * denominator)
+        denominator *= value.denominator
+        shrink = math.gcd(numerator, denominator)
+        numerator, denominator = numerator // shrink, denominator // shrink
+    if numerator == 0:
+        raise ValueError("no values")
+    return Fraction(numerator, denominator)
