@@ -1,9 +1,9 @@
 """LowerBound, Point and Frontier: what `synth pareto` returns.
 
-    LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
-    Point       steps rounds chunks schedule bound status construction same_bits seconds
-    Open        steps lower upper reason                an interval that the budget left open
-    Frontier    network collective points open complete max_steps seconds
+LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
+Point       steps rounds chunks schedule bound status construction same_bits seconds
+Open        steps lower upper reason                an interval that the budget left open
+Frontier    network collective points open complete max_steps seconds
 """
 
 from __future__ import annotations
@@ -97,7 +97,12 @@ class Open:
 
     def to_json(self) -> dict:
         """As in a frontier document."""
-        doc = {"steps": self.steps, "lower": show(self.lower), "upper": None if self.upper is None else show(self.upper), "reason": self.reason}
+        doc = {
+            "steps": self.steps,
+            "lower": show(self.lower),
+            "upper": None if self.upper is None else show(self.upper),
+            "reason": self.reason,
+        }
         return doc | ({"certificate": self.certificate} if self.certificate else {})
 
     @staticmethod

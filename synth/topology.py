@@ -121,7 +121,9 @@ class Network:
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
         doc: dict = {"name": self.name, "ranks": self.ranks, "links": [_ends(r) + _tail(r) for r in self.routes]}
-        doc["limits"] = [{"links": [_ends(self.routes[i])[:2] + _via(self.routes[i]) for i in c.routes], "units": c.units} for c in self.caps]
+        doc["limits"] = [
+            {"links": [_ends(self.routes[i])[:2] + _via(self.routes[i]) for i in c.routes], "units": c.units} for c in self.caps
+        ]
         doc["unit_gbps"] = show(self.unit)
         if self.wires:
             doc["wires"] = [list(w) for w in self.wires]
@@ -139,8 +141,7 @@ class Network:
         )
         index = {(r.src, r.dst, r.via): i for i, r in enumerate(routes)}
         caps = tuple(
-            Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"])
-            for cap in doc["limits"]
+            Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"]) for cap in doc["limits"]
         )
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
         return Network(doc["name"], doc["ranks"], routes, caps, rational(doc["unit_gbps"]), wires)
@@ -251,5 +252,3 @@ class Topology:
                         " describe the fabric with limits instead of switches"
                     )
         return [way for end in sorted(ways) for way in ways[end]]
-
-

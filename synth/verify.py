@@ -1,0 +1,365 @@
+"""Independent replay of schedules: the root of trust.
+
+Works on the JSON document, not on the values that made it, and shares no code with what it checks: structure, the
+meaning of a named collective, holdings, contributions counted once, the load of every link, limit and physical wire
+in every step, and the postcondition. Anything wrong raises `VerificationError` with the place in the document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from synth.errors import VerificationError
+from synth.schedule import Schedule, canonical
+
+KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay established: C, S, R, the number of sends and the greatest number of chunks on one link."""
+
+    chunks: int
+    steps: int
+    rounds: int
+    sends: int
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """R / C."""
+        return Fraction(self.rounds, self.chunks)
+
+
+def schedule(given: Schedule | dict, place: str = "$") -> Replay:
+    """Replay a schedule, or its JSON document, step by step.
+
+    Returns what was established; raises VerificationError at the first thing that is wrong.
+    """
+    doc = given.to_json() if isinstance(given, Schedule) else given
+    fields = _fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
+    if fields["schema"] != "synth.schedule/1":
+        raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
+    fabric = Fabric.read(fields["topology"], f"{place}.topology")
+    chunks = _number(fields["chunks"], f"{place}.chunks", 1)
+    task = _Task.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
+    state = _Combining(task, place) if task.combining else _Holding(task, place)
+    rounds = sends = 0
+    for t, row in enumerate(_list(fields["steps"], f"{place}.steps")):
+        here = f"{place}.steps[{t}]"
+        step = _fields(row, here, {"rounds", "sends"})
+        r = _number(step["rounds"], f"{here}.rounds", 1)
+        moves = [_send(s, task.chunks, fabric, f"{here}.sends[{i}]") for i, s in enumerate(_list(step["sends"], f"{here}.sends"))]
+        fabric.check_loads(moves, r, here)
+        state.step(moves, here)
+        rounds, sends = rounds + r, sends + len(moves)
+    state.finish()
+    if "fingerprint" in fields:
+        _check_fingerprint(fields, chunks, rounds, place)
+    return Replay(chunks, len(fields["steps"]), rounds, sends)
+
+
+def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
+    import hashlib
+
+    net, coll = doc["topology"], doc["collective"]
+
+    def at_one(rows: list) -> list:
+        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
+
+    base = {
+        "links": net["links"], "limits": net["limits"], "pre": at_one(coll["pre"]), "post": at_one(coll["post"]),
+        "combining": coll["combining"],
+    }  # fmt: skip
+    inner = hashlib.sha256(canonical(base)).hexdigest()
+    found = hashlib.sha256(canonical([inner, chunks, len(doc["steps"]), rounds])).hexdigest()
+    if doc["fingerprint"] != found:
+        raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")
+
+
+# ---------------------------------------------------------------- reading, strictly
+
+
+def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = frozenset()) -> dict:  # type: ignore[assignment]
+    if not isinstance(doc, dict):
+        raise VerificationError(f"expected an object, found {type(doc).__name__}", place)
+    for key in sorted(needed - doc.keys()):
+        raise VerificationError(f"{key!r} is missing", place)
+    for key in sorted(doc.keys() - needed - allowed):
+        raise VerificationError(f"{key!r} is not a known field", place)
+    return doc
+
+
+def _list(value: object, place: str) -> list:
+    if not isinstance(value, list):
+        raise VerificationError(f"expected a list, found {type(value).__name__}", place)
+    return value
+
+
+def _number(value: object, place: str, low: int, below: int | None = None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise VerificationError(f"expected a whole number, found {value!r}", place)
+    if value < low or (below is not None and value >= below):
+        span = f">= {low}" if below is None else f"in {low}..{below - 1}"
+        raise VerificationError(f"expected a number {span}, found {value}", place)
+    return value
+
+
+def _send(row: object, chunks: int, fabric: Fabric, place: str) -> tuple[int, int, int, str, tuple[str, ...]]:
+    row = _list(row, place)
+    if len(row) not in (4, 5):
+        raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
+    chunk = _number(row[0], f"{place}[0]", 0, chunks)
+    src, dst = _number(row[1], f"{place}[1]", 0, fabric.ranks), _number(row[2], f"{place}[2]", 0, fabric.ranks)
+    via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
+    if row[3] not in KINDS:
+        raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")
+    if (src, dst, via) not in fabric.links:
+        through = f" through {' '.join(via)}" if via else ""
+        raise VerificationError(f"there is no link {src} -> {dst}{through}", place)
+    return chunk, src, dst, row[3], via
+
+
+def _path(value: object, place: str) -> tuple[str, ...]:
+    names = _list(value, place)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise VerificationError("expected a list of switch names", place)
+    return tuple(names)
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Links, limits and physical wires as the document gives them, checked to be consistent with each other."""
+
+    ranks: int
+    links: dict[tuple[int, int, tuple[str, ...]], int]
+    limits: tuple[tuple[frozenset[tuple[int, int, tuple[str, ...]]], int], ...]
+    wires: dict[tuple[int | str, int | str], int]
+
+    @staticmethod
+    def read(doc: object, place: str) -> Fabric:
+        """Read the `topology` object of a schedule."""
+        fields = _fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
+        ranks = _number(fields["ranks"], f"{place}.ranks", 1)
+        links: dict[tuple[int, int, tuple[str, ...]], int] = {}
+        for i, row in enumerate(_list(fields["links"], f"{place}.links")):
+            here = f"{place}.links[{i}]"
+            if len(_list(row, here)) not in (3, 4):
+                raise VerificationError("expected [src, dst, units] or [src, dst, units, path]", here)
+            key = _link_key([row[0], row[1], *row[3:]], ranks, here)
+            if key in links:
+                raise VerificationError(f"link {key[0]} -> {key[1]} is listed twice", here)
+            links[key] = _number(row[2], f"{here}[2]", 1)
+        limits = []
+        for i, row in enumerate(_list(fields["limits"], f"{place}.limits")):
+            here = f"{place}.limits[{i}]"
+            cap = _fields(row, here, {"links", "units"})
+            keys = [_link_key(key, ranks, f"{here}.links[{j}]") for j, key in enumerate(_list(cap["links"], f"{here}.links"))]
+            for key in keys:
+                if key not in links:
+                    raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
+            if len(set(keys)) < len(keys):
+                raise VerificationError("lists a link twice", here)
+            limits.append((frozenset(keys), _number(cap["units"], f"{here}.units", 1)))
+        wires = _read_wires(fields.get("wires", []), f"{place}.wires")
+        if bool(wires) != any(via for _, _, via in links):
+            raise VerificationError("wires are listed exactly when links name the switches on their way", f"{place}.wires")
+        fabric = Fabric(ranks, links, tuple(limits), wires)
+        for key in links:
+            for hop in fabric.hops(key):
+                if wires and hop not in wires:
+                    raise VerificationError(f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place)
+        return fabric
+
+    @staticmethod
+    def hops(key: tuple[int, int, tuple[str, ...]]) -> list[tuple[int | str, int | str]]:
+        """The physical wires of a link."""
+        ends = [key[0], *key[2], key[1]]
+        return list(pairwise(ends))
+
+    def check_loads(self, moves: list, rounds: int, place: str) -> None:
+        """No link, limit or wire carries more than its units times the rounds of the step."""
+        load = Counter((src, dst, via) for _, src, dst, _, via in moves)
+        for (src, dst, via), n in load.items():
+            if n > self.links[src, dst, via] * rounds:
+                room = self.links[src, dst, via] * rounds
+                raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
+        for i, (members, units) in enumerate(self.limits):
+            n = sum(load[key] for key in members) if len(members) < len(load) else sum(c for key, c in load.items() if key in members)
+            if n > units * rounds:
+                raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
+        if self.wires:
+            physical: Counter = Counter()
+            for key, n in load.items():
+                for hop in self.hops(key):
+                    physical[hop] += n
+            for (a, b), n in physical.items():
+                if n > self.wires[a, b] * rounds:
+                    raise VerificationError(f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place)
+
+
+def _link_key(row: object, ranks: int, place: str) -> tuple[int, int, tuple[str, ...]]:
+    row = _list(row, place)
+    if len(row) not in (2, 3):
+        raise VerificationError("expected [src, dst] or [src, dst, path]", place)
+    src, dst = _number(row[0], f"{place}[0]", 0, ranks), _number(row[1], f"{place}[1]", 0, ranks)
+    if src == dst:
+        raise VerificationError(f"a link from rank {src} to itself", place)
+    return src, dst, _path(row[2], place) if len(row) == 3 else ()
+
+
+def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], int]:
+    wires: dict[tuple[int | str, int | str], int] = {}
+    for i, row in enumerate(_list(doc, place)):
+        here = f"{place}[{i}]"
+        if len(_list(row, here)) != 3 or not all(isinstance(end, str) or type(end) is int for end in row[:2]):
+            raise VerificationError("expected [end, end, units]", here)
+        wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + _number(row[2], f"{here}[2]", 1)
+    return wires
+
+
+# ---------------------------------------------------------------- the task
+
+
+@dataclass(frozen=True)
+class _Task:
+    name: str
+    ranks: int
+    chunks: int
+    combining: bool
+    pre: frozenset[tuple[int, int]]
+    post: dict[tuple[int, int], frozenset[int] | None]
+
+    @staticmethod
+    def read(doc: object, per_unit: int, ranks: int, place: str) -> _Task:
+        fields = _fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
+        if fields["ranks"] != ranks:
+            raise VerificationError(f"has {fields['ranks']} ranks, the topology has {ranks}", f"{place}.ranks")
+        chunks = _number(fields["chunks"], f"{place}.chunks", 1)
+        if chunks % per_unit:
+            raise VerificationError(f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
+        if not isinstance(fields["combining"], bool) or not isinstance(fields["name"], str):
+            raise VerificationError("'combining' is true or false, 'name' is text", place)
+        pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
+        post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
+        task = _Task(fields["name"], ranks, chunks, fields["combining"], frozenset(pre), post)
+        expected = _definition(task, fields["root"], per_unit, place)
+        if expected is not None and expected != (task.pre, task.post):
+            raise VerificationError(f"pre and post are not those of {task.name} over {ranks} ranks with C = {per_unit}", place)
+        return task
+
+
+def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[tuple[int, int], frozenset[int] | None]:
+    found: dict[tuple[int, int], frozenset[int] | None] = {}
+    for i, row in enumerate(_list(doc, place)):
+        here = f"{place}[{i}]"
+        if not 2 <= len(_list(row, here)) <= most:
+            raise VerificationError("expected [chunk, rank]", here)
+        key = (_number(row[0], f"{here}[0]", 0, chunks), _number(row[1], f"{here}[1]", 0, ranks))
+        if key in found:
+            raise VerificationError(f"chunk {key[0]} at rank {key[1]} is listed twice", here)
+        found[key] = frozenset(_number(r, f"{here}[2]", 0, ranks) for r in _list(row[2], f"{here}[2]")) if len(row) == 3 else None
+    return found
+
+
+def _definition(task: _Task, root: object, c: int, place: str) -> tuple | None:
+    """What pre and post must be for the collective's name; None for those whose name does not fix them."""
+    n, everyone = task.ranks, range(task.ranks)
+    roots = [root] if type(root) is int else root if isinstance(root, list) else []
+    if any(type(r) is not int or not 0 <= r < n for r in roots):
+        raise VerificationError(f"root {root!r} is not a rank", f"{place}.root")
+    name = task.name.removeprefix("multi-")
+    rows: list[tuple[list[int], list[int]]]
+    if name in ("broadcast", "reduce"):
+        rows = [([r], list(everyone)) for r in roots]
+    elif name in ("scatter", "gather"):
+        rows = [([r], [i]) for r in roots for i in everyone]
+    elif name in ("allgather", "reduce-scatter"):
+        rows = [([i], list(everyone)) for i in everyone]
+    elif name == "alltoall":
+        rows = [([i], [j]) for i in everyone for j in everyone]
+    elif name in ("allreduce", "scan"):
+        rows = [(list(everyone), list(everyone))]
+    elif name in ("alltonext", "sendrecv"):
+        rows = [([i], [(i + 1) % n]) for i in range(n if name == "sendrecv" else n - 1)]
+    else:
+        return None
+    if name in ("reduce", "gather", "reduce-scatter"):
+        rows = [(post, pre) for pre, post in rows]
+    if task.combining != (name in ("reduce", "reduce-scatter", "allreduce", "scan")):
+        raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
+    pre = frozenset((u * c + i, r) for u, row in enumerate(rows) for i in range(c) for r in row[0])
+    scan = name == "scan"
+    post = {(u * c + i, r): frozenset(range(r + 1)) if scan else None for u, row in enumerate(rows) for i in range(c) for r in row[1]}
+    if task.chunks != len(rows) * c:
+        raise VerificationError(f"{name} over {n} ranks has {len(rows) * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks")
+    return pre, post
+
+
+# ---------------------------------------------------------------- the replay
+
+
+class _Holding:
+    """Non-combining: which rank holds which chunk."""
+
+    def __init__(self, task: _Task, place: str) -> None:
+        self.task, self.place, self.held = task, place, set(task.pre)
+
+    def step(self, moves: list, place: str) -> None:
+        for i, (chunk, src, dst, kind, _) in enumerate(moves):
+            if kind != "copy":
+                raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
+            if (chunk, src) not in self.held:
+                raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
+        self.held.update((chunk, dst) for chunk, _, dst, _, _ in moves)
+
+    def finish(self) -> None:
+        for chunk, rank in sorted(self.task.post.keys() - self.held):
+            raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
+
+
+class _Combining:
+    """Combining: which ranks' contributions each address holds, as a bit set; none may count twice."""
+
+    def __init__(self, task: _Task, place: str) -> None:
+        self.task, self.place = task, place
+        self.value = {key: 1 << key[1] for key in task.pre}
+        self.total: dict[int, int] = {}
+        for chunk, rank in task.pre:
+            self.total[chunk] = self.total.get(chunk, 0) | 1 << rank
+
+    def step(self, moves: list, place: str) -> None:
+        copies: dict[tuple[int, int], int] = {}
+        adds: list[tuple[int, int, int, str]] = []
+        for i, (chunk, src, dst, kind, _) in enumerate(moves):
+            here = f"{place}.sends[{i}]"
+            value = (1 << src if (chunk, src) in self.task.pre else 0) if kind.endswith("-input") else self.value.get((chunk, src), 0)
+            if not value:
+                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", here)
+            if kind.startswith("copy"):
+                if (chunk, dst) in copies:
+                    raise VerificationError(f"a second copy of chunk {chunk} lands on rank {dst} in one step", here)
+                copies[chunk, dst] = value
+            else:
+                adds.append((chunk, dst, value, here))
+        self.value.update(copies)
+        for chunk, dst, value, here in adds:
+            held = self.value.get((chunk, dst), 0)
+            if held & value:
+                twice = (held & value).bit_length() - 1
+                raise VerificationError(f"the contribution of rank {twice} to chunk {chunk} counts twice on rank {dst}", here)
+            self.value[chunk, dst] = held | value
+
+    def finish(self) -> None:
+        for (chunk, rank), want in sorted(self.task.post.items()):
+            bits = self.total.get(chunk, 0) if want is None else sum(1 << r for r in want)
+            held = self.value.get((chunk, rank), 0)
+            if held != bits:
+                wrong = (held ^ bits).bit_length() - 1
+                fault = "lacks" if bits >> wrong & 1 else "has too much:"
+                raise VerificationError(f"rank {rank} ends: chunk {chunk} {fault} rank {wrong}'s contribution", f"{self.place}.steps")

@@ -1,0 +1,149 @@
+"""The replay accepts right schedules and says where wrong ones go wrong."""
+
+import copy
+import random
+from fractions import Fraction
+
+import pytest
+
+from synth import verify
+from synth.collective import collective, pattern
+from synth.errors import VerificationError
+from synth.schedule import Schedule, Send, Step
+from synth.topology import Limit, Link, Topology
+
+
+def ring(n, units=1):
+    links = tuple(Link(i, (i + d) % n, Fraction(units)) for i in range(n) for d in (1, -1))
+    return Topology(f"ring{n}", n, links, unit=Fraction(1)).network()
+
+
+def ring_allgather(n):
+    """Every rank's chunk once round the ring in one direction."""
+    steps = [Step(1, tuple(Send((i - t) % n, i, (i + 1) % n) for i in range(n))) for t in range(n - 1)]
+    return Schedule(ring(n), collective("allgather", n), 1, tuple(steps))
+
+
+def swap_allreduce():
+    step = Step(1, (Send(0, 0, 1, "reduce"), Send(0, 1, 0, "reduce")))
+    links = (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))
+    return Schedule(Topology("pair", 2, links).network(), collective("allreduce", 2), 1, (step,))
+
+
+def test_a_right_schedule_is_measured():
+    replay = verify.schedule(ring_allgather(5))
+    assert (replay.chunks, replay.steps, replay.rounds, replay.sends) == (1, 4, 4, 20)
+    assert verify.schedule(swap_allreduce()).rounds == 1
+
+
+def test_reversal_of_an_allgather_is_a_reduce_scatter():
+    turned = ring_allgather(4).reversed()
+    assert turned.collective.name == "reduce-scatter"
+    assert turned.collective.pre == collective("reduce-scatter", 4).pre
+    verify.schedule(turned)
+
+
+def test_round_trip_through_json():
+    made = ring_allgather(4)
+    again = Schedule.from_json(made.to_json())
+    assert again.to_json() == made.to_json()
+    verify.schedule(again)
+
+
+def broken(change, base=ring_allgather, n=4):
+    doc = copy.deepcopy((base(n) if base is ring_allgather else base()).to_json())
+    doc.pop("fingerprint")
+    change(doc)
+    return doc
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["steps"][0]["sends"][0].__setitem__(0, 3), r"steps\[0\].sends\[0\]: rank 0 sends chunk 3"),
+        (lambda d: d["steps"][0]["sends"][0].__setitem__(2, 2), r"steps\[0\].sends\[0\]: there is no link 0 -> 2"),
+        (lambda d: d["steps"][0]["sends"].append([0, 0, 1, "copy"]), "carries 2 chunks"),
+        (lambda d: d["steps"][2]["sends"].pop(), "ends without chunk"),
+        (lambda d: d["steps"][0].__setitem__("rounds", 0), r"steps\[0\].rounds"),
+        (lambda d: d["steps"][0].__setitem__("rounds", True), "whole number"),
+        (lambda d: d["steps"][0]["sends"][0].__setitem__(3, "reduce"), "does not combine"),
+        (lambda d: d["collective"]["post"].pop(), "pre and post are not those of allgather"),
+        (lambda d: d["collective"].__setitem__("combining", True), "combining"),
+        (lambda d: d["topology"]["links"].append(d["topology"]["links"][0]), "listed twice"),
+        (lambda d: d["topology"]["links"][0].__setitem__(2, -1), r"links\[0\]\[2\]"),
+        (lambda d: d["topology"]["links"][0].__setitem__(2, 1.5), "whole number"),
+        (lambda d: d.__setitem__("chunks", 3), "not a multiple"),
+        (lambda d: d.pop("steps"), "'steps' is missing"),
+        (lambda d: d.__setitem__("stepz", 1), "not a known field"),
+    ],
+)
+def test_what_is_wrong_is_named(change, says):
+    with pytest.raises(VerificationError, match=says):
+        verify.schedule(broken(change))
+
+
+def test_a_contribution_may_not_count_twice():
+    def twice(doc):
+        doc["steps"].append({"rounds": 1, "sends": [[0, 0, 1, "reduce"]]})
+
+    with pytest.raises(VerificationError, match="counts twice"):
+        verify.schedule(broken(twice, swap_allreduce))
+
+
+def test_copies_land_before_reductions_and_inputs_survive():
+    links = tuple(Link(a, b, Fraction(1)) for a in range(3) for b in range(3) if a != b)
+    net = Topology("k3", 3, links).network()
+    first = Step(1, (Send(0, 0, 1, "copy"), Send(0, 2, 1, "reduce")))
+    doc = Schedule(net, pattern_sum(3, 1), 1, (first,)).to_json()
+    with pytest.raises(VerificationError, match="lacks rank 1's contribution"):
+        verify.schedule(doc)
+    both = (first, Step(1, (Send(0, 1, 2, "copy-input"),)), Step(1, (Send(0, 2, 1, "reduce"),)))
+    verify.schedule(Schedule(net, pattern_sum(3, 1), 1, both).to_json())
+
+
+def pattern_sum(n, root):
+    return collective("reduce", n, [root])
+
+
+def test_limits_bind():
+    links = tuple(Link(a, b, Fraction(1)) for a in range(3) for b in range(3) if a != b)
+    out = Limit("rank 0 out", (0, 1), Fraction(1))
+    net = Topology("k3", 3, links, (out,)).network()
+    task = pattern(3, [(0, 1), (0, 2)])
+    sends = (Send(0, 0, 1), Send(1, 0, 2))
+    with pytest.raises(VerificationError, match="limit 0 carries 2 chunks, 1 rounds allow 1"):
+        verify.schedule(Schedule(net, task, 1, (Step(1, sends),)))
+    verify.schedule(Schedule(net, task, 1, (Step(2, sends),)))
+
+
+def test_physical_wires_bind_and_paths_must_exist():
+    links = tuple(link for r in range(3) for link in (Link(r, 3, Fraction(2)), Link(3, r, Fraction(2))))
+    net = Topology("star", 3, links, switches=("s0",), unit=Fraction(1)).network()
+    task = pattern(3, [(0, 1), (0, 2), (1, 2)])
+    good = Schedule(net, task, 1, (Step(1, (Send(0, 0, 1, via=("s0",)), Send(1, 0, 2, via=("s0",)), Send(2, 1, 2, via=("s0",)))),))
+    verify.schedule(good)
+    doc = good.to_json()
+    doc["topology"]["limits"] = []
+    doc["topology"]["wires"][0][2] = 1
+    doc.pop("fingerprint")
+    with pytest.raises(VerificationError, match="wire 0 -> s0 carries 2"):
+        verify.schedule(doc)
+
+
+def test_a_number_changed_in_the_head_does_not_fit_the_fingerprint():
+    doc = ring_allgather(4).to_json()
+    doc["topology"]["links"][0][2] = 2
+    with pytest.raises(VerificationError, match="fingerprint"):
+        verify.schedule(doc)
+
+
+def test_a_changed_chunk_or_destination_is_never_accepted():
+    rng = random.Random(7)
+    base = ring_allgather(6).to_json()
+    for _ in range(300):
+        doc = copy.deepcopy(base)
+        send = rng.choice(rng.choice(doc["steps"])["sends"])
+        place = rng.choice([0, 2])  # another source may be just as right: the owner is the last receiver's other neighbour
+        send[place] = rng.choice([x for x in range(-1, 7) if x != send[place]])
+        with pytest.raises(VerificationError):
+            verify.schedule(doc)
