@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from synth.callmodule import make_callable
 from synth.errors import UsageError
 
 MAX_UNITS = 1 << 20
@@ -294,3 +295,6 @@ def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
     near = difflib.get_close_matches(name.lower(), known, 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"`synth list {listed}` shows them all"
     return f"unknown {kind} {name!r}; {hint}"
+
+
+make_callable(__name__)

@@ -20,6 +20,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import lcm
 
+from synth.callmodule import make_callable
 from synth.errors import SynthError
 from synth.rational import gcd, rational, show
 
@@ -252,3 +253,6 @@ class Topology:
                         " describe the fabric with limits instead of switches"
                     )
         return [way for end in sorted(ways) for way in ways[end]]
+
+
+make_callable(__name__)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from synth.callmodule import make_callable
 from synth.errors import VerificationError
 from synth.schedule import Schedule, canonical
 
@@ -363,3 +364,6 @@ class _Combining:
                 wrong = (held ^ bits).bit_length() - 1
                 fault = "lacks" if bits >> wrong & 1 else "has too much:"
                 raise VerificationError(f"rank {rank} ends: chunk {chunk} {fault} rank {wrong}'s contribution", f"{self.place}.steps")
+
+
+make_callable(__name__)

@@ -1,0 +1,225 @@
+"""What notebooks and the command line call. Every function takes names or values and returns values.
+
+`topology` arguments are a name in the grammar of docs/topologies.md, a path to a file or dump, or a `Topology`;
+`collective` arguments a name, a path to a file, or a `Collective`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from synth.collective import Collective
+from synth.collective import collective as _named_collective
+from synth.errors import SynthError, UsageError
+from synth.frontier import Frontier, LowerBound
+from synth.pareto.events import Listener, Options
+from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
+from synth.topology import Topology
+from synth.verdict import Budget, Unsat, Verdict
+
+
+def topology(
+    spec: str | Path | Topology,
+    *,
+    file: str | Path | None = None,
+    ranks: str | Sequence[int] | None = None,
+    without: Sequence[str] = (),
+    degrade: Sequence[str] = (),
+    links: str | Path | None = None,
+) -> Topology:
+    """A machine by name, file, dump or value, with the user's changes: an allocation, broken, slow or measured links."""
+    from synth.topologies import modify
+
+    if isinstance(spec, Topology) and file is None:
+        return modify.apply(spec, ranks=ranks, without=without, degrade=degrade, links=links)
+    base = _load(Path(file)) if file is not None else _named_topology(spec)
+    return modify.apply(base, ranks=ranks, without=without, degrade=degrade, links=links)
+
+
+def _named_topology(spec: str | Path | Topology) -> Topology:
+    from synth import topologies
+
+    if isinstance(spec, Topology):
+        return spec
+    if isinstance(spec, Path) or os.sep in str(spec) or Path(str(spec)).is_file():
+        return _load(Path(spec))
+    return topologies.topology(str(spec))
+
+
+def _load(path: Path) -> Topology:
+    from synth.topologies import importers
+
+    return importers.load(path)
+
+
+def collective(name: str | Path | Collective, ranks: int, roots: Sequence[int] = (), sizes: Sequence | None = None) -> Collective:
+    """A collective by name, or from a file with pre, post and combining."""
+    if isinstance(name, Collective):
+        if name.ranks != ranks:
+            raise UsageError(f"{name.name} is over {name.ranks} ranks, the topology has {ranks}")
+        return name
+    if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
+        from synth.collective_file import load
+
+        return load(Path(name), ranks)
+    return _named_collective(str(name), ranks, roots, sizes)
+
+
+def pareto(
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    max_steps: int | None = None,
+    max_chunks: int | None = None,
+    encoding: str = "auto",
+    solver: str = "auto",
+    sweep: str = "guided",
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    same_bits: bool = False,
+    proof: Path | None = None,
+    fresh: bool = False,
+    log: Path | None = None,
+    on_event: Listener | None = None,
+) -> Frontier:
+    """The Pareto frontier between steps and rounds per chunk, each point with its proof.
+
+    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
+    InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
+    continues from `log` (default: a file in the cache directory) unless `fresh`.
+    """
+    from synth.pareto.log import Log, default_directory
+    from synth.pareto.sweep import Sweep
+
+    if sweep not in ("guided", "blind"):
+        raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
+    machine = _named_topology(topology)
+    network = machine.network()
+    task = _collective(collective, network.ranks, roots, sizes)
+    options = Options(
+        max_steps, max_chunks, encoding, solver, time_limit, jobs=_jobs(jobs), seed=seed, deterministic=deterministic,
+        same_bits=same_bits, proof=proof,
+    )  # fmt: skip
+    key = _digest([problem_fingerprint(network, task), max_steps, max_chunks, encoding, solver, sweep, seed, same_bits])
+    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    kind: type[Sweep] = Sweep
+    if sweep == "blind":
+        from synth.pareto.blind import BlindSweep as kind
+    return kind(network, task, options, record, on_event or (lambda event: None), machine.notes, machine.labels).run()
+
+
+def _collective(name: str | Path | Collective, ranks: int, roots: Sequence[int], sizes: Sequence | None) -> Collective:
+    return collective(name, ranks, roots, sizes)
+
+
+def _digest(doc: object) -> str:
+    import hashlib
+
+    return hashlib.sha256(canonical(doc)).hexdigest()
+
+
+def _jobs(jobs: int | None) -> int:
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs is {jobs}; it must be at least 1")
+    return jobs or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+
+
+def solve(
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    chunks: int,
+    steps: int,
+    rounds: int,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    encoding: str = "auto",
+    solver: str = "auto",
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    proof: Path | None = None,
+) -> Verdict:
+    """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
+
+    With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
+    """
+    from synth import bounds, verify
+    from synth.pareto import race
+    from synth.verdict import Sat
+
+    if min(chunks, steps, rounds) < 1 or rounds < steps:
+        raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
+    network = _named_topology(topology).network()
+    task = _collective(collective, network.ranks, roots, sizes)
+    problem = Problem(network, task, chunks, steps, rounds)
+    if encoding == "auto" and proof is None:
+        least = bounds.steps(network, task)
+        if least.value > steps:
+            return Unsat(f"at least {least.value} steps are needed")
+        if not task.combining or task.reversible:
+            fewest, _ = bounds.rounds(network, task, steps, chunks)
+            if fewest > rounds:
+                return Unsat(f"C={chunks} in {steps} steps needs at least {fewest} rounds, by a cut certificate")
+    budget = Budget(time_limit, seed=seed, jobs=_jobs(jobs), deterministic=deterministic)
+    try:
+        verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
+    finally:
+        race.stop()
+    if isinstance(verdict, Sat):
+        verify.schedule(verdict.schedule)
+    return verdict
+
+
+def bound(
+    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), sizes: Sequence | None = None,
+    max_steps: int | None = None,
+) -> list[tuple[int | None, LowerBound]]:  # fmt: skip
+    """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
+
+    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError.
+    """
+    from synth import bounds
+    from synth.pareto.sweep import STEPS_BEYOND
+
+    network = _named_topology(topology).network()
+    task = _collective(collective, network.ranks, roots, sizes)
+    least = bounds.steps(network, task)
+    found: list[tuple[int | None, LowerBound]] = [(0, least)]
+    if least.value == 0:
+        return found
+    at = bounds.allreduce if task.name == "allreduce" else bounds.flow
+    floor = at(network, task, None)
+    for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
+        found.append((steps, at(network, task, steps)))
+        if found[-1][1].value <= floor.value:
+            break
+    return [*found, (None, floor)]
+
+
+bounds = bound
+
+
+def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:
+    """Replay and re-check a schedule or frontier, from a file or a value; one line for each thing established.
+
+    Raises VerificationError with the place of what is wrong, FormatError for a file that is neither.
+    """
+    from synth import audit
+
+    doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
+    try:
+        return audit.document(doc, proof)
+    except SynthError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        from synth.errors import VerificationError
+
+        raise VerificationError(f"malformed document: {error!r}") from None

@@ -1,0 +1,204 @@
+"""What `synth verify` does: replays schedules, re-checks certificates and the claims of a frontier. No solver is imported."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+from synth import verify
+from synth.bounds import check
+from synth.errors import FormatError, VerificationError
+from synth.rational import rational, show
+
+MAX_BYTES = 1 << 30
+
+
+def read(path: Path) -> dict:
+    """The JSON object in `path`. Raises FormatError with the line for anything else."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
+        doc = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not JSON: {error.msg} at column {error.colno}", str(path), error.lineno) from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"not JSON: {error}", str(path)) from None
+    if not isinstance(doc, dict):
+        raise FormatError(f"expected a schedule or a frontier, found a JSON {type(doc).__name__}", str(path))
+    return doc
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def document(doc: dict, proofs: Path | None = None) -> list[str]:
+    """Check a schedule or a frontier; returns one line for each thing established. Raises VerificationError."""
+    match doc.get("schema"):
+        case "synth.schedule/1":
+            replay = verify.schedule(doc)
+            return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {replay.sends} sends replayed, postcondition holds"]
+        case "synth.frontier/1":
+            return frontier(doc, proofs)
+        case other:
+            raise FormatError(f"schema is {other!r}; synth verifies synth.schedule/1 and synth.frontier/1")
+
+
+def frontier(doc: dict, proofs: Path | None = None) -> list[str]:
+    """Check every point, bound and claim of a frontier document."""
+    needed = {"schema", "topology", "collective", "complete", "max_steps", "points", "open", "seconds"}
+    for key in sorted(needed - doc.keys()):
+        raise VerificationError(f"{key!r} is missing", "$")
+    if unknown := sorted(doc.keys() - needed - {"bounds", "notes", "labels"}):
+        raise VerificationError(f"{unknown[0]!r} is not a known field", "$")
+    try:
+        return _frontier(doc, proofs)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(f"malformed: {error!r}", "$") from None
+
+
+def _frontier(doc: dict, proofs: Path | None) -> list[str]:
+    said, points = [], []
+    for i, entry in enumerate(doc["points"]):
+        points.append(_point(doc, entry, f"$.points[{i}]", proofs, said))
+    for i, (before, after) in enumerate(itertools.pairwise(points)):
+        if after[0] <= before[0] or after[1] >= before[1]:
+            raise VerificationError("is dominated by the point before it", f"$.points[{i + 1}]")
+    bounds = [_bound(doc, entry, f"$.bounds[{i}]", entry["steps"]) for i, entry in enumerate(doc.get("bounds", []))]
+    for i, entry in enumerate(doc["open"]):
+        _open(doc, entry, points, f"$.open[{i}]")
+    if not isinstance(doc["complete"], bool) or not (doc["max_steps"] is None or type(doc["max_steps"]) is int):
+        raise VerificationError("'complete' is true or false, 'max_steps' a number or null", "$")
+    _number(doc["seconds"], "$.seconds")
+    if doc["complete"]:
+        said.append(_completeness(doc, points, bounds))
+    return said
+
+
+def _number(value: object, place: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise VerificationError(f"expected seconds, found {value!r}", place)
+
+
+def _exact(text: object, place: str) -> Fraction:
+    if not isinstance(text, str):
+        raise VerificationError(f"expected a fraction in quotes, found {text!r}", place)
+    try:
+        return rational(text)
+    except ValueError as error:
+        raise VerificationError(str(error), place) from None
+
+
+def _at_one(coll: dict, chunks: int) -> dict:
+    def keep(rows: list) -> list:
+        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
+
+    return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
+
+
+def _point(doc: dict, entry: dict, place: str, proofs: Path | None, said: list[str]) -> tuple[int, Fraction, bool]:
+    replay = verify.schedule(entry["schedule"], f"{place}.schedule")
+    inner = entry["schedule"]
+    if inner["topology"] != doc["topology"]:
+        raise VerificationError("runs on another topology than the frontier's", f"{place}.schedule.topology")
+    if _at_one(inner["collective"], inner["chunks"]) != doc["collective"]:
+        raise VerificationError("answers another collective than the frontier's", f"{place}.schedule.collective")
+    for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
+        if type(entry[key]) is not int or entry[key] != value:
+            raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
+    stated = _exact(entry["bandwidth"], f"{place}.bandwidth")
+    if stated != replay.bandwidth:
+        raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
+    _number(entry["seconds"], f"{place}.seconds")
+    value = _certificate(doc, entry["bound"], f"{place}.bound", replay.steps, replay.chunks, replay.rounds, proofs)
+    if value > replay.bandwidth:
+        raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
+    optimal = value == replay.bandwidth and entry["bound"]["scope"] == "any-chunks"
+    if entry["status"] not in ("optimal", "best-known") or (entry["status"] == "optimal") != optimal:
+        raise VerificationError(f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status")
+    _same_bits(entry, place)
+    proved = "optimal for any C" if optimal else f"bound {show(value)}"
+    said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {replay.sends} sends replayed, {proved}")
+    return replay.steps, replay.bandwidth, optimal
+
+
+def _same_bits(entry: dict, place: str) -> None:
+    if not isinstance(entry["same_bits"], bool):
+        raise VerificationError("'same_bits' is true or false", f"{place}.same_bits")
+
+
+def _certificate(
+    doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None, rounds: int | None = None, proofs: Path | None = None
+) -> Fraction:
+    scope = entry["scope"]
+    if scope not in ("any-chunks", "this-chunks"):
+        raise VerificationError(f"{scope!r} is neither any-chunks nor this-chunks", f"{place}.scope")
+    at = chunks if scope == "this-chunks" else None
+    try:
+        value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps, chunks=at)
+    except VerificationError as error:
+        raise VerificationError(str(error), f"{place}.certificate") from None
+    stated = _exact(entry["value"], f"{place}.value")
+    if stated != value:
+        raise VerificationError(f"says {show(stated)}, the certificate proves {show(value)}", f"{place}.value")
+    return value
+
+
+def _bound(doc: dict, entry: dict, place: str, steps: int | None) -> tuple[int | None, Fraction]:
+    if steps is not None and type(steps) is not int:
+        raise VerificationError(f"expected a number of steps or null, found {steps!r}", f"{place}.steps")
+    kind = entry["certificate"].get("kind")
+    value = _certificate(doc, entry, place, None if kind == "distance" else steps, None)
+    if (kind == "distance") != (steps == 0):
+        raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")
+    return steps, value
+
+
+def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], place: str) -> None:
+    steps = entry["steps"]
+    lower = _exact(entry["lower"], f"{place}.lower")
+    if entry.get("certificate"):
+        try:
+            value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps)
+        except VerificationError as error:
+            raise VerificationError(str(error), f"{place}.certificate") from None
+        if value != lower:
+            raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
+    upper = None if entry["upper"] is None else _exact(entry["upper"], f"{place}.upper")
+    best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
+    if upper != best:
+        raise VerificationError(f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper")
+
+
+def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]) -> str:
+    """Every point optimal, none possible before the first or between two, nothing better after the last."""
+    place = "$.complete"
+    if doc["open"]:
+        raise VerificationError("claims to be complete with open intervals", place)
+    if not points:
+        if (0, Fraction(0)) not in bounds:
+            raise VerificationError("has no points and no proof that nothing is to be done", place)
+        return "complete: nothing is to be done"
+    if not all(optimal for _, _, optimal in points):
+        raise VerificationError("claims to be complete with a point that is not optimal", place)
+    least = max((value for steps, value in bounds if steps == 0), default=None)
+    if least is None or least < points[0][0]:
+        raise VerificationError(f"no proof that fewer than {points[0][0]} steps are too few", place)
+    floor = max((value for steps, value in bounds if steps is None), default=None)
+    last_steps, last, _ = points[-1]
+    until = last_steps if floor is not None and floor >= last else doc["max_steps"]
+    if until is None:
+        raise VerificationError("no bound for every S meets the last point, and max_steps is null", place)
+    # a bound at S holds at fewer steps too: idle steps can be added to any schedule
+    fences = {steps: value for steps, value in bounds if steps}
+    ends = [(steps - 1, bandwidth) for (_, bandwidth, _), (steps, _, _) in itertools.pairwise(points)] + [(until, last)]
+    for (start, _, _), (end, bandwidth) in zip(points, ends, strict=True):
+        if end > start and not any(steps >= end and value >= bandwidth for steps, value in fences.items()):
+            raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
+    return "complete: no schedule in this model, with any number of chunks, is better" + (
+        "" if floor is not None and floor >= last else f" up to {until} steps"
+    )

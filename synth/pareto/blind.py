@@ -1,0 +1,65 @@
+"""The sweep of the SCCL paper (PPoPP'21, Pareto-Synthesize), kept as the yardstick: no bound but the static one.
+
+For each S, pairs (R, C) by growing R/C, R >= S and C up to a limit, are asked one after the other; the first schedule
+is taken. It proves nothing beyond the C that it tried, and its points say so.
+"""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+from synth import bounds
+from synth.frontier import Open
+from synth.pareto import race
+from synth.pareto.sweep import STEPS_BEYOND, Sweep
+from synth.schedule import Problem
+from synth.verdict import Sat, Unknown
+
+MAX_CHUNKS = 6
+
+
+class BlindSweep(Sweep):
+    """The sweep as published; `Options.max_chunks` bounds C (default 6)."""
+
+    def _sweep(self) -> None:
+        race.warm(self.options.jobs)
+        least = bounds.steps(self.network, self.collective)
+        self.bounds.append((0, least))
+        if least.value == 0:
+            self.complete = True
+            return
+        floor = bounds.flow(self.network, self.collective, None)
+        self.bounds.append((None, floor))
+        first = int(least.value)
+        end = self.options.max_steps or first + STEPS_BEYOND
+        for steps in range(first, end + 1):
+            self._first(steps, floor)
+            if self.best == floor.value or self.out_of_time:
+                break
+        self.last = None if self.best == floor.value else end
+
+    def _first(self, steps: int, floor: bounds.LowerBound) -> None:
+        began = time.monotonic()
+        chunks_limit = self.options.max_chunks or MAX_CHUNKS
+        ceiling = self.best if self.best is not None else Fraction(self.collective.units * self.network.ranks)
+        pairs = sorted(
+            {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1) if r >= floor.value * c}
+        )
+        undecided = None
+        for ratio, chunks, rounds in pairs:
+            if ratio >= ceiling:
+                break
+            if self.out_of_time:
+                undecided = "time"
+                break
+            verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), self._point_seconds())
+            if isinstance(verdict, Sat):
+                self._keep(self._point(verdict, floor, "best-known", began))
+                break
+            if isinstance(verdict, Unknown):
+                undecided = verdict.reason
+        reached = min((p.bandwidth for p in self.points if p.steps <= steps), default=None)
+        if reached != floor.value:
+            reason = undecided or f"no proof beyond C = {chunks_limit}"
+            self.open.append(Open(steps, floor.value, reached, reason, floor.certificate))

@@ -1,0 +1,49 @@
+"""What a sweep tells while it runs, what it is asked, and how it ends when it is interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from synth.frontier import Frontier, Point
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of progress. `kind`: "bound", "query", "point", "open", "resumed" or "done"."""
+
+    kind: str
+    text: str
+    steps: int | None = None
+    bound: Fraction | None = None
+    point: Point | None = None
+
+
+Listener = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`)."""
+
+    max_steps: int | None = None
+    max_chunks: int | None = None
+    encoding: str = "auto"
+    solver: str = "auto"
+    time_limit: float | None = None
+    point_seconds: float = 40.0
+    jobs: int = 2
+    seed: int = 0
+    deterministic: bool = False
+    same_bits: bool = False
+    proof: Path | None = None
+
+
+class SweepInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a sweep: `frontier` holds what was found, `log` the file the same command continues from."""
+
+    def __init__(self, frontier: Frontier, log: Path | None) -> None:
+        super().__init__("interrupted")
+        self.frontier, self.log = frontier, log

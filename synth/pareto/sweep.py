@@ -1,0 +1,279 @@
+"""The guided sweep: bounds first, then only the questions whose answer closes a point for every chunk count.
+
+For each S from the least possible up: p/q = bound(S). If it does not improve on what is already reached, S is
+skipped, with the bound as proof. Otherwise C = q·m and R = p·m are asked for m = 1, 2, ...; a schedule closes the
+point. Where none is found the tree bound may be higher; else the best schedule found is reported with its interval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+
+from synth import bounds
+from synth.collective import Collective
+from synth.errors import SynthError
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto import race
+from synth.pareto.events import Event, Listener, Options, SweepInterrupted
+from synth.pareto.log import Log
+from synth.pareto.trust import trusted_point
+from synth.rational import show
+from synth.schedule import Problem, Schedule
+from synth.topology import Network
+from synth.verdict import Budget, Sat, Unknown, Unsat
+
+STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
+FIRST_SLICE = 6.0  # wall seconds of the first try at a point that meets the bound
+SEARCH_SLICE = 4.0  # wall seconds of one query when only a good schedule is sought
+SEARCH_CHUNKS = (1, 2, 3, 4, 5, 6, 8)
+MULTIPLES = 3
+
+
+@dataclass
+class Sweep:
+    """One run of the guided sweep; `run()` returns the frontier. State: what was found so far."""
+
+    network: Network
+    collective: Collective
+    options: Options
+    log: Log
+    listen: Listener = lambda event: None
+    notes: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
+    points: list[Point] = field(default_factory=list)
+    open: list[Open] = field(default_factory=list)
+    bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
+    complete: bool = False
+    last: int | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def run(self) -> Frontier:
+        """Sweep to the end, the budget or Ctrl-C (SweepInterrupted). Raises InfeasibleError when proved so."""
+        try:
+            if self.collective.combining and not self.collective.reversible:
+                self._combining()
+            else:
+                self._sweep()
+        except KeyboardInterrupt:
+            self.log.close(finished=False)
+            raise SweepInterrupted(self.frontier(), self.log.path) from None
+        finally:
+            race.stop()
+        self.log.close(finished=not self.out_of_time)
+        self._tell("done", "complete" if self.complete else "done")
+        return self.frontier()
+
+    def frontier(self) -> Frontier:
+        """What has been found so far, dominated points left out."""
+        best: list[Point] = []
+        for point in sorted(self.points, key=lambda p: (p.steps, p.bandwidth)):
+            if not best or point.bandwidth < best[-1].bandwidth:
+                best.append(point)
+        seconds = time.monotonic() - self.started
+        return Frontier(
+            self.network, self.collective, tuple(best), tuple(self.open), self.complete, self.last, seconds,
+            tuple(self.bounds), self.notes, self.labels,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ the two kinds of sweep
+
+    def _sweep(self) -> None:
+        race.warm(self.options.jobs)
+        least = bounds.steps(self.network, self.collective)
+        self.bounds.append((0, least))
+        if least.value == 0:
+            self.complete = True
+            return
+        floor = bounds.flow(self.network, self.collective, None)
+        self.bounds.append((None, floor))
+        self._tell(
+            "bound", f"no schedule takes fewer than {show(least.value)} steps or {show(floor.value)} rounds per chunk", None, floor.value
+        )
+        first = int(least.value)
+        end = self.options.max_steps or first + STEPS_BEYOND
+        for steps in range(first, end + 1):
+            bound = bounds.flow(self.network, self.collective, steps)
+            self._tell("bound", f"S={steps}: at least {show(bound.value)} rounds per chunk", steps, bound.value)
+            if self.best is not None and bound.value >= self.best:
+                self.bounds.append((steps, bound))
+            else:
+                self._close(steps, bound)
+            if self.best == floor.value:
+                break
+            if self.out_of_time and steps < end:
+                self.open.append(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
+                break
+        self.complete = not self.open and self.best is not None
+        self.last = None if self.best == floor.value else end
+
+    def _combining(self) -> None:
+        from synth.pareto import allreduce
+
+        known = {p.steps: p for p in self._resumed()}
+        found = allreduce.points(
+            self.network, self.collective, budget=self._budget(None), max_steps=self.options.max_steps,
+            same_bits=self.options.same_bits, known=known, progress=lambda text: self._tell("query", text),
+        )  # fmt: skip
+        for item in found:
+            match item:
+                case Point():
+                    self._keep(item)
+                case Open():
+                    self.open.append(item)
+                case (steps, bound):
+                    self.bounds.append((steps, bound))
+        floor = next((b for s, b in self.bounds if s is None), None)
+        closed = floor is not None and self.best == floor.value
+        self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
+        self.last = None if closed else max((s for s, _ in self.bounds if s), default=self.options.max_steps)
+
+    # ------------------------------------------------------------ one S
+
+    def _close(self, steps: int, bound: LowerBound) -> None:
+        """Find a schedule that meets the bound at `steps`, or the best one that the time allows."""
+        began = time.monotonic()
+        resumed = next((p for p in self._resumed() if p.steps == steps), None)
+        if resumed and resumed.bandwidth == bound.value:
+            self._keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
+            return
+        until = began + self._point_seconds()
+        found, why = self._meet(steps, bound, min(FIRST_SLICE, until - began))
+        if found is None:
+            higher = self._tree_bound(steps, bound, until)
+            if higher is not None:
+                bound = higher
+                if self.best is not None and bound.value >= self.best:
+                    self.bounds.append((steps, bound))
+                    return
+            found, why = self._meet(steps, bound, max(1.0, (until - time.monotonic()) / 2))
+        if found is not None:
+            self._keep(self._point(found, bound, "optimal", began))
+            return
+        if resumed:
+            self._keep(resumed)
+        if not self.out_of_time:
+            self._search(steps, bound, until, began)
+        reached = [p.bandwidth for p in self.points if p.steps <= steps]
+        if not any(p.steps == steps and p.status == "optimal" for p in self.points):
+            reason = "time" if self.out_of_time else why
+            self.open.append(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
+            self._tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
+
+    def _meet(self, steps: int, bound: LowerBound, seconds: float) -> tuple[Sat | None, str]:
+        """A schedule with R/C equal to the bound, for the first chunk counts that allow it."""
+        p, q = bound.value.numerator, bound.value.denominator
+        start, why = max(1, ceil(Fraction(steps, p))), "gave-up"
+        until = time.monotonic() + seconds
+        for m in range(start, start + MULTIPLES):
+            if self.options.max_chunks is not None and q * m > self.options.max_chunks:
+                return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left)
+            if isinstance(verdict, Sat):
+                return verdict, ""
+            if isinstance(verdict, Unknown):
+                why = verdict.reason
+        return None, why
+
+    def _tree_bound(self, steps: int, bound: LowerBound, until: float) -> LowerBound | None:
+        from synth.bounds import trees
+
+        network, collective = self.network, self.collective
+        if collective.combining:
+            network, collective = network.reversed(), collective.reversed()
+        left = max(2.0, (until - time.monotonic()) / 2)
+        self._tell("query", f"S={steps}: tree bound", steps, bound.value)
+        found = trees.tree_bound(network, collective, steps, self._budget(left))
+        if found is None or found.value <= bound.value:
+            return None
+        if self.collective.combining:
+            found = LowerBound(found.value, found.certificate | {"reversed": True}, found.scope)
+        self._tell("bound", f"S={steps}: at least {show(found.value)} by trees", steps, found.value)
+        return found
+
+    def _search(self, steps: int, bound: LowerBound, until: float, began: float) -> None:
+        """Good schedules where none meets the bound: least R for a few C, each step an improvement or nothing."""
+        for chunks in SEARCH_CHUNKS:
+            if self.options.max_chunks is not None and chunks > self.options.max_chunks:
+                return
+            least, _ = bounds.rounds(self.network, self.collective, steps, chunks, bound)
+            rounds = max(steps, least)
+            while time.monotonic() < until and (self.best is None or Fraction(rounds, chunks) < self.best):
+                verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), SEARCH_SLICE)
+                if isinstance(verdict, Sat):
+                    self._keep(self._point(verdict, bound, "best-known", began))
+                    break
+                rounds += 1
+
+    # ------------------------------------------------------------ helpers
+
+    @property
+    def best(self) -> Fraction | None:
+        """The least R/C reached so far."""
+        return min((p.bandwidth for p in self.points), default=None)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the whole budget is spent."""
+        limit = self.options.time_limit
+        return limit is not None and time.monotonic() - self.started >= limit
+
+    def _point_seconds(self) -> float:
+        limit = self.options.time_limit
+        if limit is None:
+            return self.options.point_seconds
+        return max(0.5, (limit - (time.monotonic() - self.started)) / 2)
+
+    def _budget(self, seconds: float | None) -> Budget:
+        limit = self.options.time_limit
+        if limit is not None:
+            left = max(0.1, limit - (time.monotonic() - self.started))
+            seconds = left if seconds is None else min(seconds, left)
+        return Budget(seconds, seed=self.options.seed, jobs=self.options.jobs, deterministic=self.options.deterministic)
+
+    def _ask(self, problem: Problem, seconds: float) -> Sat | Unsat | Unknown:
+        name = f"C={problem.chunks} S={problem.steps} R={problem.rounds}"
+        if self.log.refuted(problem):
+            return Unsat("refuted in an earlier run")
+        self._tell("query", name, problem.steps)
+        verdict = race.solve(
+            problem, budget=self._budget(seconds), encoding=self.options.encoding, solver=self.options.solver, proof=self.options.proof
+        )
+        if isinstance(verdict, Unsat):
+            self.log.append({"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine})
+        return verdict
+
+    def _point(self, verdict: Sat, bound: LowerBound, status: str, began: float) -> Point:
+        if verdict.schedule.bandwidth == bound.value:
+            status = "optimal"
+        return Point(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)
+
+    def _keep(self, point: Point) -> None:
+        trusted = trusted_point(point)
+        self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
+        self.log.append({"kind": "point", "point": trusted.to_json()})
+        text = f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
+        self._tell("point", text, point.steps, point.bound.value, point)
+
+    def _resumed(self) -> Iterator[Point]:
+        """Points of an earlier run, replayed and re-checked before they are believed."""
+        for record in self.log.records:
+            if record.get("kind") == "point":
+                try:
+                    point = trusted_point(Point.from_json(record["point"]))
+                except (SynthError, KeyError, ValueError, TypeError, IndexError):
+                    continue
+                network = self.network
+                schedule = point.schedule
+                if schedule.network.to_json() == network.to_json():
+                    schedule = Schedule(network, self.collective, schedule.chunks, schedule.steps)
+                    yield Point(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+
+    def _tell(self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None) -> None:
+        self.listen(Event(kind, text, steps, bound, point))
