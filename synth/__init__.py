@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
-    "pareto": "synth.api", "solve": "synth.api", "bound": "synth.api", "verify": "synth.api", "topology": "synth.api",
-    "collective": "synth.api", "Topology": "synth.topology", "Link": "synth.topology", "Limit": "synth.topology",
-    "Network": "synth.topology", "Collective": "synth.collective", "Schedule": "synth.schedule", "Problem": "synth.schedule",
+    "solve": "synth.api", "bound": "synth.api",
+    "Topology": "synth.topology", "Link": "synth.topology", "Limit": "synth.topology", "Network": "synth.topology",
+    "Collective": "synth.collective", "Schedule": "synth.schedule", "Problem": "synth.schedule",
     "Frontier": "synth.frontier", "Point": "synth.frontier", "SynthError": "synth.errors",
 }  # fmt: skip
+_CALLABLE_MODULES = ("pareto", "verify", "topology", "collective")  # modules of these names are functions too
 
 if TYPE_CHECKING:
     from synth.api import bound, collective, pareto, solve, topology, verify
@@ -35,10 +36,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name in _CALLABLE_MODULES:
+        return import_module(f"synth.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'synth' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_CALLABLE_MODULES})
