@@ -1,0 +1,137 @@
+"""Any machine or family times a number of boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from synth.errors import UsageError
+from synth.rational import rational
+from synth.topologies.build import MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, with_generators
+from synth.topology import Limit, Link, Topology
+
+OPTIONS = {
+    "cross": "ranks of a box wired to their like in the next box, one unit each way, such as 0+2+5+7; no NICs",
+    "net": "which pairs across boxes the network joins: all, rail (equal numbers) or odd-even (equal parity)",
+    "nic": "GB/s of a NIC, each way",
+    "nics": "NICs per box",
+}
+
+
+def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: str) -> Topology:
+    """`boxes` copies of `box`, rank r of box b becoming b·ranks + r.
+
+    With `cross`, the listed ranks are wired to their like in the next box, boxes in a ring. Otherwise every pair of
+    ranks in different boxes that `net` joins is a link of one NIC's bandwidth, and what the ranks of a NIC send, and what
+    they receive, is limited by it; `odd-even` is ForestColl's pair of switches (arXiv 2402.06787). Raises UsageError.
+    """
+    size = box.ranks
+    if boxes < 2 or boxes * size > MAX_RANKS:
+        raise UsageError(f"{name}: between 2 boxes and {MAX_RANKS} ranks in all are supported")
+    links, limits = _copies(box, boxes)
+    if "cross" in options:
+        clash = [key for key in ("net", "nic", "nics") if key in options]
+        if clash:
+            raise UsageError(f"{name}: cross= means wires instead of a network; remove {clash[0]}=")
+        links += _wires(box, boxes, _members(options["cross"], size, name))
+    else:
+        nic = _chosen(nic, options, size, name)
+        limits += _network(links, box, boxes, nic, options.get("net", "all"), name)
+    ends = boxes * size
+    switches = tuple(f"box{b}.{s}" for b in range(boxes) for s in box.switches)
+    nodes = tuple(b * (max(box.nodes, default=0) + 1) + n for b in range(boxes) for n in (box.nodes or (0,) * size))
+    whole = Topology(name, ends, tuple(links), tuple(limits), switches, nodes, box.unit, (), (), box.notes)
+    return with_generators(whole, _candidates(box, boxes, options))
+
+
+def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
+    size, ranks = box.ranks, boxes * box.ranks
+    links, limits = [], []
+    for b in range(boxes):
+
+        def end(e: int, b: int = b) -> int:
+            return b * size + e if e < size else ranks + b * len(box.switches) + e - size
+
+        start = len(links)
+        links += [Link(end(k.src), end(k.dst), k.bandwidth, k.latency, k.kind) for k in box.links]
+        limits += [Limit(f"box {b} {m.name}", tuple(start + i for i in m.links), m.bandwidth) for m in box.limits]
+    return links, limits
+
+
+def _members(text: str, size: int, name: str) -> list[int]:
+    parts = text.split("+")
+    if not all(p.isdecimal() and len(p) < 6 and int(p) < size for p in parts) or len({int(p) for p in parts}) < len(parts):
+        raise UsageError(f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2")
+    return [int(p) for p in parts]
+
+
+def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:
+    unit = box.unit_bandwidth()
+    latency = max((k.latency for k in box.links), default=Fraction(0))
+    kind = box.links[0].kind if box.links else "unknown"
+    pairs = [(b, (b + 1) % boxes) for b in range(boxes if boxes > 2 else 1)]
+    ends = [(b * box.ranks + m, c * box.ranks + m) for b, c in pairs for m in members]
+    return [Link(u, v, unit, latency, kind) for a, b in ends for u, v in ((a, b), (b, a))]
+
+
+def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:
+    bandwidth, count = nic.bandwidth, nic.count or size
+    if "nic" in options:
+        try:
+            bandwidth = rational(options["nic"])
+        except ValueError as error:
+            raise UsageError(f"{name}: nic: {error}") from None
+        if bandwidth <= 0:
+            raise UsageError(f"{name}: nic={options['nic']} must be positive")
+    if "nics" in options:
+        text = options["nics"]
+        count = int(text) if text.isdecimal() and len(text) < 6 else 0
+        if not count or size % count:
+            raise UsageError(f"{name}: nics={text} must divide the {size} ranks of a box")
+    return Nic(bandwidth, nic.latency, count)
+
+
+def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, name: str) -> list[Limit]:
+    """Appends the links across boxes to `links`; returns the limits of the NICs."""
+    size, start = box.ranks, len(links)
+    peers = {
+        "all": lambda i: range(size),
+        "rail": lambda i: range(i, i + 1),
+        "odd-even": lambda i: range(i % 2, size, 2),
+    }.get(net)
+    if peers is None:
+        raise UsageError(f"{name}: net={net} is none of all, rail and odd-even")
+    if start + boxes * (boxes - 1) * sum(len(peers(i)) for i in range(size)) > MAX_LINKS:
+        raise UsageError(f"{name} has more than {MAX_LINKS} links; ask for fewer boxes, or net=rail")
+    for b in range(boxes):
+        for i in range(size):
+            for c in range(boxes):
+                if c != b:
+                    links += [Link(b * size + i, c * size + j, nic.bandwidth, nic.latency, "net") for j in peers(i)]
+    share = size // nic.count
+    return port_limits(links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start)
+
+
+def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[Permutation]:
+    """Permutations of a cluster that are likely automorphisms: of the boxes, of all boxes alike, of one box, of the parities."""
+    size, ranks = box.ranks, boxes * box.ranks
+
+    def shuffled(order: list[int]) -> Permutation:
+        return tuple(b * size + i for b in order for i in range(size))
+
+    def alike(pi: Permutation) -> Permutation:
+        return tuple(b * size + p for b in range(boxes) for p in pi)
+
+    yield shuffled([(b + 1) % boxes for b in range(boxes)])
+    yield shuffled([1, 0, *range(2, boxes)] if "cross" not in options else [-b % boxes for b in range(boxes)])
+    inner = list(box.generators)
+    if options.get("net") == "odd-even":
+        inner += [*symmetric_group(range(0, size, 2), size), *symmetric_group(range(1, size, 2), size)]
+        if size % 2 == 0:
+            inner.append(tuple(i ^ 1 for i in range(size)))
+    if "cross" in options:
+        wired = sorted(int(m) for m in options["cross"].split("+"))
+        inner += [*symmetric_group(wired, size), *symmetric_group([i for i in range(size) if i not in wired], size)]
+    for pi in inner:
+        yield alike(pi)
+        yield (*pi, *range(size, ranks))

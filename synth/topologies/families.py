@@ -1,0 +1,353 @@
+"""Generic families. Links are 1 GB/s = 1 unit and 1 µs unless `units=` and `latency=` say otherwise; ranks are all in node 0."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+
+from synth.errors import UsageError
+from synth.rational import rational
+from synth.topologies.build import (
+    MAX_LINKS,
+    MAX_RANKS,
+    Entry,
+    Nic,
+    Permutation,
+    counted,
+    crossbar,
+    duplex,
+    port_limits,
+    symmetric_group,
+    with_generators,
+)
+from synth.topology import Link, Topology
+
+Options = dict[str, str]
+COMMON = {"units": "bandwidth of a link in units of 1 GB/s (1)", "latency": "µs of a link (1)"}
+
+
+def _integer(options: Options, key: str, default: int, low: int = 1) -> int:
+    text = options.get(key, str(default))
+    if not text.isdecimal() or len(text) > 9 or int(text) < low:
+        raise UsageError(f"{key}={text} is not a whole number of at least {low}")
+    return int(text)
+
+
+def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
+    text = options.get(key, str(default))
+    try:
+        value = rational(text)
+    except ValueError as error:
+        raise UsageError(f"{key}: {error}") from None
+    if value < low or (value == low == 0 and key != "latency"):
+        raise UsageError(f"{key}={text} must be positive")
+    return value
+
+
+def _direct(
+    name: str, ranks: int, edges: Iterable[tuple[int, int]], options: Options, symmetries: Iterable[Sequence[int]] = ()
+) -> Topology:
+    pairs = counted({(min(e), max(e)): None for e in edges}, name)
+    links = duplex(pairs, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
+    if len(links) > MAX_LINKS:
+        raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
+    return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
+
+
+def _cyclic(n: int) -> list[Permutation]:
+    return [tuple((i + 1) % n for i in range(n)), tuple(-i % n for i in range(n))]
+
+
+def ring(n: int, options: Options) -> Topology:
+    """A cycle, both directions."""
+    return _direct(f"ring:{n}", n, ((i, (i + 1) % n) for i in range(n)), options, _cyclic(n))
+
+
+def line(n: int, options: Options) -> Topology:
+    """A path, both directions."""
+    return _direct(f"line:{n}", n, ((i, i + 1) for i in range(n - 1)), options, [tuple(range(n))[::-1]])
+
+
+def star(n: int, options: Options) -> Topology:
+    """Rank 0 in the centre, a link each way to every other rank; the centre's links are its own and share nothing."""
+    return _direct(f"star:{n}", n, ((0, i) for i in range(1, n)), options, symmetric_group(range(1, n), n))
+
+
+def fully_connected(n: int, options: Options) -> Topology:
+    """A link each way between every two ranks."""
+    return _direct(f"fully-connected:{n}", n, _all_pairs(n, "fully-connected"), options, symmetric_group(range(n), n))
+
+
+def _all_pairs(n: int, name: str) -> Iterable[tuple[int, int]]:
+    if n * (n - 1) > MAX_LINKS:
+        raise UsageError(f"{name}:{n} has {n * (n - 1)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
+    return itertools.combinations(range(n), 2)
+
+
+def switch(n: int, options: Options, name: str = "switch") -> Topology:
+    """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank."""
+    _all_pairs(n, name)
+    links, limits = crossbar(n, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
+    return with_generators(Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1)), symmetric_group(range(n), n))
+
+
+def hub_and_spoke(n: int, options: Options) -> Topology:
+    """All ranks on one hub that is no rank but a switch, as in MSCCL's generic topologies: the same as `switch`."""
+    return switch(n, options, "hub-and-spoke")
+
+
+def hypercube(n: int, options: Options) -> Topology:
+    """Ranks differing in one bit are joined; the size is the number of ranks, a power of two."""
+    bits = n.bit_length() - 1
+    if n != 1 << bits:
+        raise UsageError(f"hypercube:{n}: the size counts ranks and must be a power of two, such as {1 << bits} or {2 << bits}")
+    edges = ((i, i ^ (1 << b)) for i in range(n) for b in range(bits) if i < i ^ (1 << b))
+    turn = [((i << 1) | (i >> (bits - 1))) & (n - 1) for i in range(n)] if bits else []
+    swap = [(i & ~3) | ((i & 1) << 1) | ((i >> 1) & 1) for i in range(n)] if bits > 1 else []
+    return _direct(f"hypercube:{n}", n, edges, options, [[i ^ 1 for i in range(n)] if bits else [], turn, swap])
+
+
+def _grid(sizes: tuple[int, ...], options: Options, name: str, wrap: bool) -> Topology:
+    n = math.prod(sizes)
+    stride = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
+
+    def at(rank: int, d: int) -> int:
+        return rank // stride[d] % sizes[d]
+
+    def moved(d: int, to: Callable[[int], int]) -> Permutation:
+        return tuple(i + (to(at(i, d)) - at(i, d)) * stride[d] for i in range(n))
+
+    edges = [
+        (i, i + ((at(i, d) + 1) % size - at(i, d)) * stride[d])
+        for i in range(n)
+        for d, size in enumerate(sizes)
+        if size > 1 and (wrap or at(i, d) + 1 < size)
+    ]
+    symmetries: list[Permutation] = []
+    for d, size in enumerate(sizes):
+        if wrap:
+            symmetries.append(moved(d, lambda x, size=size: (x + 1) % size))
+        symmetries.append(moved(d, lambda x, size=size: -x % size if wrap else size - 1 - x))
+        later = [e for e in range(d + 1, len(sizes)) if sizes[e] == size]
+        if later:
+            e = later[0]
+            symmetries.append(tuple(i + (at(i, e) - at(i, d)) * stride[d] + (at(i, d) - at(i, e)) * stride[e] for i in range(n)))
+    return _direct(f"{name}:{'x'.join(map(str, sizes))}", n, edges, options, symmetries)
+
+
+def torus(sizes: tuple[int, ...], options: Options) -> Topology:
+    """A grid that wraps round in every dimension, the last one fastest; a dimension of 2 has one link, not two."""
+    return _grid(sizes, options, "torus", True)
+
+
+def mesh(sizes: tuple[int, ...], options: Options) -> Topology:
+    """A grid without wrap-around, the last dimension fastest."""
+    return _grid(sizes, options, "mesh", False)
+
+
+def circulant(n: int, options: Options) -> Topology:
+    """Ranks i and i ± o are joined for each of `offsets`, such as 1+3."""
+    text = options.get("offsets", "1")
+    parts = text.split("+")
+    if not all(p.isdecimal() and len(p) < 6 and 0 < int(p) < n for p in parts):
+        raise UsageError(f"offsets={text} must be numbers from 1 to {n - 1} joined by +, such as offsets=1+3")
+    edges = ((i, (i + int(p)) % n) for p in parts for i in range(n))
+    return _direct(f"circulant:{n}", n, edges, options, _cyclic(n))
+
+
+def random_regular(n: int, options: Options) -> Topology:
+    """A connected random graph in which every rank has `degree` neighbours; the same `seed` gives the same graph.
+
+    Pairs free stubs at random and starts again when none can be paired (Steger and Wormald, 1999).
+    """
+    degree, seed = _integer(options, "degree", min(4, n - 1)), _integer(options, "seed", 0, 0)
+    if degree >= n or n * degree % 2 or (degree == 1 and n > 2):
+        raise UsageError(f"no connected graph of {n} ranks has {degree} links at each: the degree is below the size, their product even")
+    if n * degree > MAX_LINKS:
+        raise UsageError(f"random-regular:{n} has {n * degree} links, at most {MAX_LINKS} are supported")
+    # random() is the one generator method whose sequence Python promises to keep.
+    draw = random.Random(seed).random
+    while True:
+        edges = _pairing(n, degree, draw)
+        if edges and _connected(n, edges):
+            return _direct(f"random-regular:{n}", n, sorted(edges), options)
+
+
+def _pairing(n: int, degree: int, draw: Callable[[], float]) -> set[tuple[int, int]]:
+    stubs = [i for i in range(n) for _ in range(degree)]
+    edges: set[tuple[int, int]] = set()
+    while stubs:
+        for k in range(len(stubs) - 1, 0, -1):
+            j = int(draw() * (k + 1))
+            stubs[k], stubs[j] = stubs[j], stubs[k]
+        left = []
+        for a, b in zip(stubs[::2], stubs[1::2], strict=True):
+            edge = (min(a, b), max(a, b))
+            if a == b or edge in edges:
+                left += [a, b]
+            else:
+                edges.add(edge)
+        free = sorted(set(left))
+        if left and all(pair in edges for pair in itertools.combinations(free, 2)):
+            return set()
+        stubs = left
+    return edges
+
+
+def _connected(n: int, edges: Iterable[tuple[int, int]]) -> bool:
+    near: list[list[int]] = [[] for _ in range(n)]
+    for a, b in edges:
+        near[a].append(b)
+        near[b].append(a)
+    seen, stack = {0}, [0]
+    while stack:
+        for v in near[stack.pop()]:
+            if v not in seen:
+                seen.add(v)
+                stack.append(v)
+    return len(seen) == n
+
+
+def dragonfly(sizes: tuple[int, ...], options: Options) -> Topology:
+    """`GxA`: G groups of A fully connected ranks, and one link between every two groups (Kim et al., ISCA 2008).
+
+    Group g's links to groups g+1, g+2, ... leave its ranks in order, evenly (the relative arrangement), so that turning
+    the groups round is a symmetry. `global` is the bandwidth of the links between groups, in units.
+    """
+    if len(sizes) != 2:
+        raise UsageError("dragonfly needs groups x ranks per group, such as dragonfly:9x4")
+    groups, size = sizes
+    n, share = groups * size, -(-(groups - 1) // size) or 1
+    local = counted(((g * size + a, g * size + b) for g in range(groups) for a, b in itertools.combinations(range(size), 2)), "dragonfly")
+
+    def door(g: int, h: int) -> int:
+        return g * size + ((h - g) % groups - 1) // share
+
+    far = counted(((door(g, h), door(h, g)) for g, h in itertools.combinations(range(groups), 2)), "dragonfly")
+    latency = _number(options, "latency", 1)
+    links = duplex(local, _number(options, "units", 1), latency, "unknown") + duplex(far, _number(options, "global", 1), latency, "net")
+    turn = [(i + size) % n for i in range(n)]
+    mirror = [-(i // size) % groups * size + size - 1 - i % size for i in range(n)]
+    machine = Topology(f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)), unit=Fraction(1))
+    return with_generators(machine, [turn, mirror])
+
+
+def fat_tree(n: int, options: Options) -> Topology:
+    """A folded Clos of explicit switches: `leaf` ranks per leaf switch, every leaf joined to `spines` spine switches.
+
+    By default the leaf is the greatest divisor of the size up to its square root, and there are as many spines, so that
+    nothing blocks. `levels=3` is the k-ary fat tree of Al-Fares et al. (SIGCOMM 2008), whose size is k³/4.
+    """
+    levels = _integer(options, "levels", 2, 2)
+    wires, switches = _three_levels(n, options) if levels == 3 else _two_levels(n, options, levels)
+    links = duplex(wires, _number(options, "units", 1), _number(options, "latency", 1) / 2, "unknown")
+    leaf = next(i for i in range(n) if i == n - 1 or wires[i + 1][1] != wires[0][1]) + 1
+    blocks = [list(range(b, b + leaf)) for b in range(0, n, leaf)]
+    symmetries = [*symmetric_group(blocks[0], n)]
+    if levels == 2:
+        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(len(blocks)), len(blocks))]
+    else:
+        pods, leaves = 2 * leaf, leaf
+        symmetries += [_blockwise(pi, leaf * leaves) for pi in symmetric_group(range(pods), pods)]
+        symmetries += [_blockwise(pi, leaf) for pi in symmetric_group(range(leaves), len(blocks))]
+    return with_generators(Topology(f"fat-tree:{n}", n, links, (), switches, (0,) * n, Fraction(1)), symmetries)
+
+
+def _blockwise(pi: Sequence[int], size: int) -> Permutation:
+    return tuple(p * size + i for p in pi for i in range(size))
+
+
+def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
+    if levels != 2:
+        raise UsageError(f"levels={levels}: a fat tree has 2 or 3 levels of switches")
+    leaf = _integer(options, "leaf", max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0))
+    spines = _integer(options, "spines", leaf)
+    if n % leaf:
+        raise UsageError(f"leaf={leaf} does not divide the {n} ranks")
+    leaves = n // leaf
+    if leaves * spines > MAX_LINKS:
+        raise UsageError(f"fat-tree:{n} with {spines} spines has more than {MAX_LINKS} links")
+    wires = [(i, n + i // leaf) for i in range(n)]
+    wires += [(n + b, n + leaves + s) for b in range(leaves) for s in range(spines)]
+    return wires, (*(f"leaf{b}" for b in range(leaves)), *(f"spine{s}" for s in range(spines)))
+
+
+def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
+    half = round((2 * n) ** (1 / 3) / 2 * 2 ** (1 / 3))
+    half = next((h for h in (half - 1, half, half + 1) if h > 0 and 2 * h**3 == n), 0)
+    if not half:
+        raise UsageError(f"fat-tree:{n}:levels=3: a k-ary fat tree has k³/4 ranks, such as 16, 54 or 128")
+    if {"leaf", "spines"} & set(options):
+        raise UsageError("leaf= and spines= are for two levels; levels=3 follows from the size")
+    pods, edge, upper, core = 2 * half, n, n + 2 * half * half, n + 4 * half * half
+    wires = [(i, edge + i // half) for i in range(n)]
+    wires += [(edge + p * half + a, upper + p * half + b) for p in range(pods) for a in range(half) for b in range(half)]
+    wires += [(upper + p * half + b, core + b * half + c) for p in range(pods) for b in range(half) for c in range(half)]
+    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)] + [f"aggr{p}.{b}" for p in range(pods) for b in range(half)]
+    return wires, (*names, *(f"core{b}.{c}" for b in range(half) for c in range(half)))
+
+
+def rail(sizes: tuple[int, ...], options: Options) -> Topology:
+    """`BxG`: B boxes of G ranks. Inside a box a switch of `inner` units; rank g of every box on rail switch g of `units`.
+
+    `inner` is 9 by default, the ratio of NVLink to network bandwidth on a DGX H100.
+    """
+    if len(sizes) != 2:
+        raise UsageError("rail needs boxes x ranks per box, such as rail:4x8")
+    boxes, size = sizes
+    n = boxes * size
+    if n * (size + boxes) > MAX_LINKS:
+        raise UsageError(f"rail:{boxes}x{size} has more than {MAX_LINKS} links; ask for fewer ranks")
+    inner, outer, latency = _number(options, "inner", 9), _number(options, "units", 1), _number(options, "latency", 1)
+    links = [Link(b * size + i, b * size + j, inner, latency) for b in range(boxes) for i in range(size) for j in range(size) if i != j]
+    inside = len(links)
+    limits = port_limits(links, [(i,) for i in range(n)], inner, "switch port")
+    links += [
+        Link(b * size + i, c * size + i, outer, latency, "net") for i in range(size) for b in range(boxes) for c in range(boxes) if b != c
+    ]
+    limits += port_limits(links, [(i,) for i in range(n)], outer, "rail port", inside)
+    symmetries = [_blockwise(pi, size) for pi in symmetric_group(range(boxes), boxes)]
+    symmetries += [tuple(b * size + p for b in range(boxes) for p in pi) for pi in symmetric_group(range(size), size)]
+    nodes = tuple(i // size for i in range(n))
+    return with_generators(Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries)
+
+
+def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> Entry:
+    many, least = "x" in sizes, 2
+    options = {**COMMON, **more}
+
+    def make(given: tuple[int, ...], chosen: Options) -> Topology:
+        name = build.__name__.replace("_", "-")
+        if not given or (len(given) > 1 and not many):
+            raise UsageError(f"{name} needs a size, as in {name}:{'4x4' if many else '8'}")
+        if min(given) < 1 or math.prod(given) < least or math.prod(given) > MAX_RANKS:
+            raise UsageError(f"{name}:{'x'.join(map(str, given))}: between {least} and {MAX_RANKS} ranks are supported")
+        for key in chosen:
+            if key not in options:
+                raise UsageError(f"{name} has no option {key!r}; it takes {', '.join(options)}")
+        return build(given if many else math.prod(given), chosen)
+
+    return Entry(summary, make, Nic(Fraction(1), Fraction(1)), sizes, options)
+
+
+FAMILIES: dict[str, Entry] = {
+    "ring": _family("a cycle, both directions", ring),
+    "line": _family("a path, both directions", line),
+    "star": _family("rank 0 joined to all others", star),
+    "fully-connected": _family("a link between every two ranks", fully_connected),
+    "hub-and-spoke": _family("all ranks on one switch in the middle", hub_and_spoke),
+    "switch": _family("one non-blocking switch", switch, units="bandwidth of each rank's port (1)"),
+    "hypercube": _family("ranks that differ in one bit; the size counts ranks", hypercube),
+    "mesh": _family("a grid", mesh, "AxBx..."),
+    "torus": _family("a grid that wraps round", torus, "AxBx..."),
+    "circulant": _family("ranks i and i ± offset", circulant, offsets="numbers joined by +, such as 1+3 (1)"),
+    "random-regular": _family("a random graph of equal degrees", random_regular, degree="links at each rank (4)", seed="which graph (0)"),
+    "dragonfly": _family("complete groups, a link between every two", dragonfly, "GxA", **{"global": "units between groups (1)"}),
+    "fat-tree": _family(
+        "a folded Clos of explicit switches", fat_tree, levels="2 or 3 (2)", leaf="ranks per leaf switch", spines="spine switches (leaf)"
+    ),
+    "rail": _family("boxes with a switch inside, a switch per rail", rail, "BxG", inner="units of a port inside a box (9)"),
+}  # fmt: skip
