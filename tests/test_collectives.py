@@ -1,0 +1,124 @@
+"""The table of collectives: who holds what before and after, sizes, reversal, permutations, files."""
+
+from fractions import Fraction
+
+import pytest
+
+from synth.collective import COLLECTIVES, Collective, collective
+from synth.collective_file import load
+from synth.errors import FormatError, SynthError, UsageError
+
+SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}
+
+
+def made(name):
+    return collective(name, 4, sizes=SIZES.get(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "share", "combining"),
+    [
+        ("broadcast", 1, 1, False), ("reduce", 1, 1, True), ("scatter", 4, Fraction(1, 4), False), ("gather", 4, Fraction(1, 4), False),
+        ("allgather", 4, Fraction(1, 4), False), ("reduce-scatter", 4, Fraction(1, 4), True), ("allreduce", 1, 1, True),
+        ("alltoall", 16, Fraction(1, 4), False), ("scan", 1, 1, True), ("multi-broadcast", 2, Fraction(1, 2), False),
+        ("multi-reduce", 2, Fraction(1, 2), True), ("multi-scatter", 8, Fraction(1, 4), False), ("multi-gather", 8, Fraction(1, 4), False),
+        ("alltonext", 3, 1, False), ("sendrecv", 4, 1, False), ("allgatherv", 6, Fraction(1, 6), False),
+        ("reduce-scatterv", 6, Fraction(1, 6), True), ("alltoallv", 12, Fraction(1, 8), False),
+    ],
+)  # fmt: skip
+def test_units_shares_and_kinds(name, units, share, combining):
+    task = made(name)
+    assert (task.units, task.unit_share, task.combining) == (units, share, combining)
+
+
+def test_every_collective_of_the_table_is_tested():
+    names = {row[0] for row in test_units_shares_and_kinds.pytestmark[0].args[1]}
+    assert names == set(COLLECTIVES)
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_json_round_trip(name, chunks):
+    task = made(name)
+    assert Collective.from_json(task.to_json(chunks), chunks) == task
+
+
+def test_reversal():
+    assert collective("reduce", 5, [3]).reversed() == collective("broadcast", 5, [3])
+    assert collective("allgather", 5).reversed() == collective("reduce-scatter", 5)
+    assert not collective("allreduce", 4).reversible
+    assert not collective("scan", 4).reversible
+    assert collective("reduce", 4).reversible
+
+
+def test_scan_wants_prefixes():
+    assert collective("scan", 4).wanted(0, 2) == {0, 1, 2}
+
+
+def test_unit_permutations_follow_ranks():
+    turn = (1, 2, 3, 0)
+    assert collective("allgather", 4).unit_permutation(turn) == turn
+    assert collective("alltoall", 4).unit_permutation(turn)[0 * 4 + 1] == 1 * 4 + 2
+    assert collective("broadcast", 4).unit_permutation(turn) is None
+    assert collective("broadcast", 4).unit_permutation((0, 2, 1, 3)) == (0,)
+    assert collective("scan", 4).unit_permutation((1, 0, 2, 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("allgathr", 4), "did you mean allgather"),
+        (("broadcast", 4, [4]), "not distinct ranks of 0..3"),
+        (("broadcast", 4, [0, 1]), "multi-broadcast takes several"),
+        (("allgather", 4, [1]), "has no root"),
+        (("allgatherv", 4), "needs --sizes"),
+        (("allgatherv", 4, (), [1, 2]), "needs 4 chunk counts"),
+        (("alltoallv", 4, (), [[1]]), "4 x 4 matrix"),
+        (("allreduce", 4, (), [1]), "takes no sizes"),
+    ],
+)
+def test_a_wrong_request_gets_one_line(arguments, says):
+    with pytest.raises(UsageError, match=says) as error:
+        collective(*arguments)
+    assert "\n" not in str(error.value)
+
+
+def test_a_custom_collective_from_a_file(tmp_path):
+    file = tmp_path / "exchange.yaml"
+    file.write_text("pre: [[0, 0], [1, 3]]\npost: [[0, [2, 3]], [1, 0]]\n")
+    task = load(file, 4)
+    assert task.name == "exchange"
+    assert task.post == (frozenset({2, 3}), frozenset({0}))
+    file.write_text("combining: true\npre: [[0, [0, 1, 2]]]\npost: [[0, 2], [0, 1, [0, 1]]]\n")
+    task = load(file, 3)
+    assert task.wanted(0, 2) == {0, 1, 2}
+    assert task.wanted(0, 1) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pre: [[0, 0]]\npost: [[1, 0]]", r"post\[0\]: unit 1 is on no rank"),
+        ("pre: [[0, 9]]\npost: [[0, 1]]", r"pre\[0\]: rank 9 is not in 0..3"),
+        ("pre: [[1, 0]]\npost: [[1, 1]]", "unit 0 is missing"),
+        ("pre: [[0, 0]]\npost: [[0, 1]]\nroots: 1", "unknown key 'roots'"),
+        ("pre: [[0, 0]]\npost: [[0, 1]]\nname: allgather", "built-in"),
+        ("pre: [[0, 0]]\npost: [[0, 1]]\nranks: 5", "over 5 ranks"),
+        ("pre: [[0, 0", "exchange.yaml:1"),
+        ("a: &x [1]\npre: *x\npost: *x", "aliases"),
+        ("[1, 2]", "expected a mapping"),
+        ("pre: [[true, 0]]\npost: [[0, 1]]", "unit True"),
+    ],
+)
+def test_a_wrong_file_gets_one_line_with_its_place(tmp_path, text, says):
+    file = tmp_path / "exchange.yaml"
+    file.write_text(text)
+    with pytest.raises(FormatError, match=says) as error:
+        load(file, 4)
+    assert "exchange.yaml" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_an_error_not_a_traceback(tmp_path):
+    with pytest.raises(SynthError, match="cannot be read"):
+        load(tmp_path / "none.yaml", 4)
