@@ -1,0 +1,100 @@
+"""Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.bounds.check` re-checks.
+
+    steps      the least number of steps                              distance, unreachable
+    flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
+    rounds     the least R at one number of chunks and steps          deadline-cuts
+    allreduce  the same for allreduce, which no tree describes        deadline-cuts with a count, allreduce-cuts
+
+What is proved, and how, is in docs/proofs.md. The linear solver is imported when a bound is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from synth.bounds.distance import steps
+from synth.collective import Collective
+from synth.errors import InfeasibleError
+from synth.frontier import LowerBound
+from synth.topology import Network
+
+if TYPE_CHECKING:
+    from synth.bounds.packing import Packing
+
+__all__ = ["allreduce", "flow", "rounds", "steps"]
+
+
+def flow(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
+    """R/C of every schedule of `steps` steps, or of any number when None, is at least this.
+
+    Holds for every number of chunks. For combining collectives each wanted contribution must flow to who wants it.
+    `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.symmetry`.
+    Raises InfeasibleError (with its certificate) when no schedule of so many steps exists.
+    """
+    from synth.bounds.packing import exact
+
+    found = exact(_solved(network, collective, steps, generators))
+    return LowerBound(found.value, found.certificate())
+
+
+def rounds(
+    network: Network, collective: Collective, steps: int, chunks: int, bound: LowerBound | None = None,
+    generators: Sequence[Any] | None = None,
+) -> tuple[int, LowerBound]:  # fmt: skip
+    """The least R that `chunks` chunks per unit can take in `steps` steps, and the bound R / chunks that proves it.
+
+    The packing is chosen anew for this number of chunks, as every step has at least one round: this is more than
+    rounding up `bound` (an any-chunks bound at `steps`, returned with its own R where that is no less).
+    """
+    from synth.bounds.packing import exact
+
+    found = exact(_solved(network, collective, steps, generators, 1 / chunks))
+    least = max(found.rounds(chunks), steps)
+    certificate = found.certificate()
+    if bound is not None and -(-bound.value * chunks // 1) >= least:
+        least, certificate = int(-(-bound.value * chunks // 1)), bound.certificate
+    return least, LowerBound(Fraction(least, chunks), certificate, "this-chunks")
+
+
+def allreduce(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
+    """As `flow`, for allreduce: also counts that a chunk needs 2(N-1) sends."""
+    return flow(network, collective, steps, generators)
+
+
+def _solved(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0) -> Any:
+    from synth.bounds.master import Master
+    from synth.bounds.orbits import Generator
+
+    least = _steps(network, collective)
+    if steps is not None and steps < least.value:
+        raise InfeasibleError(
+            f"{collective.name} on {network.name} needs at least {least.value} steps, {steps} were asked for;"
+            f" unit {least.certificate['pair'][0]} is that far from rank {least.certificate['pair'][1]}",
+            least.certificate,
+        )
+    if generators is None:
+        generators = _generators(network, collective)
+    found = [Generator(tuple(g.ranks), tuple(g.routes), tuple(g.units)) for g in generators]
+    master = Master(network, collective, steps, found, floor, _count(collective))
+    master.run()
+    return master
+
+
+_steps = steps
+
+
+def _generators(network: Network, collective: Collective) -> Sequence[Any]:
+    try:
+        from synth.symmetry import generators
+    except ImportError:
+        return ()
+    return generators(network, collective)
+
+
+def _count(collective: Collective) -> int:
+    """Sends that a chunk needs at least, counted by who completes first (docs/proofs.md); 0 where that says nothing."""
+    if collective.combining and collective.wants is None and collective.units == 1 and collective.pre == collective.post:
+        return 2 * (len(collective.pre[0]) - 1)
+    return 0

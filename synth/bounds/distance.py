@@ -1,0 +1,41 @@
+"""The least number of steps: the farthest that any piece of data must travel."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.bounds.demand import demands, distances_from
+from synth.collective import Collective
+from synth.errors import InfeasibleError
+from synth.frontier import LowerBound
+from synth.schedule import problem_fingerprint
+from synth.topology import Network
+
+
+def steps(network: Network, collective: Collective) -> LowerBound:
+    """The least number of steps, with the (unit, rank) pair that needs it (certificate kind ``distance``).
+
+    A rank needs as many steps as its distance from the nearest holder, or from the farthest contributor that it
+    wants. Raises InfeasibleError when some rank cannot be reached at all; its certificate (kind ``unreachable``)
+    names the pair and a set of ranks that no route leaves, with every source inside and the rank outside.
+    """
+    problem = problem_fingerprint(network, collective)
+    worst, pair, far = 0, [], {}
+    for unit in range(collective.units):
+        for demand in demands(collective, unit):
+            hops = far.get(demand.sources)
+            if hops is None:
+                hops = far[demand.sources] = distances_from(network, sorted(demand.sources))
+            d = hops[demand.dst]
+            if d is None:
+                closed = [n for n, h in enumerate(hops) if h is not None]
+                certificate = {"kind": "unreachable", "problem": problem, "pair": [unit, demand.dst], "closed": closed}
+                came = f"from rank {min(demand.sources)}" if demand.sources else "from anywhere, as no rank holds it"
+                raise InfeasibleError(
+                    f"{collective.name} on {network.name}: unit {unit} must reach rank {demand.dst} but cannot {came};"
+                    " add a link or leave the rank out (--ranks)",
+                    certificate,
+                )
+            if d > worst:
+                worst, pair = d, [unit, demand.dst]
+    return LowerBound(Fraction(worst), {"kind": "distance", "problem": problem, "pair": pair, "distance": worst})
