@@ -1,0 +1,36 @@
+"""`synth bound`: lower bounds and their certificates, without looking for schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
+from synth.cli.output import deliver
+from synth.cli.root import CONTEXT
+from synth.cli.types import Positive
+
+
+@click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
+@machine_options
+@collective_options
+@click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
+@output_options
+def bound(**given: Any) -> None:
+    """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
+
+    \b
+    Example:
+      synth bound --topo dgx1 --coll alltoall
+    """
+    from synth import api
+    from synth.view import tables
+
+    topology = chosen_machine(given)
+    collective = chosen_collective(given, topology)
+    found = api.bounds(topology, collective, max_steps=given["max_steps"])
+    deliver(
+        lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
+        given["output"], given["form"],
+    )  # fmt: skip

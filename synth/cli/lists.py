@@ -1,0 +1,72 @@
+"""`synth list`: what there is, and what is missing with the command that installs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from synth.cli.names import mistaken
+from synth.cli.options import output_options
+from synth.cli.output import deliver
+from synth.cli.root import CONTEXT
+from synth.collective import COLLECTIVES
+from synth.errors import UsageError
+from synth.registry import TABLES, table
+
+Row = tuple[str, str, str]
+
+
+@click.command("list", context_settings=CONTEXT, short_help="What there is, and what is missing.")
+@click.argument("kind", metavar="|".join(TABLES))
+@output_options
+def lists(kind: str, output: str | None, form: str | None) -> None:
+    """Show the topologies, collectives, encodings or solvers there are, and what one of them lacks.
+
+    \b
+    Example:
+      synth list solvers
+    """
+    from synth.view.report import Report
+    from synth.view.tables import print_report
+
+    name = kind.lower()
+    if name not in TABLES:
+        raise UsageError(mistaken("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
+    rows = listed(name)
+    columns = (("name", "left"), ("what", "left"), ("available", "left"))
+    document: Any = [{"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2]} for row in rows]
+    deliver(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
+
+
+def listed(kind: str) -> list[Row]:
+    """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's name clash."""
+    rows = {"topologies": _topologies, "collectives": _collectives, "encodings": _encodings, "solvers": _solvers}[kind]()
+    added = table(kind, [row[0] for row in rows])
+    return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]
+
+
+def _topologies() -> list[Row]:
+    from synth import topologies
+
+    return [(name, summary, "yes") for name, summary in topologies.summaries()]
+
+
+def _collectives() -> list[Row]:
+    takes = {"root": "--root", "sizes": "--sizes"}
+    return [
+        (name, summary + (f" ({', '.join(takes[o] for o in options)})" if options else ""), "yes")
+        for name, (summary, options) in COLLECTIVES.items()
+    ]
+
+
+def _encodings() -> list[Row]:
+    from synth import encodings
+
+    return [(name, summary, "yes") for name, summary in encodings.summaries()]
+
+
+def _solvers() -> list[Row]:
+    from synth.encodings import solvers
+
+    return [(name, summary, missing or "yes") for name, summary, missing in solvers.summaries()]

@@ -1,0 +1,125 @@
+"""The group of all commands: loads them lazily, and turns every error into one line and its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.config import defaults
+from synth.cli.names import mistaken
+from synth.errors import SynthError, UsageError
+
+UNDECIDED, INTERRUPTED = 4, 130
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SYNTH", "max_content_width": 110}
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are named, and which knows the nearest name of one that does not exist."""
+
+    def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order they were declared: the main job first."""
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command called `cmd_name`, in any case."""
+        target = self.lazy.get(cmd_name.lower())
+        if target is None:
+            return None
+        module, _, attr = target.partition(":")
+        return getattr(import_module(module), attr)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, with "did you mean"."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise UsageError(mistaken("command", name, list(self.lazy), f"`{ctx.command_path} -h` shows them all"))
+        return super().resolve_command(ctx, args)
+
+
+class Root(Commands):
+    """The outermost group: exit codes and error lines."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
+        """Runs a command line and exits with its code. Never shows a traceback unless SYNTH_DEBUG is set."""
+        extra["standalone_mode"] = False
+        sys.exit(_guarded(lambda: super(Root, self).main(args, prog_name or "synth", **extra)))
+
+
+def _guarded(run: Any) -> int:
+    try:
+        code = run()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (click.Abort, KeyboardInterrupt):
+        return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # whoever read our output has gone; nothing is left to say, and the exit must not try to flush either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except click.UsageError as error:
+        _debug()
+        hint = f" (`{error.ctx.command_path} -h` shows how)" if error.ctx else ""
+        return _say("error: " + " ".join(error.format_message().split()).rstrip(".") + hint, error.exit_code)
+    except click.ClickException as error:
+        _debug()
+        return _say(f"error: {error.format_message()}", error.exit_code)
+    except SynthError as error:
+        _debug()
+        return _say(f"error: {error}", error.exit_code)
+    except OSError as error:
+        _debug()
+        return _say(f"error: {error.filename or 'input/output'}: {error.strerror or error}", 1)
+    except Exception as error:
+        _debug()
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _say(f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1)
+
+
+def _say(text: str, code: int) -> int:
+    print("synth: " + " ".join(text.splitlines()), file=sys.stderr)
+    return code
+
+
+def _debug() -> None:
+    if os.environ.get("SYNTH_DEBUG"):
+        traceback.print_exc()
+
+
+@click.command(
+    cls=Root,
+    name="synth",
+    context_settings=CONTEXT,
+    lazy={
+        "pareto": "synth.cli.pareto:pareto",
+        "solve": "synth.cli.solve:solve",
+        "bound": "synth.cli.bound:bound",
+        "verify": "synth.cli.verify:verify",
+        "topo": "synth.cli.topo:topo",
+        "list": "synth.cli.lists:lists",
+    },
+)
+@click.version_option(package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s")
+@click.pass_context
+def root(ctx: click.Context) -> None:
+    """Synthesizes collective-communication algorithms for a machine, with certificates of optimality.
+
+    \b
+    Example:
+      synth pareto --topo dgx1 --coll allgather
+
+    Every option can also be set as SYNTH_<OPTION> in the environment, or in synth.toml in the working directory.
+    Exit codes: 0 done, 1 error, 2 usage, 3 proved infeasible, 4 undecided within the budget, 5 verification failed,
+    130 interrupted.
+    """
+    ctx.default_map = defaults(Path("synth.toml"), root)

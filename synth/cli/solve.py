@@ -1,0 +1,47 @@
+"""`synth solve`: one question (C, S, R), one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from synth.cli.options import chosen_collective, chosen_machine, collective_options, engine, engine_options, machine_options, output_options
+from synth.cli.output import deliver
+from synth.cli.root import CONTEXT
+from synth.cli.types import Positive
+from synth.errors import InfeasibleError, UndecidedError
+from synth.verdict import Sat, Unknown, Unsat
+
+
+@click.command(context_settings=CONTEXT, short_help="One question: C chunks, S steps, R rounds.")
+@machine_options
+@collective_options
+@click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks that a unit of data is split into.")
+@click.option("--steps", type=Positive(), required=True, metavar="S", help="Synchronous steps.")
+@click.option("--rounds", type=Positive(), required=True, metavar="R", help="Rounds in all the steps together.")
+@engine_options
+@output_options
+def solve(**given: Any) -> None:
+    """Find a schedule of S steps and R rounds with C chunks, or prove that there is none.
+
+    \b
+    Example:
+      synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
+    """
+    from synth import api
+    from synth.view import tables
+
+    topology = chosen_machine(given)
+    collective = chosen_collective(given, topology)
+    asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"
+    verdict = api.solve(topology, collective, given["chunks"], given["steps"], given["rounds"], **engine(given))
+    match verdict:
+        case Sat(schedule=schedule):
+            deliver(schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost), given["output"], given["form"])
+        case Unsat():
+            proof = f"; proof in {verdict.proof}" if verdict.proof else ""
+            raise InfeasibleError(f"{asked}: proved infeasible, {verdict.reason}{proof}")
+        case Unknown():
+            detail = f" ({verdict.detail})" if verdict.detail else ""
+            raise UndecidedError(f"{asked}: undecided, {tables.WHY.get(verdict.reason, verdict.reason)}{detail}; raise --time-limit")

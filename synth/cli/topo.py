@@ -1,0 +1,135 @@
+"""`synth topo`: list, show, import, match and draw topologies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.lists import lists
+from synth.cli.options import FILE, change_options, changes, output_options
+from synth.cli.output import deliver, remark, write
+from synth.cli.root import CONTEXT, Commands
+from synth.errors import UsageError
+
+
+@click.command(
+    cls=Commands,
+    context_settings=CONTEXT,
+    lazy={name: f"synth.cli.topo:{attr}" for name, attr in
+          {"list": "list_", "show": "show", "import": "import_", "match": "match", "draw": "draw"}.items()},
+)  # fmt: skip
+def topo() -> None:
+    """List, show, import, match and draw topologies.
+
+    \b
+    Example:
+      synth topo show dgx1
+    """
+
+
+@click.command("list", context_settings=CONTEXT)
+@output_options
+@click.pass_context
+def list_(ctx: click.Context, **given: Any) -> None:
+    """Show the machines and families there are.
+
+    \b
+    Example:
+      synth topo list
+    """
+    ctx.invoke(lists, kind="topologies", **given)
+
+
+@click.command(context_settings=CONTEXT, short_help="One topology: links, limits, distances, symmetries.")
+@click.argument("name", metavar="NAME|FILE")
+@change_options
+@output_options
+def show(name: str, **given: Any) -> None:
+    """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology file.
+
+    \b
+    Examples:
+      synth topo show dgx1
+      synth topo show torus:4x4 --without 0-1 --format json
+    """
+    from synth import api
+    from synth.topologies.files import dump
+    from synth.view.machine import topology_report
+    from synth.view.tables import print_reports
+
+    topology = api.topology(name, **changes(given))
+    deliver(
+        lambda: dump(topology), lambda: print_reports(topology_report(topology, api.symmetries(topology))), given["output"], given["form"]
+    )
+
+
+@click.command("import", context_settings=CONTEXT, short_help="Read a dump of a real machine.")
+@click.argument("file", type=FILE)
+@change_options
+@output_options
+def import_(file: Path, **given: Any) -> None:
+    """Read a dump of a real machine and print it as a topology file.
+
+    FILE may be the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`, an NCCL topology XML, TACCL or TE-CCL JSON,
+    node-link JSON, GraphML, or a topology file.
+
+    \b
+    Example:
+      nvidia-smi topo -m > topo.txt && synth topo import topo.txt -o machine.json
+    """
+    from synth import api
+    from synth.topologies.files import dump
+    from synth.view.machine import topology_report
+    from synth.view.tables import print_reports
+
+    topology = api.topology(file, file=file, **changes(given))
+    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, None)), given["output"], given["form"])
+
+
+@click.command(context_settings=CONTEXT, short_help="Which known machine is this?")
+@click.argument("name", metavar="NAME|FILE")
+@change_options
+@output_options
+def match(name: str, **given: Any) -> None:
+    """Find the known machine that a topology is, up to the names of its ranks, and print the map between the two.
+
+    \b
+    Example:
+      synth topo match topo.txt
+    """
+    from synth import api
+    from synth.view.machine import match_report
+    from synth.view.tables import print_report
+
+    topology = api.topology(name, **changes(given))
+    found = api.match(topology)
+    if found is None:
+        raise UsageError(f"{topology.name} is none of the known machines; its links alone are enough: --topo-file {name}")
+    document = {"topology": topology.name, "machine": found[0], "ranks": list(found[1])}
+    deliver(lambda: document, lambda: print_report(match_report(topology, *found)), given["output"], given["form"])
+
+
+@click.command(context_settings=CONTEXT, short_help="Draw a topology as SVG.")
+@click.argument("name", metavar="NAME|FILE")
+@change_options
+@click.option("-o", "--output", metavar="FILE.svg", help="Where the drawing goes; - or nothing is stdout.")
+def draw(name: str, output: str | None, **given: Any) -> None:
+    """Draw a topology as SVG: links as wide as they are fast, coloured by kind.
+
+    \b
+    Example:
+      synth topo draw dgx1 -o dgx1.svg
+    """
+    from synth import api
+    from synth.view.svg import topology_svg
+
+    if output not in (None, "-") and Path(output).suffix.lower() != ".svg":
+        raise UsageError(f"drawings are SVG; call the file {Path(output).with_suffix('.svg')} instead of {output}")
+    drawing = topology_svg(api.topology(name, **changes(given)))
+    if output in (None, "-"):
+        click.echo(drawing, nl=False)
+    else:
+        write(Path(output), drawing)
+        remark(f"drew {output}")

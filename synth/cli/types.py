@@ -1,0 +1,105 @@
+"""What option values look like: durations, sizes, lists of ranks, chunk counts."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+import click
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?:in)?)?(?:(\d+(?:\.\d+)?)s?)?$", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?$", re.IGNORECASE)
+_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class Duration(click.ParamType):
+    """Seconds: ``30s``, ``5m``, ``1h30m``, or a bare number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As a number of seconds > 0."""
+        if isinstance(value, float):
+            return value
+        text = str(value).strip()
+        parts = _DURATION.match(text)
+        if not text or parts is None:
+            self.fail(f"{text!r} is not a duration such as 30s, 5m or 1h30m", param, ctx)
+        hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+        total = 3600 * hours + 60 * minutes + seconds
+        if total <= 0:
+            self.fail(f"{text!r} is no time at all; give at least a second, or leave it out for no limit", param, ctx)
+        return total
+
+
+class Size(click.ParamType):
+    """Bytes: ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As a whole number of bytes >= 1."""
+        if isinstance(value, int):
+            value = str(value)
+        parts = _SIZE.match(str(value).strip())
+        if parts is None:
+            self.fail(f"{value!r} is not a size such as 512, 64KB, 1MB or 1GB (1KB = 1024 bytes)", param, ctx)
+        size = int(Fraction(parts[1]) * _SCALE[parts[2].lower()])
+        if size < 1:
+            self.fail(f"{value!r} is less than one byte", param, ctx)
+        return size
+
+
+class Ranks(click.ParamType):
+    """Distinct ranks: ``0,1,5``."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As a tuple, in the order given."""
+        if isinstance(value, tuple):
+            return value
+        parts = [str(part) for part in value] if isinstance(value, list) else str(value).split(",")
+        if not all(part.strip().isdecimal() for part in parts):
+            self.fail(f"{value!r} is not a list of ranks such as 0,1,5", param, ctx)
+        ranks = tuple(int(part) for part in parts)
+        if len(set(ranks)) != len(ranks):
+            self.fail(f"{value!r} names a rank twice", param, ctx)
+        return ranks
+
+
+class Counts(click.ParamType):
+    """Chunk counts: ``2,1,0,3`` per rank; rows split by ``;`` per pair; or a file with one row a line."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int] | list[list[int]]:
+        """As a list of ints, or a list of lists for several rows."""
+        if not isinstance(value, str):
+            return value
+        text = value
+        if not re.fullmatch(r"[\d\s,;]*", value):
+            try:
+                with open(value, encoding="utf-8") as file:
+                    text = file.read(1 << 22)
+            except (OSError, UnicodeDecodeError):
+                self.fail(f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them", param, ctx)
+        rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
+        if not rows or not all(cell.isdecimal() for row in rows for cell in row):
+            self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
+        counts = [[int(cell) for cell in row] for row in rows]
+        return counts[0] if len(counts) == 1 else counts
+
+
+class Positive(click.ParamType):
+    """A whole number >= 1."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As an int."""
+        text = str(value).strip()
+        if not text.isdecimal() or int(text) < 1:
+            self.fail(f"{text!r} is not a whole number >= 1", param, ctx)
+        return int(text)

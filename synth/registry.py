@@ -1,0 +1,86 @@
+"""Names to things, lazily: tables of ``"module:attr"`` strings, and the plug-ins that add to them.
+
+A package outside this one adds a topology, encoding or solver by an entry point in the group `GROUP`, named
+``<table>.<name>``::
+
+    [project.entry-points."synth.plugins"]
+    "topologies.dgx9" = "my_package.machines:dgx9"
+
+Nothing is imported before it is asked for, and two things of one name are an error, whoever brings them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from synth.collective import unknown
+from synth.errors import MissingDependencyError, SynthError, UsageError
+
+GROUP = "synth.plugins"
+TABLES = {"topologies": "topology", "collectives": "collective", "encodings": "encoding", "solvers": "solver"}
+
+
+def load(target: str) -> Any:
+    """The object that ``"module:attr"`` names. Raises SynthError when it cannot be imported."""
+    module, _, attr = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attr)
+    except (ImportError, AttributeError) as error:
+        raise SynthError(f"{target!r} cannot be loaded: {error}") from error
+
+
+@cache
+def plugins(table: str) -> Mapping[str, str]:
+    """What installed packages add to `table`, name → target. Raises SynthError for a malformed or repeated name."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, str] = {}
+    for point in entry_points(group=GROUP):
+        kind, _, name = point.name.partition(".")
+        if kind not in TABLES or not name:
+            known = ", ".join(f"{known}.NAME" for known in TABLES)
+            raise SynthError(f"plug-in {point.name!r} ({point.value}) adds to no table; its entry point must be called one of {known}")
+        if kind != table:
+            continue
+        if name.lower() in found:
+            raise SynthError(f"two plug-ins are called {point.name!r}: {found[name.lower()]} and {point.value}; uninstall one")
+        found[name.lower()] = point.value
+    return found
+
+
+def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
+    """The plug-ins of `kind`, after checking that none takes a name of `built_in`. Raises SynthError on a clash."""
+    added = plugins(kind)
+    clash = sorted(set(added) & {name.lower() for name in built_in})
+    if clash:
+        raise SynthError(
+            f"the plug-in {added[clash[0]]} takes the name of the built-in {TABLES[kind]} {clash[0]!r}; uninstall or rename it"
+        )
+    return added
+
+
+def find(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
+    """The thing called `name` (any case) among `built_in` and the plug-ins of `kind`. Raises UsageError with the nearest names."""
+    known = {**built_in, **table(kind, built_in)}
+    if name.lower() not in known:
+        raise UsageError(unknown(TABLES[kind], name, list(known), kind))
+    return load(known[name.lower()])
+
+
+def installed(module: str) -> bool:
+    """Whether `module` could be imported; does not import it (its parent packages, if any, are)."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def need(module: str, purpose: str, install: str) -> Any:
+    """The optional library `module`. Raises MissingDependencyError that says what for, and the command that installs it."""
+    if not installed(module):
+        raise MissingDependencyError(f"{purpose} needs {module.partition('.')[0]}, which is not installed: {install}")
+    return importlib.import_module(module)

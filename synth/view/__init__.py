@@ -1,0 +1,1 @@
+"""What people look at: tables, HTML for notebooks, plots, drawings. Reads values, decides nothing."""

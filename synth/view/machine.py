@@ -1,0 +1,85 @@
+"""What a topology is, as tables: a matrix or list of links, limits, distances, symmetries, notes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from synth.rational import show
+from synth.topology import Topology
+from synth.view.report import Report
+
+MATRIX_RANKS = 20  # wider matrices do not fit a terminal: links are then counted by bandwidth
+
+
+def topology_report(topology: Topology, symmetries: tuple[int, int] | None) -> tuple[Report, ...]:
+    """The tables of `synth topo show`. `symmetries`: how many generators, and the order of the group they generate."""
+    network = topology.network()
+    boxes = len(set(topology.nodes)) or 1
+    what = f"{topology.name}: {topology.ranks} ranks" + (f" in {boxes} boxes" if boxes > 1 else "")
+    title = f"{what}, {len(topology.links)} links, 1 unit = {show(network.unit)} GB/s"
+    links = _matrix(topology, title) if topology.ranks <= MATRIX_RANKS and not topology.switches else _kinds(topology, title)
+    return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
+
+
+def match_report(topology: Topology, machine: str, ranks: Sequence[int]) -> Report:
+    """The table of `synth topo match`: which rank of `machine` each rank of `topology` is."""
+    columns = ((topology.name, "right"), (machine, "right"))
+    rows = tuple((str(rank), str(image)) for rank, image in enumerate(ranks))
+    return Report(f"{topology.name} is {machine}; rank by rank:", columns, rows)
+
+
+def _matrix(topology: Topology, title: str) -> Report:
+    total: dict[tuple[int, int], object] = {}
+    for link in topology.links:
+        total[link.src, link.dst] = link.bandwidth + total.get((link.src, link.dst), 0)  # type: ignore[operator]
+    columns = (("GB/s from \\ to", "right"), *((str(n), "right") for n in range(topology.ranks)))
+    rows = tuple(
+        (str(n), *("." if (n, m) not in total else show(total[n, m]) for m in range(topology.ranks)))  # type: ignore[arg-type]
+        for n in range(topology.ranks)
+    )
+    return Report(title, columns, rows)
+
+
+def _kinds(topology: Topology, title: str) -> Report:
+    def side(end: int) -> str:
+        return "rank" if end < topology.ranks else "switch"
+
+    kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
+    columns = (("links", "right"), ("from", "left"), ("to", "left"), ("kind", "left"), ("GB/s", "right"), ("µs", "right"))
+    rows = tuple((str(n), a, b, kind, show(bandwidth), show(latency)) for (a, b, kind, bandwidth, latency), n in kinds.most_common())
+    return Report(title, columns, rows)
+
+
+def _limits(topology: Topology) -> list[Report]:
+    if not topology.limits:
+        return []
+    columns = (("limits", "left"), ("links each", "right"), ("GB/s each", "right"))
+    alike: dict[tuple, list[str]] = {}
+    for limit in topology.limits:
+        alike.setdefault((len(limit.links), limit.bandwidth), []).append(limit.name)
+    rows = tuple((_names(names), str(count), show(bandwidth)) for (count, bandwidth), names in alike.items())
+    return [Report("", columns, rows)]
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
+
+
+def _remarks(topology: Topology, symmetries: tuple[int, int] | None) -> list[str]:
+    network = topology.network()
+    hops = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
+    apart = hops.pop(None, 0)
+    far = max((d for d in hops if d is not None), default=0)
+    spread = ", ".join(f"{count} pairs at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0))
+    lines = [f"distances: diameter {far}" + (f" ({spread})" if spread else "")] if not apart else []
+    if apart:
+        lines.append(f"not connected: {apart} pairs of ranks cannot reach each other")
+    speeds = Counter((k.kind, k.latency) for k in topology.links)
+    lines += [f"{kind} links: latency {show(latency)} µs" for kind, latency in sorted(speeds) if latency]
+    if symmetries is not None:
+        generators, order = symmetries
+        lines.append("symmetries: none but the identity" if order == 1 else f"symmetries: {order}, from {generators} generators")
+    if topology.labels and topology.labels != tuple(range(topology.ranks)):
+        lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
+    return lines + [f"note: {note}" for note in topology.notes]

@@ -1,0 +1,155 @@
+"""What a frontier says, as plain strings: header, columns, rows and the sentences below; rendered by `tables` and `html`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.collective import Collective
+from synth.frontier import Frontier, Open, Point
+from synth.rational import show
+from synth.topology import Network
+
+KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
+SIZES = (KB, MB, GB)
+ADVISED = 128 * MB
+WHY = {
+    "time": "the time ran out", "memory": "the memory ran out", "interrupted": "interrupted", "crash": "the solver crashed",
+    "gave-up": "the search ended without an answer",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """A table (columns with their alignment, rows) between a title and sentences; everything is text."""
+
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...] = ()
+
+
+def frontier(found: Frontier) -> Report:
+    """The table of `synth pareto`: a row per point, then what is proved, what is open and which point to take."""
+    sums = found.collective.combining
+    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("status", "left")]
+    columns += [("construction", "left"), ("same bits", "left")] if sums else []
+    columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    rows = []
+    for point in found.points:
+        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point)]
+        row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
+        row += [_number(slope(found, point) * MB * 10**6)] + [_number(found.gbps(point, size)) for size in SIZES]
+        rows.append(tuple(row))
+    return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(sentences(found)))
+
+
+def title(network: Network, collective: Collective) -> str:
+    """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
+    roots = f" from {', '.join(map(str, collective.roots))}" if collective.roots else ""
+    latency = f"latency {_number(network.latency)} µs" if network.latency else "no latency known"
+    return f"{collective.name}{roots} on {network.name}: {network.ranks} ranks, 1 unit = {_number(network.unit)} GB/s, {latency}"
+
+
+def sentences(found: Frontier) -> list[str]:
+    """What is proved, what is open, which point to take at 128 MB, and the notes of the machine."""
+    lines = _proved(found)
+    lines += [_open(interval) for interval in found.open]
+    if found.points:
+        lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
+        if not found.network.latency:
+            lines.append("note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives measured ones)")
+    if found.labels and found.labels != tuple(range(found.network.ranks)):
+        lines.append(f"note: ranks 0 to {found.network.ranks - 1} stand for the machine's {', '.join(map(str, found.labels))}")
+    return lines + [f"note: {note}" for note in found.notes]
+
+
+def choice(found: Frontier, size: int) -> Report:
+    """The one point to use at `size` bytes, and why: every point's predicted time and the sizes it is best for."""
+    columns = (
+        ("steps", "right"),
+        ("rounds/chunk", "right"),
+        (f"µs at {size_text(size)}", "right"),
+        ("GB/s", "right"),
+        ("best for", "left"),
+    )
+    best = found.best(size) if found.points else None
+    rows = tuple(
+        (f"{'> ' if point is best else ''}{point.steps}", show(point.bandwidth), _number(found.seconds_at(point, size) * 10**6),
+         _number(found.gbps(point, size)), _range(*span) if span else "no size")
+        for point, span in zip(found.points, spans(found), strict=True)
+    )  # fmt: skip
+    lines = _proved(found) + [_open(interval) for interval in found.open]
+    if best is not None:
+        alpha = best.steps * float(found.network.latency)
+        beta = float(slope(found, best)) * size * 10**6
+        lines.insert(0, (
+            f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
+            f" {_number(alpha)} µs for {best.steps} latencies + {_number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
+        ))  # fmt: skip
+    return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
+
+
+def slope(found: Frontier, point: Point) -> Fraction:
+    """Predicted seconds per byte of size, without the latencies: (R/C) · unit bytes per byte / unit bandwidth."""
+    return point.bandwidth * found.collective.unit_share / (found.network.unit * 10**9)
+
+
+def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
+    """For each point the sizes in bytes [from, to) where it is predicted fastest; None where it never is, `to` None: no end."""
+    alpha = found.network.latency / 10**6
+
+    def crossing(few: Point, many: Point) -> Fraction:
+        gain = slope(found, few) - slope(found, many)
+        return (many.steps - few.steps) * alpha / gain
+
+    result: list[tuple[Fraction, Fraction | None] | None] = []
+    for i, point in enumerate(found.points):
+        low = max((crossing(other, point) for other in found.points[:i]), default=Fraction(0))
+        high = min((crossing(point, other) for other in found.points[i + 1 :]), default=None)
+        result.append((low, high) if high is None or low < high else None)
+    return result
+
+
+def size_text(size: int | Fraction) -> str:
+    """``1 MB``, ``1.5 KB``, ``17 B``; 1 KB = 1024 bytes."""
+    for suffix, scale in (("TB", 1 << 40), ("GB", GB), ("MB", MB), ("KB", KB)):
+        if size >= scale:
+            return f"{_number(size / Fraction(scale))} {suffix}"
+    return f"{_number(size)} B"
+
+
+def _proved(found: Frontier) -> list[str]:
+    if not found.complete:
+        return []
+    if found.max_steps is None:
+        return ["complete: no schedule in this model, with any number of chunks, is better"]
+    return [f"complete up to {found.max_steps} steps: no schedule of so many steps in this model, with any number of chunks, is better"]
+
+
+def _open(interval: Open) -> str:
+    why = WHY.get(interval.reason, interval.reason)
+    upper = "nothing was found" if interval.upper is None else f"at most {show(interval.upper)}"
+    return f"open: with {interval.steps} steps the least rounds/chunk is at least {show(interval.lower)}, {upper} ({why})"
+
+
+def _status(point: Point) -> str:
+    if point.status != "optimal":
+        return f"best known (bound {show(point.bound.value)})"
+    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {point.chunks} chunks"
+
+
+def _range(low: Fraction, high: Fraction | None) -> str:
+    if high is None:
+        return f"{size_text(low)} and more" if low else "every size"
+    return f"{size_text(low)} to {size_text(high)}" if low else f"less than {size_text(high)}"
+
+
+def _number(value: Fraction | int | float) -> str:
+    """Three significant digits, never in powers of ten."""
+    number = float(value)
+    if number == 0:
+        return "0"
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    return f"{number:.3g}" if abs(number) >= 1e-3 else f"{number:.6f}".rstrip("0")

@@ -1,0 +1,113 @@
+"""A topology as an SVG drawing: ranks on a circle, one arc of it per box, links as wide as they are fast. Needs no library."""
+
+from __future__ import annotations
+
+from html import escape
+from math import cos, hypot, pi, sin
+
+from synth.rational import show
+from synth.topology import Link, Topology
+
+COLOURS = {"nvlink": "#4b8f00", "xgmi": "#c4342b", "pcie": "#8a6d3b", "net": "#1764ab", "unknown": "#555555"}
+SWITCH = "#f2f2f2"
+TIP = (
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse"'
+    ' orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
+)
+
+
+def topology_svg(topology: Topology) -> str:
+    """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the kind."""
+    ends = topology.ranks + len(topology.switches)
+    radius = max(140, 9 * topology.ranks)
+    centre = radius + 60
+    places = _circle(topology, centre, radius)
+    lines = [_line(link, both, places, _widest(topology)) for link, both in _paired(topology)]
+    dots = [_node(topology, end, *places[end]) for end in range(ends)]
+    kinds = [kind for kind in COLOURS if any(link.kind == kind for link in topology.links)]
+    legend = [
+        f'<text x="12" y="{2 * centre - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a link</text>'
+        for i, kind in enumerate(reversed(kinds))
+    ]
+    return "\n".join((
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * centre} {2 * centre}" width="{2 * centre}" height="{2 * centre}"'
+        ' font-family="sans-serif" font-size="13">',
+        f"<title>{escape(topology.name)}</title>",
+        TIP,
+        '<rect width="100%" height="100%" fill="white"/>',
+        *lines, *dots, f'<text x="12" y="22" font-weight="bold">{escape(topology.name)}</text>', *legend, "</svg>", "",
+    ))  # fmt: skip
+
+
+def _circle(topology: Topology, centre: int, radius: int) -> list[tuple[float, float]]:
+    """Ranks in order with a gap between boxes; switches on a smaller circle inside."""
+    nodes = topology.nodes or (0,) * topology.ranks
+    breaks = sum(nodes[i] != nodes[i - 1] for i in range(topology.ranks)) if len(set(nodes)) > 1 else 0
+    slots, at, places = topology.ranks + breaks, 0.0, []
+    for rank in range(topology.ranks):
+        at += breaks > 0 and rank > 0 and nodes[rank] != nodes[rank - 1]
+        places.append(_on(centre, radius, at / slots))
+        at += 1
+    count = len(topology.switches)
+    inner = radius * 0.45 if count > 1 else 0
+    return places + [_on(centre, inner, i / count) for i in range(count)]
+
+
+def _on(centre: float, radius: float, turn: float) -> tuple[float, float]:
+    angle = 2 * pi * turn - pi / 2
+    return centre + radius * cos(angle), centre + radius * sin(angle)
+
+
+def _paired(topology: Topology) -> list[tuple[Link, bool]]:
+    """Each link once, and whether its equal twin in the other direction is meant as well."""
+    left: dict[tuple, int] = {}
+    for link in topology.links:
+        key = (link.src, link.dst, link.bandwidth, link.kind)
+        left[key] = left.get(key, 0) + 1
+    pairs = []
+    for link in topology.links:
+        key, back = (link.src, link.dst, link.bandwidth, link.kind), (link.dst, link.src, link.bandwidth, link.kind)
+        if not left[key]:
+            continue
+        left[key] -= 1
+        both = left.get(back, 0) > 0
+        left[back] = left.get(back, 0) - both
+        pairs.append((link, both))
+    return pairs
+
+
+def _line(link: Link, both: bool, places: list[tuple[float, float]], widest: float) -> str:
+    (x1, y1), (x2, y2) = places[link.src], places[link.dst]
+    length = hypot(x2 - x1, y2 - y1) or 1.0
+    dx, dy = (x2 - x1) / length, (y2 - y1) / length
+    shift = 0 if both else 4  # two unequal directions lie beside each other
+    x1, y1, x2, y2 = x1 + 15 * dx - shift * dy, y1 + 15 * dy + shift * dx, x2 - 15 * dx - shift * dy, y2 - 15 * dy + shift * dx
+    width = 0.8 + 4 * float(link.bandwidth) / widest
+    arrow = "" if both else ' marker-end="url(#tip)"'
+    what = f"{link.src} {'and' if both else 'to'} {link.dst}: {show(link.bandwidth)} GB/s {link.kind}"
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{COLOURS.get(link.kind, COLOURS["unknown"])}"'
+        f' stroke-width="{width:.1f}" stroke-opacity="0.75"{arrow}><title>{escape(what)}</title></line>'
+    )
+
+
+def _node(topology: Topology, end: int, x: float, y: float) -> str:
+    if end >= topology.ranks:
+        name = topology.switches[end - topology.ranks]
+        box = f'<rect x="{x - 22:.1f}" y="{y - 11:.1f}" width="44" height="22" rx="4" fill="{SWITCH}" stroke="#333"/>'
+        return box + _text(x, y, name[:8])
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="14" fill="white" stroke="#333"/>' + _text(x, y, str(end))
+
+
+def _text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _widest(topology: Topology) -> float:
+    return max((float(link.bandwidth) for link in topology.links), default=1.0)
+
+
+def _speeds(topology: Topology, kind: str) -> str:
+    speeds = sorted({link.bandwidth for link in topology.links if link.kind == kind})
+    shown = [show(s) for s in speeds[:4]]
+    return ", ".join(shown) + (", ..." if len(speeds) > 4 else "")

@@ -1,0 +1,121 @@
+"""Tables on stdout, by rich. Each `print_*` has a `*_document` or `to_json` beside it with the same content as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from synth.collective import Collective
+from synth.frontier import Frontier, LowerBound
+from synth.rational import show
+from synth.schedule import Schedule
+from synth.topology import Topology
+from synth.verdict import Cost
+from synth.view import report
+from synth.view.report import WHY, Report
+
+__all__ = ["WHY", "bounds_document", "choice_document", "print_bounds", "print_choice", "print_frontier", "print_report", "print_schedule"]
+WIDE = 400  # columns when stdout is no terminal: rows are never folded or cut there
+
+
+def print_report(content: Report) -> None:
+    """Title, table, sentences."""
+    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    if content.title:
+        console.print(content.title, markup=False, soft_wrap=True)
+    if content.rows:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name, align in content.columns:
+            table.add_column(name, justify="right" if align == "right" else "left", overflow="fold")
+        for row in content.rows:
+            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        console.print()
+        console.print(table)
+        console.print()
+    for line in content.sentences:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def print_frontier(frontier: Frontier) -> None:
+    """The table of `synth pareto`."""
+    print_report(report.frontier(frontier))
+
+
+def print_choice(frontier: Frontier, size: int) -> None:
+    """The table of `synth pareto --size`."""
+    print_report(report.choice(frontier, size))
+
+
+def choice_document(frontier: Frontier, size: int) -> dict:
+    """The content of `print_choice`: predicted seconds of each point at `size` bytes, the best one, and where each is best."""
+    best = frontier.best(size) if frontier.points else None
+    points = [
+        {
+            "steps": point.steps, "rounds": point.rounds, "chunks": point.chunks, "bandwidth": show(point.bandwidth),
+            "status": point.status, "seconds": frontier.seconds_at(point, size), "gbps": frontier.gbps(point, size),
+            "best_from": None if span is None else float(span[0]), "best_to": None if span is None or span[1] is None else float(span[1]),
+        }
+        for point, span in zip(frontier.points, report.spans(frontier), strict=True)
+    ]  # fmt: skip
+    return {
+        "schema": "synth.choice/1", "topology": frontier.network.name, "collective": frontier.collective.name, "size": size,
+        "complete": frontier.complete, "steps": best.steps if best else None, "points": points,
+        "schedule": best.schedule.to_json() if best else None,
+    }  # fmt: skip
+
+
+def print_schedule(schedule: Schedule, cost: Cost) -> None:
+    """The steps of a schedule: rounds, and which chunk goes where."""
+    columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
+    arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
+    rows = tuple(
+        (str(i), str(step.rounds), str(len(step.sends)), _abridged([f"{s.chunk}:{s.src}{arrow[s.kind]}{s.dst}" for s in step.sends]))
+        for i, step in enumerate(schedule.steps, 1)
+    )
+    by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
+    found = f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds per chunk{by}"
+    print_report(
+        Report(
+            report.title(schedule.network, schedule.collective),
+            columns,
+            rows,
+            (found, "chunk:source>destination; +> adds; -o FILE has all"),
+        )
+    )
+
+
+def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
+    """The content of `print_bounds`, with whole certificates."""
+    bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
+    return {"schema": "synth.bounds/1", "topology": topology.network().to_json(), "collective": collective.to_json(1), "bounds": bounds}
+
+
+def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
+    """Each bound: what it speaks of, its value, the kind and size of its certificate."""
+    columns = (("bound on", "left"), ("for", "left"), ("at least", "right"), ("certificate", "left"), ("bytes", "right"))
+    rows = tuple(_bound_row(steps, bound) for steps, bound in found)
+    lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks in a frontier",)
+    print_report(Report(report.title(topology.network(), collective), columns, rows, lines))
+
+
+def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
+    kind = str(bound.certificate.get("kind", ""))
+    size = len(json.dumps(bound.certificate, separators=(",", ":")))
+    what = "steps" if kind == "distance" else "rounds/chunk"
+    scope = "any schedule" if steps is None or kind == "distance" else f"{steps} step{'' if steps == 1 else 's'}"
+    return what, scope, show(bound.value), kind, str(size)
+
+
+def _abridged(items: list[str], room: int = 8) -> str:
+    return " ".join(items) if len(items) <= room else f"{' '.join(items[:room])} and {len(items) - room} more"
+
+
+def print_reports(contents: Sequence[Report]) -> None:
+    """Several tables, one after the other."""
+    for content in contents:
+        print_report(content)
