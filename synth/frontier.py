@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from synth.collective import Collective
 from synth.rational import rational, show
+from synth.registry import load
 from synth.schedule import Schedule
 from synth.topology import Network
 
@@ -144,6 +146,13 @@ class Frontier:
     def best(self, size: int) -> Point:
         """The point with the least predicted time at `size` bytes (ties: fewer steps). Raises ValueError when empty."""
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+
+    def plot(self) -> Any:
+        """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without matplotlib."""
+        return load("synth.view.plot:frontier_figure")(self)
+
+    def _repr_html_(self) -> str:
+        return load("synth.view.html:frontier_html")(self)
 
     def to_json(self) -> dict:
         """The frontier as a JSON document (schema: docs/formats.md)."""

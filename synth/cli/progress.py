@@ -29,7 +29,8 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
                 point = event.point
                 what = f"{point.steps} steps, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
                 bar.console.print(f"found: {what}", markup=False)
-            shown = {} if event.bound is None else {"bound": f"bound so far {show(event.bound)}"}
-            bar.update(task, description=event.text, **shown)
+            bar.update(task, description=event.text)
+            if event.bound is not None:
+                bar.update(task, bound=f"bound so far {show(event.bound)}")
 
         yield listen

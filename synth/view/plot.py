@@ -49,6 +49,7 @@ def frontier_figure(frontier: Frontier) -> Figure:
     axes.set_ylim(0, tallest * 1.2)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=8)
+    figure._repr_svg_ = lambda: image(figure, "svg").decode()  # notebooks show it, whichever backend they use
     return figure
 
 

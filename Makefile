@@ -1,0 +1,49 @@
+# make demo    install, run the main job, show its result
+# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; ARGS=... for pytest)
+# make check   formatting, lint, types, layers
+# make bench   the benchmarks; make clean removes the environment and everything built
+#
+# Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+  "$$p" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+.PHONY: demo test check bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(BIN)/synth pareto --topo dgx1 --coll allgather
+	$(BIN)/synth pareto --topo dgx1 --coll allgather --size 1MB
+	$(BIN)/synth pareto --topo dgx1 --coll allgather -o $(VENV)/demo.json --format json >/dev/null
+	$(BIN)/synth verify $(VENV)/demo.json
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -rs $(if $(SLOW),,-m "not slow") $(ARGS)
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m bench $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "synth needs Python >= 3.11 with venv, and none was found; install one (Debian: apt install python3-venv) or say make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.installed-test $(VENV)/.installed-dev: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(PIP) install -e '.[$*]'
+	@touch $@
