@@ -1,0 +1,48 @@
+"""Ways to turn a problem into a schedule, by name. Nothing is imported before it is asked for.
+
+An *encoding* is a class with ``apply(problem) -> (Model, inverse)`` and ``invert(inverse, values) -> Schedule``, and goes
+with a solver; an *engine* is a function ``(problem, budget) -> Verdict`` that needs none of the solvers below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# encodings: class; `quotient` ones are built with generators, the others with nothing
+ENCODINGS: Mapping[str, str] = {
+    "step": "synth.encodings.step:Step",
+    "step-mono": "synth.encodings.step:MonotoneStep",
+    "quotient": "synth.encodings.quotient:Quotient",
+    "quotient-mono": "synth.encodings.quotient:MonotoneQuotient",
+    "quotient-shift": "synth.encodings.quotient:ShiftedQuotient",
+    "path": "synth.encodings.path:solve",
+    "tree": "synth.encodings.trees:solve",
+}
+
+SUMMARIES: Mapping[str, str] = {
+    "step": "Boolean, time-expanded, rounds variable; the default",
+    "step-mono": "step, with clauses that what is held stays held",
+    "quotient": "step on the orbits of a symmetry group (quotient@0 the largest, quotient@1 the next, ...)",
+    "quotient-mono": "quotient, with clauses that what is held stays held",
+    "quotient-shift": "quotient whose group also moves chunk i to i + 1",
+    "path": "SCCL's own encoding (PPoPP 2021), in z3",
+    "tree": "column generation over time-expanded trees, then CP-SAT",
+}
+
+ENGINES = ("path", "tree")
+
+# solver -> class
+SOLVERS: Mapping[str, str] = {
+    "cadical": "synth.encodings.solvers.cadical:Cadical",
+    "cpsat": "synth.encodings.solvers.cpsat:CpSat",
+    "z3": "synth.encodings.solvers.z3sat:Z3Sat",
+}
+
+# what must be installed: name -> (module, command that installs it)
+REQUIRES: Mapping[str, tuple[str, str]] = {
+    "cadical": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
+    "cpsat": ("ortools.sat.python.cp_model", "pip install ortools"),
+    "z3": ("z3", "pip install z3-solver"),
+    "path": ("z3", "pip install z3-solver"),
+    "tree": ("ortools.sat.python.cp_model", "pip install ortools"),
+}

@@ -1,0 +1,50 @@
+"""The `quotient` encoding: `step` restricted to schedules invariant under a group of automorphisms.
+
+Variables are orbit representatives, so the formula shrinks by about the order of the group. A solution is a schedule of
+the whole problem; "unsat" says nothing about it. The group acts on (unit, chunk index) as (unit image, same index), or
+with `shift` as (unit image, index + 1). As in the orbit programs of Margot, "Symmetry in integer linear programming",
+2010.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from synth.encodings.model import Model
+from synth.encodings.orbits import Automorphism, orbits
+from synth.encodings.step import Inverse, build, read
+from synth.schedule import Problem, Schedule
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """`generators` must be automorphisms of the problem's network and collective (see `synth.symmetry`)."""
+
+    complete = False
+
+    generators: tuple[Automorphism, ...]
+    monotone: bool = False
+    shift: bool = False
+
+    def apply(self, problem: Problem) -> tuple[Model, Inverse]:
+        """The model on orbits and what is needed to expand its solution."""
+        return build(problem, orbits(problem, self.generators, self.shift), monotone=self.monotone)
+
+    def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
+        """The schedule of a solution, expanded over the group."""
+        return read(inverse, values)
+
+
+@dataclass(frozen=True)
+class MonotoneQuotient(Quotient):
+    """`Quotient` with monotonicity clauses."""
+
+    monotone: bool = True
+
+
+@dataclass(frozen=True)
+class ShiftedQuotient(Quotient):
+    """`Quotient` whose group also moves the chunks of a unit."""
+
+    shift: bool = True

@@ -1,0 +1,176 @@
+"""The `step` encoding: pure Boolean and time-expanded; `quotient` is the same on orbits.
+
+For a chunk c, rank n, route r and step t: ``has[c, n, t]`` (n holds c after step t) and ``send[c, r, t]``; both exist
+only between the earliest arrival (distance from a holder) and the latest use (distance to a destination). Rounds stay
+variables: ``level[t, j]`` says that step t has at least j + 2 rounds, and bounds the loads of that step.
+The model follows Cai et al., "Synthesizing Optimal Collective Algorithms" (SCCL), PPoPP 2021, section 3, with time made
+explicit instead of integer, as in Kautz and Selman, "Planning as satisfiability", ECAI 1992.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from synth.encodings.model import Model
+from synth.encodings.orbits import Orbits, orbits
+from synth.encodings.tidy import assemble
+from synth.errors import UsageError
+from synth.schedule import Problem, Schedule
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """What `invert` needs: the orbits and, by unit, the numbering of the send variables of its representative."""
+
+    problem: Problem
+    orbits: Orbits
+    places: list[tuple[int, int, dict[int, tuple[int, int, int]]]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The whole problem: "unsat" is a proof. `monotone` adds that what is held stays held (neither choice dominates).
+
+    A schedule may use fewer rounds than asked, never more: ``apply`` bounds the sum of rounds from above.
+    """
+
+    complete = True
+
+    monotone: bool = False
+
+    def apply(self, problem: Problem) -> tuple[Model, Inverse]:
+        """The model and what is needed to read a schedule from its solution. Raises UsageError for combining collectives."""
+        return build(problem, orbits(problem), monotone=self.monotone)
+
+    def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
+        """The schedule of a solution, with exactly the steps and rounds asked for."""
+        return read(inverse, values)
+
+
+@dataclass(frozen=True)
+class MonotoneStep(Step):
+    """`Step` with monotonicity clauses."""
+
+    monotone: bool = True
+
+
+def build(problem: Problem, quotient: Orbits, *, monotone: bool) -> tuple[Model, Inverse]:
+    """The model restricted to schedules that are invariant under the group of `quotient`."""
+    coll = problem.collective
+    if coll.combining:
+        raise UsageError(f"{coll.name} combines: encode its reversal, or use the direct or hub engine")
+    model = Model()
+    spare = problem.rounds - problem.steps
+    if spare < 0 or problem.steps < 1:
+        model.clause([])
+        return model, Inverse(problem, quotient, [])
+    levels = [list(range(first, first + spare)) for first in (model.block(spare) for _ in range(problem.steps))]
+    for row in levels:
+        model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
+    if spare:
+        model.at_most_times([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
+    places = []
+    for unit in range(quotient.units):
+        rep = quotient.unit_rep[unit]
+        places.append(_chunks(model, problem, quotient, unit, monotone) if rep == unit else places[rep])
+    _loads(model, problem, quotient, places, levels)
+    return model, Inverse(problem, quotient, places)
+
+
+def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool) -> tuple[int, int, dict]:
+    """Variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
+
+    Returns the first variable, the number of variables a chunk, and for each representative route its place:
+    (offset of step 0, first step, last step).
+    """
+    net, steps, copies = problem.network, problem.steps, quotient.copies
+    pre, goals = quotient.pre[unit], quotient.post[unit] - quotient.pre[unit]
+    if not goals:
+        return 0, 0, {}
+    rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
+    near = [min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1) for n in range(net.ranks)]
+    late = [steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1) for n in range(net.ranks)]
+
+    rows: list[list[int]] = []
+    size = 0
+    holds: dict[int, int] = {}  # representative rank -> offset: has[n, t] is offset + t
+    for n in range(net.ranks):
+        if rank_rep[n] == n and n not in pre and near[n] <= late[n]:
+            last = late[n] - (n in goals)  # at the end a destination must hold: no variable
+            holds[n] = size + 1 - near[n]
+            size += max(0, last - near[n] + 1)
+    sends: dict[int, tuple[int, int, int]] = {}
+    for r, route in enumerate(net.routes):
+        u, v = route.src, route.dst
+        if route_rep[r] != r or v in pre or near[u] + 1 > late[v] or u == v:
+            continue
+        sends[r] = (size + 1 - (near[u] + 1), near[u] + 1, late[v])
+        size += late[v] - near[u]
+    for r, (at, first, last) in sends.items():
+        src = net.routes[r].src
+        if src in pre:
+            continue
+        held = holds[rank_rep[src]] - 1
+        rows.extend([[-(at + t), held + t] for t in range(first, last + 1)])
+    for n, at in holds.items():
+        goal, last = n in goals, late[n]
+        into = {route_rep[r]: sends[route_rep[r]] for r in net.into[n] if route_rep[r] in sends}.values()
+        for t in range(near[n], last + 1):
+            arriving = [x + t for x, first, until in into if first <= t <= until]
+            end = goal and t == last
+            kept = [at + t - 1] if t > near[n] else []
+            rows.append(kept + arriving if end else [-(at + t), *kept, *arriving])
+            for i, x in enumerate(arriving):
+                for y in arriving[:i]:
+                    rows.append([-x, -y])
+            if kept:
+                rows.extend([[-x, -kept[0]] for x in arriving])
+            if monotone and not end:
+                rows.extend([[-x, at + t] for x in (*kept, *arriving)])
+    base = model.block(size * copies)
+    clauses = model.clauses
+    if any(near[g] > steps for g in goals):
+        model.clause([])
+        return base, size, sends
+    for start in range(base - 1, base - 1 + size * copies, size) if size else ():
+        clauses.extend([[x + start if x > 0 else x - start for x in row] for row in rows])
+    return base, size, sends
+
+
+def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]]) -> None:
+    """Loads of one route, and of one cap, per orbit: at most units times rounds at each step."""
+    net, copies = problem.network, quotient.copies
+    wires = [((r,), net.routes[r].units) for r in quotient.routes] + [(net.caps[k].routes, net.caps[k].units) for k in quotient.caps]
+    for routes, units in wires:
+        loads: list[list[int]] = [[] for _ in levels]
+        for unit, (base, size, sends) in enumerate(places):
+            rep = quotient.route_rep[unit]
+            for r in routes:
+                if (place := sends.get(rep[r])) is None:
+                    continue
+                at, first, last = place
+                at += base - 1
+                for t in range(first, last + 1):
+                    loads[t - 1].extend(range(at + t, at + t + size * copies, size))
+        for t, load in enumerate(loads):
+            model.at_most_times(load, units, levels[t])
+
+
+def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:
+    """The schedule of a solution of the model of `build`."""
+    problem, quotient = inverse.problem, inverse.orbits
+    routes, copies = problem.network.routes, quotient.copies
+    steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
+    for unit, (base, size, sends) in enumerate(inverse.places):
+        rep = quotient.route_rep[unit]
+        for r in range(len(routes)):
+            if (place := sends.get(rep[r])) is None:
+                continue
+            at, first, last = place
+            at += base - 1
+            for i in range(copies):
+                for t in range(first, last + 1):
+                    if values[at + i * size + t]:
+                        steps[t - 1].append((unit * copies + i, r))
+    return assemble(problem, steps)
