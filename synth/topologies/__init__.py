@@ -1,9 +1,9 @@
-"""Machines, generic families, clusters of them, and users' files: every way to a `Topology`."""
+"""Machines, generic families, clusters of them, users' files and their changes: every way to a `Topology`."""
 
 from __future__ import annotations
 
 from synth.topologies.families import FAMILIES
 from synth.topologies.machines import MACHINES
-from synth.topologies.names import ALIASES, topology
+from synth.topologies.names import ALIASES, summaries, topology
 
-__all__ = ["ALIASES", "FAMILIES", "MACHINES", "topology"]
+__all__ = ["ALIASES", "FAMILIES", "MACHINES", "summaries", "topology"]

@@ -168,6 +168,7 @@ def random_regular(n: int, options: Options) -> Topology:
         raise UsageError(f"no connected graph of {n} ranks has {degree} links at each: the degree is below the size, their product even")
     if n * degree > MAX_LINKS:
         raise UsageError(f"random-regular:{n} has {n * degree} links, at most {MAX_LINKS} are supported")
+
     # random() is the one generator method whose sequence Python promises to keep.
     draw = random.Random(seed).random
     while True:

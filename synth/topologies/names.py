@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 from synth.collective import unknown
 from synth.errors import UsageError
-from synth.topologies.build import Entry
+from synth.topologies.build import Entry, Nic
 from synth.topologies.clusters import OPTIONS, cluster
 from synth.topologies.families import FAMILIES
-from synth.topologies.machines import MACHINES
+from synth.topologies.machines import MACHINES, NET_US
 from synth.topology import Topology
 
 ALIASES = {
@@ -23,6 +24,9 @@ ALIASES = {
     "complete": "fully-connected", "clique": "fully-connected", "full": "fully-connected", "grid": "mesh", "path": "line",
     "hub": "hub-and-spoke", "cube": "hypercube", "crossbar": "switch", "fattree": "fat-tree",
 }  # fmt: skip
+
+# A plug-in's machine has one NIC of 200 Gbit/s a rank until `nic=` and `nics=` say otherwise.
+PLUGIN_NIC = Nic(Fraction(25), NET_US)
 
 _SHAPE = re.compile(r"(?P<name>[^:*]+)(:(?P<sizes>[^:*=]+))?(\*(?P<boxes>[^:*]+))?(:(?P<options>[^:*]*=[^:*]*))?")
 _SIZES = re.compile(r"\d{1,6}(x\d{1,6}){0,7}")
@@ -38,9 +42,7 @@ def topology(name: str) -> Topology:
     if shape is None:
         raise UsageError(f"topology {name!r} is not of the form name[:sizes][*boxes][:key=value,...], such as torus:4x4 or dgx-a100*2")
     key = ALIASES.get(shape["name"], shape["name"])
-    entry = MACHINES.get(key) or FAMILIES.get(key)
-    if entry is None:
-        raise UsageError(unknown("topology", shape["name"], [*MACHINES, *FAMILIES, *ALIASES], "topologies"))
+    entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
     sizes = _sizes(name, shape["sizes"])
     options = _options(name, shape["options"])
     own = {k: v for k, v in options.items() if k not in OPTIONS}
@@ -58,9 +60,36 @@ def topology(name: str) -> Topology:
     return cluster(box, boxes, entry.nic, across, full)
 
 
-def entries() -> dict[str, Entry]:
-    """Every name with its entry: machines, then families."""
-    return {**MACHINES, **FAMILIES}
+def summaries() -> list[tuple[str, str]]:
+    """Name and summary (with the form of its sizes) of everything built in: machines, then families."""
+    return [
+        (name, f"{entry.summary}; {name}:{entry.sizes}" if entry.sizes else entry.summary) for name, entry in (MACHINES | FAMILIES).items()
+    ]
+
+
+def _plugin(key: str) -> Entry:
+    """What an installed package adds under this name: a function of sizes and key=value options that makes a `Topology`.
+
+    Raises UsageError with the nearest names when there is none.
+    """
+    from inspect import signature
+
+    from synth.registry import load, table
+
+    built_in = [*MACHINES, *FAMILIES, *ALIASES]
+    added = table("topologies", built_in)
+    if key not in added:
+        raise UsageError(unknown("topology", key, [*built_in, *added], "topologies"))
+    target = load(added[key])
+
+    def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
+        try:
+            signature(target).bind(*sizes, **options)
+        except TypeError as error:
+            raise UsageError(f"topology {key} of the plug-in {added[key]}: {error}") from None
+        return target(*sizes, **options)
+
+    return Entry(f"plug-in {added[key]}", make, PLUGIN_NIC)
 
 
 def _sizes(name: str, text: str | None) -> tuple[int, ...]:

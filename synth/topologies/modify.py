@@ -1,0 +1,219 @@
+"""What a user changes on a machine: an allocation of its ranks, broken, slow or measured links. Topology in, topology out.
+
+Links and ranks are named by the machine's own numbers, whatever the order of the options: measured values first,
+then slow links, then broken ones, the allocation last. A declared symmetry that no longer holds is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+from synth.errors import FormatError, UsageError
+from synth.rational import rational, show
+from synth.topologies.build import symmetric_group, with_generators
+from synth.topologies.reading import Fields, text_of
+from synth.topology import Limit, Link, Topology
+
+COLUMNS = ("src", "dst", "bandwidth_gbps", "latency_us")
+
+
+def apply(
+    topology: Topology,
+    *,
+    ranks: str | Sequence[int] | None = None,
+    without: Sequence[str] = (),
+    degrade: Sequence[str] = (),
+    links: str | Path | None = None,
+) -> Topology:
+    """All changes as typed: ranks "0,1,2,5-7", without "0-3", degrade "0-3:1/2", links a CSV file.
+
+    Raises UsageError for a change that makes no sense on this machine, FormatError for a bad file. A machine that
+    falls apart is returned with a note that says where; that nothing can be gathered on it is proved later.
+    """
+    changed = topology
+    if links is not None:
+        changed = with_measured(changed, Path(links))
+    for text in degrade:
+        pair, colon, factor = text.rpartition(":")
+        if not colon:
+            raise UsageError(f"--degrade {text}: expected a pair of ranks and a factor, such as 0-3:1/2")
+        try:
+            value = rational(factor)
+        except ValueError as error:
+            raise UsageError(f"--degrade {text}: {error}") from None
+        changed = degraded(changed, *_pair(changed, "degrade", pair), value)
+    for text in without:
+        changed = broken(changed, *_pair(changed, "without", text))
+    if ranks is not None:
+        changed = with_ranks(changed, _list(ranks) if isinstance(ranks, str) else ranks)
+    return changed if changed is topology else _with_gap_noted(changed)
+
+
+def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
+    """Only the given ranks, renumbered from 0 in the order given; `labels` keeps the machine's own numbers."""
+    if not ranks:
+        raise UsageError("--ranks: the allocation is empty")
+    for rank in ranks:
+        if not 0 <= rank < topology.ranks:
+            raise UsageError(f"--ranks: there is no rank {rank} on {topology.name}, which has ranks 0..{topology.ranks - 1}")
+    if len(set(ranks)) < len(ranks):
+        raise UsageError(f"--ranks: {','.join(map(str, ranks))} names a rank twice")
+    n, place = len(ranks), {rank: i for i, rank in enumerate(ranks)}
+    place |= {topology.ranks + s: n + s for s in range(len(topology.switches))}
+    old_nodes, old_labels = topology.nodes or (0,) * topology.ranks, topology.labels or tuple(range(topology.ranks))
+    boxes = {box: i for i, box in enumerate(sorted({old_nodes[r] for r in ranks}))}
+    kept = _relinked(
+        topology,
+        lambda k: replace(k, src=place[k.src], dst=place[k.dst]) if k.src in place and k.dst in place else None,
+    )
+    restricted = [[place[pi[r]] for r in ranks] for pi in topology.generators if {pi[r] for r in ranks} == set(ranks)]
+    # Cheap to try, and right wherever all links are alike.
+    likely = [*symmetric_group(range(n), n), tuple(range(n))[::-1]]
+    smaller = replace(
+        kept,
+        name=f"{topology.name} --ranks {','.join(map(str, ranks[:16]))}{',...' if n > 16 else ''}",
+        ranks=n,
+        nodes=tuple(boxes[old_nodes[r]] for r in ranks),
+        labels=tuple(old_labels[r] for r in ranks),
+    )
+    return with_generators(smaller, [*restricted, *likely])
+
+
+def broken(topology: Topology, one: int, other: int) -> Topology:
+    """Without the links between the two ends, all units, both ways. Raises UsageError when there are none."""
+    ends = _existing(topology, "without", one, other)
+    fewer = _relinked(topology, lambda k: None if (k.src, k.dst) in ends else k)
+    name = f"{topology.name} --without {_name(topology, one)}-{_name(topology, other)}"
+    return with_generators(replace(fewer, name=name), topology.generators)
+
+
+def degraded(topology: Topology, one: int, other: int, factor: Fraction) -> Topology:
+    """The links between the two ends, both ways, at `factor` (above 0, at most 1) of their bandwidth."""
+    if not 0 < factor <= 1:
+        raise UsageError(f"--degrade: the factor {show(factor)} is not above 0 and at most 1; --without removes a link")
+    ends = _existing(topology, "degrade", one, other)
+    slower = _relinked(topology, lambda k: replace(k, bandwidth=k.bandwidth * factor) if (k.src, k.dst) in ends else k)
+    name = f"{topology.name} --degrade {_name(topology, one)}-{_name(topology, other)}:{show(factor)}"
+    return with_generators(replace(slower, name=name), topology.generators)
+
+
+def with_measured(topology: Topology, path: Path) -> Topology:
+    """Measured values in place of nominal ones, for the links that the CSV file lists.
+
+    Columns src, dst, bandwidth_gbps (GB/s) and, optionally, latency_us (µs; empty: unchanged); one directed link a
+    row; ends are ranks or names of switches; lines that begin with # are skipped. Raises FormatError with the line.
+    """
+    import csv
+
+    read, file = Fields(str(path)), str(path)
+    lines = [(i, line) for i, line in enumerate(text_of(path).splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")]
+    if not lines:
+        raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
+    try:
+        rows = list(csv.reader((line for _, line in lines), strict=True))
+    except csv.Error as error:
+        raise FormatError(f"is not CSV: {error}", file) from None
+    if len(rows) != len(lines):
+        raise FormatError("a quoted value runs over several lines", file)
+    header = [column.strip().lower() for column in rows[0]]
+    if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
+        shown = ", ".join(header)[:80]
+        raise FormatError(f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, lines[0][0])
+    ends = _ends(topology)
+    links = {(k.src, k.dst): k for k in topology.links}
+    measured: dict[tuple[int, int], Link] = {}
+    for (number, _), cells in zip(lines[1:], rows[1:], strict=True):
+        place = str(number)
+        if len(cells) != len(header):
+            read.fail(f"expected {len(header)} values, found {len(cells)}", place)
+        row = {key: cell.strip() for key, cell in zip(header, cells, strict=True)}
+        pair = ends.get(row["src"], -1), ends.get(row["dst"], -1)
+        if pair not in links:
+            read.fail(f"{topology.name} has no link {row['src'][:20]}→{row['dst'][:20]}", place)
+        if pair in measured:
+            read.fail(f"the link {row['src']}→{row['dst']} is listed twice", place)
+        bandwidth, latency = read.number(row["bandwidth_gbps"], place), links[pair].latency
+        if row.get("latency_us"):
+            latency = read.number(row["latency_us"], place, zero=True)
+        measured[pair] = replace(links[pair], bandwidth=bandwidth, latency=latency)
+    if not measured:
+        raise FormatError("lists no link", file)
+    updated = _relinked(topology, lambda k: measured.get((k.src, k.dst), k))
+    note = f"measured values of {len(measured)} of {len(topology.links)} links from {path.name}; the others are nominal"
+    return with_generators(replace(updated, notes=(*topology.notes, note)), topology.generators)
+
+
+def _relinked(topology: Topology, change: Callable[[Link], Link | None]) -> Topology:
+    """Each link changed or (None) removed, limits following; a limit that its links can no longer reach is dropped."""
+    links, index = [], {}
+    for i, old in enumerate(topology.links):
+        link = change(old)
+        if link is not None:
+            index[i] = len(links)
+            links.append(link)
+    limits = []
+    for limit in topology.limits:
+        members = tuple(index[i] for i in limit.links if i in index)
+        if sum(links[i].bandwidth for i in members) > limit.bandwidth:
+            limits.append(Limit(limit.name, members, limit.bandwidth))
+    return replace(topology, links=tuple(links), limits=tuple(limits))
+
+
+def _ends(topology: Topology) -> dict[str, int]:
+    return {str(r): r for r in range(topology.ranks)} | {name: topology.ranks + i for i, name in enumerate(topology.switches)}
+
+
+def _name(topology: Topology, end: int) -> str:
+    return str(end) if end < topology.ranks else topology.switches[end - topology.ranks]
+
+
+def _existing(topology: Topology, option: str, one: int, other: int) -> set[tuple[int, int]]:
+    ends = {(one, other), (other, one)}
+    if not any((k.src, k.dst) in ends for k in topology.links):
+        near = sorted({k.dst for k in topology.links if k.src == one} | {k.src for k in topology.links if k.dst == one})
+        known = ", ".join(_name(topology, e) for e in near[:12]) + (", ..." if len(near) > 12 else "")
+        a, b = _name(topology, one), _name(topology, other)
+        raise UsageError(f"--{option} {a}-{b}: {topology.name} has no link between {a} and {b}; {a} is joined to {known or 'nothing'}")
+    return ends
+
+
+def _pair(topology: Topology, option: str, text: str) -> tuple[int, int]:
+    ends = _ends(topology)
+    for dash in re.finditer("-", text):
+        one, other = text[: dash.start()].strip(), text[dash.end() :].strip()
+        if one in ends and other in ends:
+            return ends[one], ends[other]
+    raise UsageError(f"--{option} {text}: expected two ranks of 0..{topology.ranks - 1}, such as 0-3")
+
+
+def _list(text: str) -> list[int]:
+    found: list[int] = []
+    for part in text.split(","):
+        shape = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
+        if shape is None or (shape[2] and int(shape[2]) < int(shape[1])):
+            raise UsageError(f"--ranks {text}: {part!r} is neither a rank nor a range, such as 0,1,2 or 0-3")
+        found += range(int(shape[1]), int(shape[2] or shape[1]) + 1)
+    return found
+
+
+def _with_gap_noted(topology: Topology) -> Topology:
+    """A note that names two ranks of which one cannot reach the other, if there are such."""
+    for forward in (True, False):
+        near: list[list[int]] = [[] for _ in range(topology.ranks + len(topology.switches))]
+        for k in topology.links:
+            a, b = (k.src, k.dst) if forward else (k.dst, k.src)
+            near[a].append(b)
+        seen, stack = {0}, [0]
+        while stack:
+            fresh = [v for v in near[stack.pop()] if v not in seen]
+            seen.update(fresh)
+            stack += fresh
+        lost = next((r for r in range(topology.ranks) if r not in seen), None)
+        if lost is not None:
+            a, b = (0, lost) if forward else (lost, 0)
+            return replace(topology, notes=(*topology.notes, f"not connected: rank {a} cannot reach rank {b}"))
+    return topology
