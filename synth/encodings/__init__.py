@@ -27,6 +27,9 @@ SUMMARIES: Mapping[str, str] = {
     "quotient-shift": "quotient whose group also moves chunk i to i + 1",
     "path": "SCCL's own encoding (PPoPP 2021), in z3",
     "tree": "column generation over time-expanded trees, then CP-SAT",
+    "cadical": "CaDiCaL 1.9.5, a SAT solver",
+    "cpsat": "OR-tools' CP-SAT, which takes cardinalities as they are",
+    "z3": "z3's SAT core",
 }
 
 ENGINES = ("path", "tree")
