@@ -1,0 +1,85 @@
+"""Permutations as tuples of images, and the groups that a few of them generate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Permutation = tuple[int, ...]
+
+
+def compose(first: Sequence[int], then: Sequence[int]) -> Permutation:
+    """`first`, followed by `then`."""
+    return tuple([then[i] for i in first])
+
+
+def inverse(pi: Sequence[int]) -> Permutation:
+    """The permutation that undoes `pi`."""
+    back = [0] * len(pi)
+    for i, image in enumerate(pi):
+        back[image] = i
+    return tuple(back)
+
+
+def orbits(size: int, permutations: Iterable[Sequence[int]]) -> list[int]:
+    """For each of 0..size-1 the least member of its orbit under the group that `permutations` generate (union-find)."""
+    parent = list(range(size))
+
+    def find(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for pi in permutations:
+        for i in range(size):
+            a, b = find(i), find(pi[i])
+            if a != b:
+                parent[max(a, b)] = min(a, b)
+    return [find(i) for i in range(size)]
+
+
+def closure(permutations: Sequence[Sequence[int]], limit: int) -> tuple[Permutation, ...] | None:
+    """All elements of the group, the identity first; None when there are more than `limit`. () for no permutations."""
+    generators = [tuple(pi) for pi in permutations]
+    if not generators:
+        return ()
+    identity = tuple(range(len(generators[0])))
+    found, queue = {identity}, [identity]
+    for element in queue:
+        for g in generators:
+            product = compose(element, g)
+            if product not in found:
+                if len(found) >= limit:
+                    return None
+                found.add(product)
+                queue.append(product)
+    return tuple(queue)
+
+
+def order(pi: Sequence[int]) -> int:
+    """The least k >= 1 such that `pi` applied k times is the identity."""
+    from math import lcm
+
+    return lcm(*cycle_lengths(pi))
+
+
+def cycle_lengths(pi: Sequence[int]) -> list[int]:
+    """The lengths of the cycles of `pi`, fixed points included."""
+    seen, lengths = [False] * len(pi), []
+    for start in range(len(pi)):
+        length, i = 0, start
+        while not seen[i]:
+            seen[i], i, length = True, pi[i], length + 1
+        if length:
+            lengths.append(length)
+    return lengths
+
+
+def power(pi: Sequence[int], exponent: int) -> Permutation:
+    """`pi` applied `exponent` >= 0 times."""
+    result, square = tuple(range(len(pi))), tuple(pi)
+    while exponent:
+        if exponent & 1:
+            result = compose(result, square)
+        square, exponent = compose(square, square), exponent >> 1
+    return result
