@@ -12,7 +12,7 @@ from synth.cli.output import deliver
 from synth.cli.root import CONTEXT
 from synth.collective import COLLECTIVES
 from synth.errors import UsageError
-from synth.registry import TABLES, table
+from synth.registry import TABLES, installed, table
 
 Row = tuple[str, str, str]
 
@@ -35,7 +35,7 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
         raise UsageError(mistaken("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
     rows = listed(name)
     columns = (("name", "left"), ("what", "left"), ("available", "left"))
-    document: Any = [{"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2]} for row in rows]
+    document: Any = [{"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2].removeprefix("no: ")} for row in rows]
     deliver(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
 
 
@@ -61,12 +61,19 @@ def _collectives() -> list[Row]:
 
 
 def _encodings() -> list[Row]:
-    from synth import encodings
+    from synth.encodings import ENCODINGS, SUMMARIES
 
-    return [(name, summary, "yes") for name, summary in encodings.summaries()]
+    return [("auto", "a race of those that suit the problem", "yes"), *((name, SUMMARIES[name], _missing(name)) for name in ENCODINGS)]
 
 
 def _solvers() -> list[Row]:
-    from synth.encodings import solvers
+    from synth.encodings import SOLVERS, SUMMARIES
 
-    return [(name, summary, missing or "yes") for name, summary, missing in solvers.summaries()]
+    return [("auto", "a race of those that suit the encoding", "yes"), *((name, SUMMARIES[name], _missing(name)) for name in SOLVERS)]
+
+
+def _missing(name: str) -> str:
+    from synth.encodings import REQUIRES
+
+    module, install = REQUIRES.get(name, ("", ""))
+    return "yes" if not module or installed(module) else f"no: {install}"

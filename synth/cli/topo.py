@@ -12,6 +12,9 @@ from synth.cli.options import FILE, change_options, changes, output_options
 from synth.cli.output import deliver, remark, write
 from synth.cli.root import CONTEXT, Commands
 from synth.errors import UsageError
+from synth.topology import Topology
+
+COUNTED = 10_000  # groups larger than this are not counted
 
 
 @click.command(
@@ -60,9 +63,7 @@ def show(name: str, **given: Any) -> None:
     from synth.view.tables import print_reports
 
     topology = api.topology(name, **changes(given))
-    deliver(
-        lambda: dump(topology), lambda: print_reports(topology_report(topology, api.symmetries(topology))), given["output"], given["form"]
-    )
+    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, _symmetries(topology))), given["output"], given["form"])
 
 
 @click.command("import", context_settings=CONTEXT, short_help="Read a dump of a real machine.")
@@ -85,7 +86,7 @@ def import_(file: Path, **given: Any) -> None:
     from synth.view.tables import print_reports
 
     topology = api.topology(file, file=file, **changes(given))
-    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, None)), given["output"], given["form"])
+    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, _symmetries(topology))), given["output"], given["form"])
 
 
 @click.command(context_settings=CONTEXT, short_help="Which known machine is this?")
@@ -133,3 +134,12 @@ def draw(name: str, output: str | None, **given: Any) -> None:
     else:
         write(Path(output), drawing)
         remark(f"drew {output}")
+
+
+def _symmetries(topology: Topology) -> tuple[int, str]:
+    """How many generators the automorphisms have, and how many automorphisms there are, as far as they are worth counting."""
+    from synth import symmetry
+
+    generators = symmetry.generators(topology.network())
+    group = symmetry.closure([g.ranks for g in generators], COUNTED)
+    return len(generators), f"more than {COUNTED}" if group is None else str(max(1, len(group)))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from synth.rational import show
 from synth.topology import Topology
-from synth.view.report import Report
+from synth.view.report import Report, number
 
 MATRIX_RANKS = 20  # wider matrices do not fit a terminal: links are then counted by bandwidth
 
 
-def topology_report(topology: Topology, symmetries: tuple[int, int] | None) -> tuple[Report, ...]:
-    """The tables of `synth topo show`. `symmetries`: how many generators, and the order of the group they generate."""
+def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Report, ...]:
+    """The tables of `synth topo show`. `symmetries`: how many generators, and the order of their group in words."""
     network = topology.network()
     boxes = len(set(topology.nodes)) or 1
     what = f"{topology.name}: {topology.ranks} ranks" + (f" in {boxes} boxes" if boxes > 1 else "")
@@ -47,7 +47,7 @@ def _kinds(topology: Topology, title: str) -> Report:
 
     kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
     columns = (("links", "right"), ("from", "left"), ("to", "left"), ("kind", "left"), ("GB/s", "right"), ("µs", "right"))
-    rows = tuple((str(n), a, b, kind, show(bandwidth), show(latency)) for (a, b, kind, bandwidth, latency), n in kinds.most_common())
+    rows = tuple((str(n), a, b, kind, show(bandwidth), number(latency)) for (a, b, kind, bandwidth, latency), n in kinds.most_common())
     return Report(title, columns, rows)
 
 
@@ -66,7 +66,7 @@ def _names(names: list[str]) -> str:
     return ", ".join(names) if len(names) <= 4 else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
 
 
-def _remarks(topology: Topology, symmetries: tuple[int, int] | None) -> list[str]:
+def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
     network = topology.network()
     hops = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
     apart = hops.pop(None, 0)
@@ -76,10 +76,9 @@ def _remarks(topology: Topology, symmetries: tuple[int, int] | None) -> list[str
     if apart:
         lines.append(f"not connected: {apart} pairs of ranks cannot reach each other")
     speeds = Counter((k.kind, k.latency) for k in topology.links)
-    lines += [f"{kind} links: latency {show(latency)} µs" for kind, latency in sorted(speeds) if latency]
-    if symmetries is not None:
-        generators, order = symmetries
-        lines.append("symmetries: none but the identity" if order == 1 else f"symmetries: {order}, from {generators} generators")
+    lines += [f"{kind} links: latency {number(latency)} µs" for kind, latency in sorted(speeds) if latency]
+    generators, order = symmetries
+    lines.append(f"symmetries: {order}, from {generators} generator{'' if generators == 1 else 's'}" if generators else "symmetries: none")
     if topology.labels and topology.labels != tuple(range(topology.ranks)):
         lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
     return lines + [f"note: {note}" for note in topology.notes]

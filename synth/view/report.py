@@ -39,7 +39,7 @@ def frontier(found: Frontier) -> Report:
     for point in found.points:
         row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point)]
         row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
-        row += [_number(slope(found, point) * MB * 10**6)] + [_number(found.gbps(point, size)) for size in SIZES]
+        row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
         rows.append(tuple(row))
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(sentences(found)))
 
@@ -47,8 +47,8 @@ def frontier(found: Frontier) -> Report:
 def title(network: Network, collective: Collective) -> str:
     """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
     roots = f" from {', '.join(map(str, collective.roots))}" if collective.roots else ""
-    latency = f"latency {_number(network.latency)} µs" if network.latency else "no latency known"
-    return f"{collective.name}{roots} on {network.name}: {network.ranks} ranks, 1 unit = {_number(network.unit)} GB/s, {latency}"
+    latency = f"latency {number(network.latency)} µs" if network.latency else "no latency known"
+    return f"{collective.name}{roots} on {network.name}: {network.ranks} ranks, 1 unit = {number(network.unit)} GB/s, {latency}"
 
 
 def sentences(found: Frontier) -> list[str]:
@@ -75,8 +75,8 @@ def choice(found: Frontier, size: int) -> Report:
     )
     best = found.best(size) if found.points else None
     rows = tuple(
-        (f"{'> ' if point is best else ''}{point.steps}", show(point.bandwidth), _number(found.seconds_at(point, size) * 10**6),
-         _number(found.gbps(point, size)), _range(*span) if span else "no size")
+        (f"{'> ' if point is best else ''}{point.steps}", show(point.bandwidth), number(found.seconds_at(point, size) * 10**6),
+         number(found.gbps(point, size)), _range(*span) if span else "no size")
         for point, span in zip(found.points, spans(found), strict=True)
     )  # fmt: skip
     lines = _proved(found) + [_open(interval) for interval in found.open]
@@ -85,7 +85,7 @@ def choice(found: Frontier, size: int) -> Report:
         beta = float(slope(found, best)) * size * 10**6
         lines.insert(0, (
             f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
-            f" {_number(alpha)} µs for {best.steps} latencies + {_number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
+            f" {number(alpha)} µs for {best.steps} latencies + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
         ))  # fmt: skip
     return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
 
@@ -115,8 +115,8 @@ def size_text(size: int | Fraction) -> str:
     """``1 MB``, ``1.5 KB``, ``17 B``; 1 KB = 1024 bytes."""
     for suffix, scale in (("TB", 1 << 40), ("GB", GB), ("MB", MB), ("KB", KB)):
         if size >= scale:
-            return f"{_number(size / Fraction(scale))} {suffix}"
-    return f"{_number(size)} B"
+            return f"{number(size / Fraction(scale))} {suffix}"
+    return f"{number(size)} B"
 
 
 def _proved(found: Frontier) -> list[str]:
@@ -145,7 +145,7 @@ def _range(low: Fraction, high: Fraction | None) -> str:
     return f"{size_text(low)} to {size_text(high)}" if low else f"less than {size_text(high)}"
 
 
-def _number(value: Fraction | int | float) -> str:
+def number(value: Fraction | int | float) -> str:
     """Three significant digits, never in powers of ten."""
     number = float(value)
     if number == 0:

@@ -1,4 +1,4 @@
-"""A topology as an SVG drawing: ranks on a circle, one arc of it per box, links as wide as they are fast. Needs no library."""
+"""A topology as an SVG drawing: a circle of ranks for each box, links as wide as they are fast. Needs no library."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ TIP = (
 def topology_svg(topology: Topology) -> str:
     """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the kind."""
     ends = topology.ranks + len(topology.switches)
-    radius = max(140, 9 * topology.ranks)
-    centre = radius + 60
-    places = _circle(topology, centre, radius)
+    places, width, height = _places(topology)
     lines = [_line(link, both, places, _widest(topology)) for link, both in _paired(topology)]
     dots = [_node(topology, end, *places[end]) for end in range(ends)]
     kinds = [kind for kind in COLOURS if any(link.kind == kind for link in topology.links)]
     legend = [
-        f'<text x="12" y="{2 * centre - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a link</text>'
+        f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a link</text>'
         for i, kind in enumerate(reversed(kinds))
     ]
     return "\n".join((
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * centre} {2 * centre}" width="{2 * centre}" height="{2 * centre}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
         ' font-family="sans-serif" font-size="13">',
         f"<title>{escape(topology.name)}</title>",
         TIP,
@@ -39,23 +37,28 @@ def topology_svg(topology: Topology) -> str:
     ))  # fmt: skip
 
 
-def _circle(topology: Topology, centre: int, radius: int) -> list[tuple[float, float]]:
-    """Ranks in order with a gap between boxes; switches on a smaller circle inside."""
+def _places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
+    """Where each end goes, and width and height: a circle of ranks for each box, the boxes on a circle, switches amid them."""
     nodes = topology.nodes or (0,) * topology.ranks
-    breaks = sum(nodes[i] != nodes[i - 1] for i in range(topology.ranks)) if len(set(nodes)) > 1 else 0
-    slots, at, places = topology.ranks + breaks, 0.0, []
-    for rank in range(topology.ranks):
-        at += breaks > 0 and rank > 0 and nodes[rank] != nodes[rank - 1]
-        places.append(_on(centre, radius, at / slots))
-        at += 1
+    boxes = [[rank for rank in range(topology.ranks) if nodes[rank] == node] for node in dict.fromkeys(nodes)]
+    own = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes)))
+    apart = 0 if len(boxes) == 1 else (own + 45) / sin(pi / len(boxes))
+    lean = 0.25 if len(boxes) == 2 else 0.0  # two boxes stand beside each other
+    places = dict.fromkeys(range(topology.ranks), (0.0, 0.0))
+    for b, members in enumerate(boxes):
+        x, y = _on((0, 0), apart, b / len(boxes) - lean)
+        places |= {rank: _on((x, y), own, i / len(members)) for i, rank in enumerate(members)}
     count = len(topology.switches)
-    inner = radius * 0.45 if count > 1 else 0
-    return places + [_on(centre, inner, i / count) for i in range(count)]
+    inner = (apart or own) * 0.45 if count > 1 else 0
+    ends = [*places.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
+    left, top = min(x for x, _ in ends) - 60, min(y for _, y in ends) - 60
+    width, height = max(x for x, _ in ends) - left + 60, max(y for _, y in ends) - top + 100
+    return [(x - left, y - top) for x, y in ends], max(380, round(width)), round(height)
 
 
-def _on(centre: float, radius: float, turn: float) -> tuple[float, float]:
+def _on(centre: tuple[float, float], radius: float, turn: float) -> tuple[float, float]:
     angle = 2 * pi * turn - pi / 2
-    return centre + radius * cos(angle), centre + radius * sin(angle)
+    return centre[0] + radius * cos(angle), centre[1] + radius * sin(angle)
 
 
 def _paired(topology: Topology) -> list[tuple[Link, bool]]:
