@@ -49,7 +49,8 @@ def generators(network: Network, collective: Collective | None = None) -> tuple[
 
 def subgroups(network: Network, collective: Collective | None = None) -> tuple[tuple[Generator, ...], ...]:
     """At most eight subgroups to restrict schedules to, each by generators: the whole group first, () last."""
-    return chain(generators(network, collective), network.distances)
+    lift = Search(network, collective=collective).extended
+    return tuple(chain(generators(network, collective), network.distances, lift))
 
 
 def isomorphism(a: Network, b: Network) -> Permutation | None:

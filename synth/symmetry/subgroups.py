@@ -7,98 +7,108 @@ schedule at all, so both kinds are offered, the largest first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from synth.symmetry.permutations import Permutation, closure, compose, cycle_lengths, orbits, order, power
+from synth.symmetry.permutations import Permutation, closure, compose, cycle_lengths, inverse, orbits, order, power
 from synth.symmetry.search import Generator
 
-# Groups up to this order are listed; of larger ones this many elements are sampled.
+# Groups up to this order are listed; of larger ones about this many elements are sampled.
 LISTED = 512
 SAMPLED = 192
 MOST = 8
 STARTS = 12
 
+Basis = tuple[Permutation, ...]
+Distances = Sequence[Sequence[int | None]]
+Lift = Callable[[Permutation], Generator | None]
+
 
 def chain(
-    generators: Sequence[Generator], distances: Sequence[Sequence[int | None]], most: int = MOST
-) -> tuple[tuple[Generator, ...], ...]:
-    """At most `most` subgroups by generators: the group itself first, then fewer and fewer symmetries, () last.
+    generators: Sequence[Generator], distances: Distances, lift: Callable[[Permutation], Generator | None]
+) -> list[tuple[Generator, ...]]:
+    """At most `MOST` subgroups by generators: the group itself first, then fewer and fewer symmetries, () last.
 
     `distances` between ranks tell translations (which move every rank equally far) from other elements without fixed
-    ranks; groups of translations are tried first. No two have the same orbits on routes and units. The order is by the number of those orbits, most symmetric first.
+    ranks; groups of translations are tried first. `lift` makes a rank permutation of the group a generator. No two
+    subgroups have the same orbits on routes and units.
     """
     if not generators:
-        return ((),)
-    whole = tuple(generators)
-    elements = _elements(whole)
-    free = [g for g in elements if _free(g.ranks)]
-    free.sort(key=lambda g: len({distances[r][image] for r, image in enumerate(g.ranks)}))
-    towers = sorted((_tower(start, free) for start in _starts(free or elements)), key=lambda tower: len(set(_partition(tower[0]))))
-    offers = [whole, *(tower[0] for tower in towers), *(group for tower in towers for group in tower[1:])]
-    offers += [(g,) for g in (free or elements)[:STARTS] if order(g.ranks) == _least_prime(order(g.ranks))]
-    kept: dict[tuple[int, ...], tuple[Generator, ...]] = {}
-    for group in offers:
-        kept.setdefault(_partition(group), group)
-    ordered = sorted(kept.items(), key=lambda item: len(set(item[0])))
-    chosen = [group for _, group in ordered]
-    if len(chosen) > most - 1:
-        chosen = _spread(ordered, most - 1)
-    return (*chosen, ())
+        return [()]
+    moves = [g.ranks for g in generators]
+    elements = _elements(moves, distances)
+    free = sorted((pi for pi in elements if _free(pi)), key=lambda pi: _reach(pi, distances))
+    towers = sorted((_tower(start, free) for start in _starts(free or elements)), key=lambda tower: -tower[0][0])
+    offers = [*(tower[0] for tower in towers), *(group for tower in towers for group in tower[1:])]
+    offers += [(order(pi), (pi,)) for pi in (free or elements)[:STARTS] if order(pi) == _least_prime(order(pi))]
+    kept = {_partition(tuple(generators)): tuple(generators)}
+    lifted: dict[Permutation, Generator | None] = {}
+    for _, basis in _spread(offers):
+        for pi in basis:
+            if pi not in lifted:
+                lifted[pi] = lift(pi)
+        group = tuple(g for g in (lifted[pi] for pi in basis) if g is not None)
+        if len(group) == len(basis):
+            kept.setdefault(_partition(group), group)
+    return [*kept.values(), ()]
 
 
-def _spread(ordered: list[tuple[tuple[int, ...], tuple[Generator, ...]]], most: int) -> list[tuple[Generator, ...]]:
-    """The first, then one of each number of orbits from the most symmetric on, then others, `most` in all; order kept."""
-    seen: set[int] = set()
-    first, rest = [], []
-    for i, (partition, _) in enumerate(ordered):
-        count = len(set(partition))
-        (rest if count in seen else first).append(i)
-        seen.add(count)
-    # The last of the first kind is the smallest subgroup: the one most likely to admit a schedule.
-    picked = [*first[: most - 1], first[-1]] if len(first) > most else [*first, *rest[: most - len(first)]]
-    return [ordered[i][1] for i in sorted(picked)]
+def _spread(offers: Sequence[tuple[int, Basis]]) -> list[tuple[int, Basis]]:
+    """At most MOST - 2 offers, largest order first: one of each order, the least among them, then second ones of the largest."""
+    by_order: dict[int, dict[frozenset[Permutation], Basis]] = {}
+    for size, basis in offers:
+        by_order.setdefault(size, {}).setdefault(frozenset(closure(basis, size) or basis), basis)
+    most, sizes = MOST - 2, sorted(by_order, reverse=True)
+    if len(sizes) > most:
+        sizes = [*sizes[: most - 1], sizes[-1]]
+    rows = {size: list(by_order[size].values()) for size in sizes}
+    turns = [(i, size) for i in range(STARTS) for size in sizes if i < len(rows[size])][:most]
+    return [(size, rows[size][i]) for i, size in sorted(turns, key=lambda turn: (-turn[1], turn[0]))]
 
 
-def _partition(group: Sequence[Generator]) -> tuple[int, ...]:
+def _partition(group: tuple[Generator, ...]) -> tuple[int, ...]:
     first = group[0]
     return (*orbits(len(first.routes), [g.routes for g in group]), *orbits(len(first.units), [g.units for g in group]))
 
 
-def _product(a: Generator, b: Generator) -> Generator:
-    return Generator(compose(a.ranks, b.ranks), compose(a.routes, b.routes), compose(a.units, b.units))
-
-
-def _power(g: Generator, exponent: int) -> Generator:
-    return Generator(power(g.ranks, exponent), power(g.routes, exponent), power(g.units, exponent))
-
-
-def _elements(generators: Sequence[Generator]) -> list[Generator]:
-    """The group without its identity if it is small, else its generators, their products and a fixed sample."""
-    identity = tuple(range(len(generators[0].ranks)))
-    found: dict[Permutation, Generator] = {}
-    queue = [g for g in generators if g.ranks != identity]
-    for g in queue:
-        found.setdefault(g.ranks, g)
-    small = closure([g.ranks for g in queue], LISTED) is not None
-    index = 0
-    queue = list(found.values())
-    while index < len(queue) and len(found) < (LISTED if small else SAMPLED):
+def _elements(generators: Sequence[Permutation], distances: Distances) -> list[Permutation]:
+    """The group without its identity if it is small, else its generators, their products, conjugate translations and a sample."""
+    identity = tuple(range(len(generators[0])))
+    listed = closure(generators, LISTED)
+    if listed is not None:
+        return list(listed[1:])
+    found = dict.fromkeys(pi for pi in generators if pi != identity)
+    queue = list(found)
+    for pi in queue:
+        if len(queue) >= SAMPLED:
+            break
         for g in generators:
-            product = _product(queue[index], g)
-            if product.ranks != identity and product.ranks not in found:
-                found[product.ranks] = product
+            product = compose(pi, g)
+            if product != identity and product not in found:
+                found[product] = None
                 queue.append(product)
-        index += 1
-    if small:
-        return queue
     # A walk of growing products reaches far beyond the ball around the identity; its steps come from a fixed linear generator.
     state, walk = 12345, queue[-1]
     for _ in range(SAMPLED):
         state = (state * 1103515245 + 12345) % (1 << 31)
-        walk = _product(walk, queue[(state >> 8) % len(queue)])
-        if walk.ranks != identity:
-            found.setdefault(walk.ranks, walk)
-    return list(found.values())
+        walk = compose(walk, queue[(state >> 8) % len(queue)])
+        if walk != identity:
+            found[walk] = None
+    translations = [pi for pi in found if _reach(pi, distances) == 1 and _free(pi)]
+    back = [inverse(g) for g in generators]
+    for pi in translations:
+        if len(translations) >= SAMPLED:
+            break
+        for g, h in zip(generators, back, strict=True):
+            conjugate = compose(compose(h, pi), g)
+            if conjugate not in found:
+                found[conjugate] = None
+                translations.append(conjugate)
+    return list(found)
+
+
+def _reach(pi: Permutation, distances: Distances) -> int:
+    """Over how many different distances `pi` moves the ranks: 1 for a translation."""
+    return len({distances[r][image] for r, image in enumerate(pi)})
 
 
 def _free(pi: Permutation) -> bool:
@@ -106,39 +116,41 @@ def _free(pi: Permutation) -> bool:
     return len(set(cycle_lengths(pi))) == 1
 
 
-def _starts(elements: Sequence[Generator]) -> list[Generator]:
+def _starts(elements: Sequence[Permutation]) -> list[Permutation]:
     """Elements to grow groups from: some of each order, in turn, the greatest order first."""
-    by_order: dict[int, list[Generator]] = {}
-    for g in elements:
-        by_order.setdefault(order(g.ranks), []).append(g)
+    by_order: dict[int, list[Permutation]] = {}
+    for pi in elements:
+        by_order.setdefault(order(pi), []).append(pi)
     rows = [by_order[k] for k in sorted(by_order, reverse=True)]
     return [row[i] for i in range(STARTS) for row in rows if i < len(row)][:STARTS]
 
 
-def _tower(start: Generator, free: Sequence[Generator]) -> list[tuple[Generator, ...]]:
-    """A maximal semiregular abelian group among `free` that holds `start`, then subgroups, each of prime index in the one before.
+def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, Basis]]:
+    """Orders and bases of a maximal semiregular abelian group among `free` that holds `start`, then of ever smaller subgroups.
 
     Where `start` itself fixes ranks (the stabiliser of a root), the cyclic groups of its powers.
     """
-    basis, ranks = [start], len(start.ranks)
-    group = set(closure([start.ranks], ranks) or ()) if _free(start.ranks) else set()
+    basis, ranks = [start], len(start)
+    group = set(closure([start], ranks) or ()) if _free(start) else set()
     for h in free if group else ():
         if ranks % (2 * len(group)):
             break
-        if h.ranks in group or any(compose(h.ranks, b.ranks) != compose(b.ranks, h.ranks) for b in basis):
+        if h in group or any(compose(h, b) != compose(b, h) for b in basis):
             continue
-        bigger = closure([*(b.ranks for b in basis), h.ranks], ranks)
+        bigger = closure([*basis, h], ranks)
         if bigger is not None and all(_free(pi) for pi in bigger[1:]):
             basis.append(h)
             group = set(bigger)
-    tower = [tuple(basis)]
+    size = len(group) or order(start)
+    tower = [(size, tuple(basis))]
     while basis:
         last = basis.pop()
-        prime = _least_prime(order(last.ranks))
-        if order(last.ranks) != prime:
-            basis.append(_power(last, prime))
+        prime = _least_prime(order(last))
+        if order(last) != prime:
+            basis.append(power(last, prime))
         if basis:
-            tower.append(tuple(basis))
+            size = len(closure(basis, max(size, 1)) or ())
+            tower.append((size, tuple(basis)))
     return tower
 
 
