@@ -1,0 +1,141 @@
+"""Combining collectives encoded directly: which contributions each address holds after each step.
+
+One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, and of what it
+receives: another rank's accumulated value or that rank's raw input. Every contribution at an address therefore comes
+from exactly one of these. Complete for schedules with one address per (chunk, rank) that are made of translates
+(`synth.encodings.translate`); unsatisfiable proves nothing beyond that class.
+
+A representative may be asked to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks the
+same from every rank), which leaves one variable for each orbit of (rank, contribution) pairs and of routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from synth.encodings.model import Model
+from synth.encodings.rounds import constrain
+from synth.encodings.translate import Translation
+from synth.schedule import Schedule
+
+
+@dataclass
+class _Chunk:
+    """The variables of one representative: ``has[n, i, t]``, and sends and keeps by (route, t) or (rank, t)."""
+
+    has: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    total: dict[tuple[int, int], int] = field(default_factory=dict)
+    raw: dict[tuple[int, int], int] = field(default_factory=dict)
+    keep: dict[tuple[int, int], int] = field(default_factory=dict)
+
+
+def encode(translation: Translation, steps: int, rounds: int) -> tuple[Model, Callable[[set[int]], Schedule]]:
+    """The formula, and what turns the set of true variables of a model into a schedule."""
+    model = Model()
+    chunks = [_encode_chunk(model, translation, unit, steps) for unit in translation.representatives]
+    sends: list[dict[int, list[int]]] = [{} for _ in range(steps)]
+    for chunk in chunks:
+        for moves in (chunk.total, chunk.raw):
+            for (r, t), x in moves.items():
+                sends[t].setdefault(r, []).append(x)
+    constrain(model, translation.loads, sends, rounds)
+    return model, lambda true: _decode(translation, chunks, steps, true)
+
+
+def _encode_chunk(model: Model, translation: Translation, unit: int, steps: int) -> _Chunk:
+    network, collective = translation.network, translation.collective
+    near = network.distances
+    same = translation.classes
+    sources, post = sorted(collective.pre[unit]), collective.post[unit]
+    chunk = _Chunk()
+    left = [min((d for p in post if (d := near[n][p]) is not None), default=steps + 1) for n in range(network.ranks)]
+    fixed: dict[tuple[int, int, int], bool] = {(n, 0, i): n == i for n in range(network.ranks) for i in sources}
+    for n in post:
+        want = collective.wanted(unit, n)
+        fixed |= {(n, steps, i): i in want for i in sources}
+
+    def has(n: int, t: int, i: int) -> int | bool:
+        if (n, t, i) in fixed:
+            return fixed[n, t, i]
+        key = (*same.pairs[n, i], t)
+        d = near[i][n]
+        if d is None or d > t:
+            return False
+        if key not in chunk.has:
+            chunk.has[key] = model.var()
+        return chunk.has[key]
+
+    for t in range(steps):
+        for n in range(network.ranks):
+            if left[n] + t + 1 > steps or same.ranks[n] != n:
+                continue
+            _encode_address(model, translation, chunk, has, n, t, sources)
+    for moves in (chunk.total, chunk.raw):  # routes of one class are used alike
+        moves |= {(r, t): moves[rep, t] for r, rep in enumerate(same.routes) for t in range(steps) if (rep, t) in moves}
+    chunk.keep |= {(n, t): chunk.keep[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in chunk.keep}
+    return chunk
+
+
+def _encode_address(model: Model, translation: Translation, chunk: _Chunk, has: Callable, n: int, t: int, sources: list[int]) -> None:
+    """Address n after step t (counted from 0) against the state before it."""
+    network, same = translation.network, translation.classes
+    keep = chunk.keep[n, t] = model.var()
+    arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
+    for r in network.into[n]:
+        src = network.routes[r].src
+        if any(has(src, t, i) is not False for i in sources):
+            arriving.append((src, None, _variable(model, chunk.total, (same.routes[r], t))))
+        if t > 0 and src in sources:
+            arriving.append((src, src, _variable(model, chunk.raw, (same.routes[r], t))))
+    model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced
+    for i in sources:
+        after = has(n, t + 1, i)
+        ways: list[list[int]] = []  # each a conjunction: how contribution i may arrive
+        for conjuncts in [(keep, has(n, t, i)), *((x, has(s, t, i) if raw is None else raw == i) for s, raw, x in arriving)]:
+            if conjuncts[1] is not False:
+                ways.append([x for x in conjuncts if x is not True])
+        for a, b in combinations(ways, 2):
+            model.clause([-x for x in {*a, *b}])
+        if after is not True:
+            for way in ways:
+                model.clause([*([] if after is False else [after]), *(-x for x in way)])
+        if after is not False:
+            names = []
+            for way in ways:
+                if len(way) == 1:
+                    names.append(way[0])
+                    continue
+                name = model.var()
+                for x in way:
+                    model.clause([-name, x])
+                names.append(name)
+            model.clause([*([] if after is True else [-after]), *names])
+
+
+def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
+    if key not in table:
+        table[key] = model.var()
+    return table[key]
+
+
+def _decode(translation: Translation, chunks: list[_Chunk], steps: int, true: set[int]) -> Schedule:
+    network = translation.network
+    made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
+    for rep, (unit, chunk) in enumerate(zip(translation.representatives, chunks, strict=True)):
+        empty = set(range(network.ranks)) - translation.collective.pre[unit]
+        for t in range(steps):
+            landing: dict[int, list[tuple[int, str]]] = {}
+            before = set(empty)
+            for moves, suffix in ((chunk.total, ""), (chunk.raw, "-input")):
+                for (r, at), x in moves.items():
+                    if at == t and x in true and (suffix or network.routes[r].src not in before):
+                        landing.setdefault(network.routes[r].dst, []).append((r, suffix))
+            for n, arrivals in landing.items():
+                arrivals.sort(key=lambda a: (network.routes[a[0]].src, a))
+                replaced = n in empty or chunk.keep[n, t] not in true
+                empty.discard(n)
+                kinds = ["copy" if replaced and k == 0 else "reduce" for k in range(len(arrivals))]
+                made[t].setdefault(rep, []).extend((r, kind + suffix) for (r, suffix), kind in zip(arrivals, kinds, strict=True))
+    return translation.expand(made)
