@@ -67,15 +67,24 @@ def from_graphml(text: str, file: str) -> dict:
         raise FormatError(f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)) from None
     if not root.tag.endswith("graphml"):
         raise FormatError(f"expected GraphML, found <{root.tag[:40]}>", file)
-    for key in root.iter():
+    known = {node.get("id") for node in _named(root, "node")}
+    if None in known:
+        raise FormatError("a node has no id", file)
+    for i, edge in enumerate(_named(root, "edge")):
+        if not {edge.get("source"), edge.get("target")} <= known:
+            raise FormatError("the source or the target is missing or no node's id", file, f"edge {i}")
+    for key in _named(root, "key"):
         # Numbers stay text until they are read exactly.
-        if "attr.type" in key.attrib:
-            key.set("attr.type", "string")
+        key.set("attr.type", "string")
     try:
         graph = nx.parse_graphml(ElementTree.tostring(root, encoding="unicode"), force_multigraph=True)
     except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise FormatError(f"networkx cannot read this GraphML: {str(error)[:200]}", file) from None
     return _document(graph, file)
+
+
+def _named(root: Any, tag: str) -> list[Any]:
+    return [element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag]
 
 
 def _document(graph: Any, file: str) -> dict:

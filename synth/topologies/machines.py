@@ -109,7 +109,7 @@ def _machine(summary: str, build: Callable[[], Topology], gbps: str, count: int 
     def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
         if sizes or options:
             extra = "x".join(map(str, sizes)) or next(iter(options))
-            raise UsageError(f"a machine takes no size and none of the options of families, {extra!r} was given; `*k` makes a cluster")
+            raise UsageError(f"a machine has a fixed size and no options: remove {extra!r} (`*2` makes a cluster, which has some)")
         return build()
 
     return Entry(summary, make, Nic(rational(gbps), latency, count))

@@ -18,7 +18,7 @@ from synth.topologies.machines import MACHINES, NET_US
 from synth.topology import Topology
 
 ALIASES = {
-    "dgx1": "dgx1-v100", "dgx-1": "dgx1-v100", "dgx1v": "dgx1-v100", "ndv2": "dgx1-v100", "dgx1p": "dgx1-p100", "dgx-2": "dgx2",
+    "dgx1": "dgx1-v100", "dgx-1": "dgx1-v100", "ndv2": "dgx1-v100", "p100": "dgx1-p100", "dgx-2": "dgx2",
     "a100": "dgx-a100", "dgxa100": "dgx-a100", "h100": "dgx-h100", "dgxh100": "dgx-h100", "h200": "dgx-h200", "dgxh200": "dgx-h200",
     "nvl72": "gb200-nvl72", "gb200": "gb200-nvl72", "z52": "mi50-z52", "mi50": "mi50-z52", "mi100": "mi100-4p3l",
     "complete": "fully-connected", "clique": "fully-connected", "full": "fully-connected", "grid": "mesh", "path": "line",

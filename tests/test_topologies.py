@@ -1,0 +1,400 @@
+"""Machines, families and clusters: known sizes, degrees, distances, capacities, units, symmetries; the grammar of names."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.errors import UsageError
+from synth.symmetry import route_permutation
+from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
+from synth.topologies.build import preserves
+from synth.topology import Network, Topology
+
+
+def capacity(network: Network, rank: int, into: bool) -> int:
+    """Units that can enter (or leave) a rank: the caps that lie wholly on its routes, and the routes under none of them."""
+    routes = set(network.into[rank] if into else network.out[rank])
+    total = 0
+    for cap in network.caps:
+        if set(cap.routes) <= routes:
+            total += cap.units
+            routes -= set(cap.routes)
+    return total + sum(network.routes[i].units for i in routes)
+
+
+# name, ranks, rank-to-rank routes, units into each rank, diameter, GB/s of a unit
+KNOWN = [
+    ("dgx1", 8, 32, {6}, 2, 25),
+    ("dgx1-p100", 8, 32, {4}, 2, 20),
+    ("dgx2", 16, 240, {6}, 1, 25),
+    ("dgx-a100", 8, 56, {12}, 1, 25),
+    ("dgx-h100", 8, 56, {18}, 1, 25),
+    ("dgx-h200", 8, 56, {18}, 1, 25),
+    ("gb200-nvl72", 72, 5112, {18}, 1, 50),
+    ("mi50-z52", 8, 16, {2}, 4, 24),
+    ("mi100-4p3l", 8, 56, {4}, 1, 24),
+    ("mi250", 16, 56, {7}, 5, 50),
+    ("mi300x", 8, 56, {7}, 1, 64),
+    ("ring:8", 8, 16, {2}, 4, 1),
+    ("ring:2", 2, 2, {1}, 1, 1),
+    ("line:5", 5, 8, {1, 2}, 4, 1),
+    ("star:6", 6, 10, {1, 5}, 2, 1),
+    ("fully-connected:8", 8, 56, {7}, 1, 1),
+    ("hub-and-spoke:6", 6, 30, {1}, 1, 1),
+    ("switch:8:units=12", 8, 56, {12}, 1, 1),
+    ("hypercube:16", 16, 64, {4}, 4, 1),
+    ("mesh:8x8", 64, 224, {2, 3, 4}, 14, 1),
+    ("torus:4x4", 16, 64, {4}, 4, 1),
+    ("torus:2x4", 8, 24, {3}, 3, 1),
+    ("torus:3x3x3", 27, 162, {6}, 3, 1),
+    ("circulant:16:offsets=1+3", 16, 64, {4}, 4, 1),
+    ("circulant:8:offsets=1+4", 8, 24, {3}, 2, 1),
+    ("random-regular:16:degree=3,seed=7", 16, 48, {3}, None, 1),
+    ("dragonfly:9x4", 36, 180, {5}, 3, 1),
+    ("rail:2x4", 8, 32, {10}, 2, 1),
+    ("rail:4x2", 8, 32, {10}, 2, 1),
+    ("dgx1*2:cross=0+2+5+7", 16, 72, {6, 7}, 3, 25),
+    ("dgx1*3:cross=0", 24, 102, {6, 8}, 5, 25),
+    ("dgx-a100*2", 16, 240, {13}, 1, 25),
+    ("dgx-a100*4:net=odd-even", 32, 608, {13}, 2, 25),
+    ("dgx-h100*2:net=rail", 16, 128, {20}, 2, 25),
+    ("ring:4*2", 8, 48, {3}, 2, 1),
+    ("ring:8:units=3/2,latency=5", 8, 16, {6}, 4, Fraction(1, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "ranks", "routes", "units", "diameter", "unit"), KNOWN, ids=[row[0] for row in KNOWN])
+def test_known_machines(name, ranks, routes, units, diameter, unit):
+    network = topology(name).network()
+    assert (network.ranks, len(network.routes), network.unit) == (ranks, routes, unit)
+    assert {capacity(network, r, True) for r in range(ranks)} == units
+    assert {capacity(network, r, False) for r in range(ranks)} == units
+    far = {d for row in network.distances for d in row}
+    assert None not in far
+    if diameter is not None:
+        assert max(d for d in far if d is not None) == diameter
+
+
+def test_every_name_is_listed_once_with_a_summary():
+    names = [name for name, _ in summaries()]
+    assert len(set(names)) == len(names) == len(MACHINES) + len(FAMILIES)
+    assert set(ALIASES.values()) <= set(names)
+    assert not set(ALIASES) & set(names)
+
+
+def test_the_published_links_of_two_machines():
+    dgx1 = {(k.src, k.dst): int(k.bandwidth / 25) for k in topology("dgx1").links}
+    assert (dgx1[0, 1], dgx1[0, 2], dgx1[0, 4], dgx1[6, 7]) == (2, 1, 2, 2)
+    assert (0, 5) not in dgx1
+    assert all(dgx1[b, a] == n for (a, b), n in dgx1.items())
+    mi250 = {(k.src, k.dst): int(k.bandwidth / 50) for k in topology("mi250").links}
+    assert (mi250[0, 1], mi250[4, 0], mi250[14, 15], mi250[9, 2]) == (4, 2, 4, 1)
+
+
+def test_z52_is_a_ring_of_eight_along_the_links_of_its_hives():
+    machine = topology("mi50-z52")
+    inside = {frozenset((k.src, k.dst)) for k in machine.links if k.kind == "xgmi"}
+    assert inside == {frozenset(e) for e in ((0, 1), (1, 3), (3, 2), (6, 7), (7, 5), (5, 4))}
+    assert {frozenset((k.src, k.dst)) for k in machine.links if k.kind == "pcie"} == {frozenset((2, 6)), frozenset((0, 4))}
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("h100", "NVLS"), ("h200", "NVLS"), ("nvl72", "NVLS"), ("mi100", "24 GB/s"), ("z52", "24 GB/s")]
+)
+def test_what_lies_outside_the_model_is_noted(name, word):
+    assert any(word in note for note in topology(name).notes)
+    assert topology(f"{name}*2").notes == topology(name).notes
+
+
+SYMMETRIC = [
+    "dgx1", "dgx1-p100", "dgx2", "dgx-h100", "mi50-z52", "mi100-4p3l", "mi250", "mi300x", "ring:7", "line:5", "star:5", "mesh:3x3x2",
+    "fully-connected:5", "switch:6", "hypercube:16", "torus:4x4", "torus:2x3x3", "circulant:12:offsets=1+3", "dragonfly:9x4",
+    "dragonfly:5x2", "fat-tree:16", "fat-tree:16:levels=3", "fat-tree:8:leaf=4,spines=1", "rail:3x4", "dgx1*2:cross=0+2+5+7",
+    "dgx1*3:cross=0+1", "dgx-a100*2", "dgx-a100*3:net=rail", "dgx-a100*2:net=odd-even", "dgx1*2", "mi250*2", "ring:4*3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_declared_symmetries_are_automorphisms(name):
+    machine = topology(name)
+    network = machine.network()
+    assert machine.generators
+    for pi in machine.generators:
+        assert sorted(pi) == list(range(machine.ranks))
+        assert pi != tuple(range(machine.ranks))
+        if machine.switches:
+            assert route_permutation(network, pi) is not None
+            continue
+        units = {(r.src, r.dst): r.units for r in network.routes}
+        assert {(pi[a], pi[b]): n for (a, b), n in units.items()} == units
+        caps = {(frozenset((network.routes[i].src, network.routes[i].dst) for i in c.routes), c.units) for c in network.caps}
+        assert {(frozenset((pi[a], pi[b]) for a, b in c), n) for c, n in caps} == caps
+
+
+def _orbit(machine: Topology, start: int) -> set[int]:
+    found, stack = {start}, [start]
+    while stack:
+        r = stack.pop()
+        fresh = {pi[r] for pi in machine.generators} - found
+        found |= fresh
+        stack += fresh
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["dgx1-p100", "dgx2", "mi50-z52", "mi300x", "ring:9", "hypercube:32", "torus:4x6", "torus:2x2x3", "circulant:10:offsets=2+5",
+     "fat-tree:16", "fat-tree:54:levels=3", "rail:3x4", "dgx-a100*4", "dgx-a100*3:net=rail", "dgx-a100*2:net=odd-even"],
+)  # fmt: skip
+def test_declared_symmetries_move_every_rank_to_every_other(name):
+    machine = topology(name)
+    assert len(_orbit(machine, 0)) == machine.ranks
+
+
+@given(st.permutations(range(8)))
+@settings(max_examples=150, deadline=None)
+def test_only_automorphisms_of_dgx1_are_accepted(pi):
+    units = {(k.src, k.dst): k.bandwidth for k in topology("dgx1").links}
+    assert preserves(topology("dgx1"), pi) == ({(pi[a], pi[b]): n for (a, b), n in units.items()} == units)
+
+
+def test_a_limit_that_does_not_follow_is_no_automorphism():
+    shared = topology("ring:4*2:nics=2")
+    assert not preserves(shared, [1, 2, 3, 0, 4, 5, 6, 7])
+    assert preserves(shared, [2, 3, 0, 1, 4, 5, 6, 7])
+    assert not preserves(shared, [0, 0, 1, 2, 3, 4, 5, 6])
+    assert not preserves(shared, [0, 1, 2])
+
+
+def test_switches_follow_the_ranks():
+    tree = topology("fat-tree:8:leaf=2,spines=2")
+    assert preserves(tree, [2, 3, 0, 1, 4, 5, 6, 7])
+    assert preserves(tree, [1, 0, 2, 3, 4, 5, 6, 7])
+    assert not preserves(tree, [2, 1, 0, 3, 4, 5, 6, 7])
+
+
+def test_hypercube_and_torus_links():
+    for k in topology("hypercube:32").links:
+        assert (k.src ^ k.dst).bit_count() == 1
+    for k in topology("torus:4x5").links:
+        rows, columns = (k.src // 5 - k.dst // 5) % 4, (k.src % 5 - k.dst % 5) % 5
+        assert (rows in (1, 3) and columns == 0) or (rows == 0 and columns in (1, 4))
+
+
+def test_star_has_rank_0_in_the_centre_and_the_hub_is_no_rank():
+    assert all(0 in (k.src, k.dst) for k in topology("star:5").links)
+    hub = topology("hub-and-spoke:5")
+    assert max(d for row in hub.network().distances for d in row if d is not None) == 1
+    assert {m.bandwidth for m in hub.limits} == {1}
+
+
+@given(st.integers(4, 24), st.integers(2, 5), st.integers(0, 50))
+@settings(max_examples=60, deadline=None)
+def test_random_regular_graphs_are_regular_connected_and_repeatable(n, degree, seed):
+    if degree >= n or n * degree % 2:
+        with pytest.raises(UsageError):
+            topology(f"random-regular:{n}:degree={degree},seed={seed}")
+        return
+    name = f"random-regular:{n}:degree={degree},seed={seed}"
+    network = topology(name).network()
+    assert all(len(out) == degree for out in network.out)
+    assert all(d is not None for row in network.distances for d in row)
+    assert topology(name) == topology(name)
+
+
+def test_seeds_differ():
+    graphs = {frozenset((k.src, k.dst) for k in topology(f"random-regular:16:seed={s}").links) for s in range(5)}
+    assert len(graphs) == 5
+
+
+def test_random_regular_is_the_same_on_every_platform():
+    edges = sorted((k.src, k.dst) for k in topology("random-regular:6:degree=3,seed=1").links if k.src < k.dst)
+    assert edges == [(0, 1), (0, 2), (0, 5), (1, 3), (1, 5), (2, 3), (2, 4), (3, 4), (4, 5)]
+
+
+@pytest.mark.parametrize(("groups", "size"), [(2, 1), (3, 2), (5, 2), (9, 4), (4, 4), (7, 3)])
+def test_every_two_groups_of_a_dragonfly_share_one_link(groups, size):
+    machine = topology(f"dragonfly:{groups}x{size}")
+    across = [(k.src // size, k.dst // size) for k in machine.links if k.src // size != k.dst // size]
+    assert sorted(across) == [(a, b) for a in range(groups) for b in range(groups) if a != b]
+
+
+def test_fat_trees_have_the_switches_of_their_papers():
+    assert len(topology("fat-tree:16:levels=3").switches) == 20
+    assert len(topology("fat-tree:54:levels=3").switches) == 45
+    two = topology("fat-tree:16")
+    assert two.switches == ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1", "spine2", "spine3")
+    network = two.network()
+    between = [r for r in network.routes if (r.src, r.dst) == (0, 15)]
+    assert {r.via for r in between} == {("leaf0", f"spine{s}", "leaf3") for s in range(4)}
+    assert [r.via for r in network.routes if (r.src, r.dst) == (0, 1)] == [("leaf0",)]
+
+
+# name, GB/s of a unit, units of a link inside a box, units of a NIC
+UNITS = [
+    ("dgx1*2", Fraction(25, 2), {2, 4}, 1),
+    ("dgx1*2:nic=25", 25, {1, 2}, 1),
+    ("dgx1*2:nic=10", 5, {5, 10}, 2),
+    ("dgx-a100*2", 25, {12}, 1),
+    ("dgx-h100*2", 25, {18}, 2),
+    ("mi250*2", 2, {25, 50, 100}, 8),
+    ("dgx2*2", Fraction(25, 2), {12}, 1),
+]
+
+
+@pytest.mark.parametrize(("name", "unit", "inside", "nic"), UNITS, ids=[row[0] for row in UNITS])
+def test_the_unit_is_the_declared_one_divided_by_the_least_integer_that_helps(name, unit, inside, nic):
+    machine = topology(name)
+    network = machine.network()
+    assert network.unit == unit
+    kinds = {(k.src, k.dst): k.kind for k in machine.links}
+    assert {r.units for r in network.routes if kinds[r.src, r.dst] != "net"} == inside
+    assert {r.units for r in network.routes if kinds[r.src, r.dst] == "net"} == {nic}
+
+
+def _nic_caps(name: str) -> list[tuple[int, int]]:
+    machine = topology(name)
+    return [(len(m.links), int(m.bandwidth)) for m in machine.limits if m.name.startswith("NIC")]
+
+
+def test_nics_are_shared_as_the_machine_shares_them():
+    assert _nic_caps("dgx1*2:nic=13") == [(64, 13)] * 4
+    assert _nic_caps("dgx1*3:nic=13") == [(128, 13)] * 6
+    assert _nic_caps("dgx-a100*2") == [(8, 25)] * 32
+    assert _nic_caps("dgx-a100*4:net=rail") == [(3, 25)] * 64
+    # Two boxes on rails: one link per NIC, which needs no further limit.
+    assert _nic_caps("dgx-a100*2:net=rail") == []
+    assert _nic_caps("dgx-a100*2:net=odd-even") == [(4, 25)] * 32
+    assert _nic_caps("dgx1*2:nic=25,nics=4") == [(16, 25)] * 16
+
+
+def test_nets_join_the_pairs_they_say():
+    def pairs(name: str) -> set[tuple[int, int]]:
+        return {(k.src, k.dst) for k in topology(name).links if k.kind == "net"}
+
+    across = {(a, b) for a in range(16) for b in range(16) if a // 8 != b // 8}
+    assert pairs("dgx-a100*2") == across
+    assert pairs("dgx-a100*2:net=rail") == {(a, b) for a, b in across if a % 8 == b % 8}
+    assert pairs("dgx-a100*2:net=odd-even") == {(a, b) for a, b in across if a % 2 == b % 2}
+
+
+def test_cross_wires_join_boxes_in_a_ring():
+    def across(name: str) -> set[tuple[int, int]]:
+        return {(k.src, k.dst) for k in topology(name).links if k.src // 8 != k.dst // 8}
+
+    assert across("dgx1*2:cross=0+5") == {(0, 8), (8, 0), (5, 13), (13, 5)}
+    assert across("dgx1*4:cross=3") == {(b * 8 + 3, (b + d) % 4 * 8 + 3) for b in range(4) for d in (1, 3)}
+    assert not topology("dgx1*2:cross=0+2+5+7").limits
+    assert topology("dgx1*2:cross=0+2+5+7").nodes == (0,) * 8 + (1,) * 8
+
+
+def test_allgather_bounds_of_published_cuts():
+    """ForestColl's reference bandwidths, from the cut around all but one rank (or one box) of these models."""
+
+    def gbps(name: str, outside: int) -> Fraction:
+        network = topology(name).network()
+        rest = set(range(outside, network.ranks))
+        crossing = {i for i, r in enumerate(network.routes) if r.src in rest and r.dst not in rest}
+        width = 0
+        for cap in sorted(network.caps, key=lambda c: len(set(c.routes) & crossing), reverse=True):
+            if set(cap.routes) & crossing and all(network.routes[i].dst < outside for i in cap.routes):
+                width += cap.units
+                crossing -= set(cap.routes)
+        width += sum(network.routes[i].units for i in crossing)
+        return network.ranks * width * network.unit / len(rest)
+
+    assert round(float(gbps("dgx1", 1)), 2) == 171.43
+    assert round(float(gbps("dgx-a100", 1)), 2) == 342.86
+    assert round(float(gbps("dgx-a100*2:net=odd-even", 1)), 2) == 346.67
+    assert round(float(gbps("dgx-a100*4:net=odd-even", 8)), 2) == 266.67
+    assert round(float(gbps("mi250", 2)), 2) == 342.86
+    assert round(float(gbps("mi250*2", 2)), 2) == 354.13
+
+
+SAME = [
+    ("DGX1", "dgx1-v100"),
+    ("ndv2", "dgx1-v100"),
+    ("Dgx_A100*2", "dgx-a100*2"),
+    ("Fully_Connected:4", "fully-connected:4"),
+    ("complete:4", "fully-connected:4"),
+    (" torus:4X4 ", "torus:4x4"),
+    ("torus:04x4", "torus:4x4"),
+    ("dgx1*2:cross=0+2", "dgx1-v100*2:cross=0+2"),
+    ("dgx1*1", "dgx1-v100"),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), SAME)
+def test_spellings(written, meant):
+    one, other = topology(written), topology(meant)
+    assert one.network().routes == other.network().routes
+    if "*1" not in written:
+        assert one == other
+
+
+BAD = [
+    ("dgx3", "did you mean"),
+    ("tours:4x4", "did you mean torus"),
+    ("zzz", "synth list topologies"),
+    ("", "not of the form"),
+    ("a:b:c:d", "not of the form"),
+    ("ring:8:units", "not of the form"),
+    ("ring", "needs a size"),
+    ("ring:4x4", "needs a size"),
+    ("ring:x", "numbers of ranks"),
+    ("ring:-4", "numbers of ranks"),
+    ("ring:1", "between 2 and"),
+    ("ring:99999", "between 2 and"),
+    ("torus:0x4", "between 2 and"),
+    ("dgx1:8", "fixed size"),
+    ("dgx1:units=2", "fixed size"),
+    ("dgx1*0", "number of boxes"),
+    ("dgx1*x", "number of boxes"),
+    ("dgx1*99999", "in all are supported"),
+    ("dgx1:cross=0", "clusters"),
+    ("dgx1*2:cross=0+9", "distinct ranks"),
+    ("dgx1*2:cross=0+0", "distinct ranks"),
+    ("dgx1*2:cross=0,net=rail", "remove net="),
+    ("dgx1*2:net=foo", "none of all"),
+    ("dgx1*2:nic=-1", "positive"),
+    ("dgx1*2:nic=nan", "not a number"),
+    ("dgx1*2:nics=3", "divide"),
+    ("ring:8:foo=1", "no option 'foo'"),
+    ("ring:8:units=2,units=3", "given twice"),
+    ("ring:8:units=0", "positive"),
+    ("ring:8:units=1/0", "divides by zero"),
+    ("ring:8:latency=-1", "positive"),
+    ("hypercube:12", "power of two"),
+    ("fully-connected:2000", "at most"),
+    ("switch:2000", "at most"),
+    ("circulant:8:offsets=9", "from 1 to 7"),
+    ("random-regular:5:degree=3", "no connected graph"),
+    ("dragonfly:9", "groups x ranks"),
+    ("rail:8", "boxes x ranks"),
+    ("fat-tree:13:levels=3", "k³/4"),
+    ("fat-tree:16:levels=4", "2 or 3"),
+    ("fat-tree:16:leaf=5", "does not divide"),
+]
+
+
+@pytest.mark.parametrize(("name", "words"), BAD, ids=[row[0] for row in BAD])
+def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
+    with pytest.raises(UsageError) as caught:
+        topology(name)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plug_in_adds_a_name(monkeypatch):
+    from synth import registry
+
+    monkeypatch.setattr(registry, "plugins", lambda kind: {"two": "somewhere:two"})
+    monkeypatch.setattr(registry, "load", lambda target: lambda size=2, units="1": topology(f"ring:{size}:units={units}"))
+    assert topology("two:5:units=3").links == topology("ring:5:units=3").links
+    assert topology("two*2").ranks == 4
+    with pytest.raises(UsageError, match="plug-in"):
+        topology("two:color=red")

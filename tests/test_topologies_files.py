@@ -1,0 +1,298 @@
+"""Users' topology files: the form, exact numbers, hostile input, and the way back."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synth.errors import FormatError
+from synth.topologies import files, reading, topology
+from synth.topology import Topology
+
+PAIR = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": %s}]}'
+
+
+def load(tmp_path: Path, text: str | bytes, name: str = "topo.json") -> Topology:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return files.load(path)
+
+
+HAND_WRITTEN = """
+name: two boxes
+ranks: 4
+unit: 25
+nodes: [0, 0, 1, 1]
+links:
+- {src: 0, dst: 1, bandwidth: 50, both: true, kind: nvlink, latency: 0.7}
+- {src: 2, dst: 3, bandwidth: 50, both: true, kind: nvlink, latency: 0.7}
+- {src: 0, dst: 2, bandwidth: 12.5, both: true, kind: net}
+- {src: 1, dst: 3, bandwidth: 12.5, both: true, kind: net}
+limits:
+- {name: NIC 0 out, links: [[0, 2], [1, 3]], bandwidth: 12.5}
+- {name: NIC 1 out, links: [[2, 0], [3, 1]], bandwidth: 25/2}
+symmetries: [[1, 0, 3, 2], [2, 3, 0, 1]]
+"""
+
+
+def test_a_file_written_by_hand(tmp_path):
+    machine = load(tmp_path, HAND_WRITTEN, "topo.yaml")
+    network = machine.network()
+    assert (machine.name, machine.ranks, machine.nodes) == ("two boxes", 4, (0, 0, 1, 1))
+    assert network.unit == Fraction(25, 2)
+    assert {(r.src, r.dst): r.units for r in network.routes} == {
+        (0, 1): 4, (1, 0): 4, (2, 3): 4, (3, 2): 4, (0, 2): 1, (2, 0): 1, (1, 3): 1, (3, 1): 1,
+    }  # fmt: skip
+    assert [c.units for c in network.caps] == [1, 1]
+    assert machine.generators == ((1, 0, 3, 2), (2, 3, 0, 1))
+    assert machine.links[0].latency == Fraction(7, 10)
+    assert {k.latency for k in machine.links if k.kind == "net"} == {Fraction(27, 10)}
+
+
+def test_json_and_yaml_say_the_same(tmp_path):
+    yaml = pytest.importorskip("yaml")
+    doc = yaml.safe_load(HAND_WRITTEN)
+    assert load(tmp_path, json.dumps(doc)) == load(tmp_path, HAND_WRITTEN, "topo.yaml")
+    assert load(tmp_path, json.dumps(doc), "no-suffix") == load(tmp_path, HAND_WRITTEN, "topo.yml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.1", Fraction(1, 10)), ("25", Fraction(25)), ('"7/2"', Fraction(7, 2)), ("1e1", Fraction(10)), ("23.7", Fraction(237, 10)),
+     ("0.30000000000000004", None), ("1e-3", Fraction(1, 1000))],
+)  # fmt: skip
+def test_numbers_are_read_from_their_text(tmp_path, text, value):
+    if value is None:
+        with pytest.raises(FormatError, match="no common unit"):
+            load(tmp_path, PAIR % text)
+        return
+    assert load(tmp_path, PAIR % text).links[0].bandwidth == value
+    assert load(tmp_path, PAIR % text, "topo.yaml").links[0].bandwidth == value
+
+
+def test_explicit_switches(tmp_path):
+    doc = {
+        "ranks": 3,
+        "switches": ["left", "right"],
+        "links": [{"src": r, "dst": s, "bandwidth": 2, "both": True} for r in range(3) for s in ("left", "right")],
+        "limits": [{"links": [[0, "left"], [0, "right"]], "bandwidth": 3}],
+        "symmetries": [[0, 2, 1]],
+    }
+    network = load(tmp_path, json.dumps(doc)).network()
+    assert {r.via for r in network.routes if (r.src, r.dst) == (0, 2)} == {("left",), ("right",)}
+    assert network.caps[-1].units == 3
+    with pytest.raises(FormatError, match=r"symmetries\[0\]: does not map"):
+        load(tmp_path, json.dumps({**doc, "symmetries": [[1, 0, 2]]}))
+
+
+def test_parallel_links_add_up_and_are_noted(tmp_path):
+    links = [{"src": 0, "dst": 1, "bandwidth": 1, "kind": "nvlink"}, {"src": 0, "dst": 1, "bandwidth": "0.5", "latency": 9}]
+    machine = load(tmp_path, json.dumps({"ranks": 2, "links": links}))
+    assert [(k.bandwidth, k.latency, k.kind) for k in machine.links] == [(Fraction(3, 2), 9, "unknown")]
+    assert machine.notes == ("parallel links added up: 0→1 (2 entries)",)
+
+
+ROUND_TRIP = [
+    "dgx1", "dgx-h100", "mi100", "mi50-z52", "fat-tree:16", "dgx1*2", "dgx1*2:cross=0+2", "dgx-a100*2:net=rail", "ring:5:units=1/3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROUND_TRIP)
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_round_trip(tmp_path, name, form):
+    yaml = pytest.importorskip("yaml")
+    machine = topology(name)
+    doc = files.dump(machine)
+    text = json.dumps(doc) if form == "json" else yaml.safe_dump(doc)
+    assert load(tmp_path, text, f"x.{form}") == machine
+
+
+def test_labels_survive(tmp_path):
+    from synth.topologies.modify import apply
+
+    machine = apply(topology("dgx1"), ranks="7,1,2")
+    assert load(tmp_path, json.dumps(files.dump(machine))).labels == (7, 1, 2)
+
+
+_fraction = st.fractions(min_value=Fraction(1, 20), max_value=100, max_denominator=20)
+
+
+@st.composite
+def topologies(draw):
+    n = draw(st.integers(2, 6))
+    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]), unique=True, min_size=1))
+    links = [{"src": a, "dst": b, "bandwidth": str(draw(_fraction)), "latency": str(draw(_fraction))} for a, b in pairs]
+    member = draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1))
+    return {"ranks": n, "name": "x", "links": links, "limits": [{"name": "m", "links": member, "bandwidth": str(draw(_fraction))}]}
+
+
+@given(topologies())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_topology_round_trips(tmp_path, doc):
+    try:
+        machine = load(tmp_path, json.dumps(doc))
+    except FormatError as error:
+        assert "common unit" in str(error)
+        return
+    assert load(tmp_path, json.dumps(files.dump(machine))) == machine
+    assert {(k.src, k.dst): str(k.bandwidth) for k in machine.links} == {(k["src"], k["dst"]): k["bandwidth"] for k in doc["links"]}
+
+
+LIMITED = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 1}], "limits": [%s]}'
+SYMMETRIC = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 1}], "symmetries": [%s]}'
+# file name, content, where in the file, words of the message
+HOSTILE = [
+    ("a.json", PAIR % "NaN", "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "Infinity", "links[0].bandwidth", "expected a number"),
+    ("a.yaml", "ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: .nan}]", "links[0].bandwidth", "expected a number"),
+    ("a.yaml", "ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: -.inf}]", "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "-3", "links[0].bandwidth", "positive, found -3"),
+    ("a.json", PAIR % "0", "links[0].bandwidth", "positive, found 0"),
+    ("a.json", PAIR % '"0/5"', "links[0].bandwidth", "positive"),
+    ("a.json", PAIR % '"5/0"', "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "1e400", "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "1e99", "links[0].bandwidth", "out of range"),
+    ("a.json", PAIR % ("9" * 6000), "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "true", "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % "null", "links[0]", "'bandwidth' is missing"),
+    ("a.json", PAIR % "[1]", "links[0].bandwidth", "expected a number"),
+    ("a.json", PAIR % '1, "latency": -1', "links[0].latency", "at least 0"),
+    ("a.json", PAIR % '1, "kind": "nvlnk"', "links[0].kind", "did you mean nvlink"),
+    ("a.json", PAIR % '1, "both": 1', "links[0].both", "true or false"),
+    ("a.json", PAIR % '1, "bandwith": 2', "links[0]", "unknown key 'bandwith'"),
+    ("a.json", '{"ranks": 2, "links": [], "lnks": 1}', None, "unknown key 'lnks'"),
+    ("a.json", '{"ranks": 2}', None, "'links' is missing"),
+    ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandw', "1:45", "not JSON"),
+    ("a.json", '{"ranks": 2, "ranks": 3, "links": []}', None, "'ranks' is given twice"),
+    ("a.json", '{"ranks": 0, "links": []}', "ranks", "from 1 to"),
+    ("a.json", '{"ranks": 2.5, "links": []}', "ranks", "whole number"),
+    ("a.json", '{"ranks": true, "links": []}', "ranks", "whole number"),
+    ("a.json", '{"ranks": 99999999999, "links": []}', "ranks", "whole number"),
+    ("a.json", "[]", None, "expected a mapping"),
+    ("a.json", "", "1:1", "not JSON"),
+    ("a.yaml", "", None, "expected a mapping"),
+    ("a.json", "[" * 100000, None, "nested too deeply"),
+    ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": 2, "bandwidth": 1}]}', "links[0].dst", "from 0 to 1"),
+    ("a.json", '{"ranks": 2, "links": [{"src": -1, "dst": 1, "bandwidth": 1}]}', "links[0].src", "from 0 to 1"),
+    ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": 0, "bandwidth": 1}]}', "links[0]", "to itself"),
+    ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": "sw", "bandwidth": 1}]}', "links[0].dst", "neither a rank nor"),
+    ("a.json", '{"ranks": 2, "links": {"src": 0}}', "links", "expected a list"),
+    ("a.json", '{"ranks": 2, "links": [7]}', "links[0]", "expected a mapping"),
+    ("a.json", '{"ranks": 2, "links": [], "switches": ["5"]}', "switches[0]", "taken for a rank"),
+    ("a.json", '{"ranks": 2, "links": [], "switches": ["a", "a"]}', "switches[1]", "listed twice"),
+    ("a.json", '{"ranks": 2, "links": [], "name": "a\\nb"}', "name", "printable"),
+    ("a.json", '{"ranks": 2, "links": [], "nodes": [0]}', "nodes", "expected 2 items"),
+    ("a.json", '{"ranks": 2, "links": [], "labels": [4, 4]}', "labels", "same label"),
+    ("a.json", SYMMETRIC % "[0, 0]", "symmetries[0]", "not a permutation"),
+    ("a.json", SYMMETRIC % "[1, 0]", "symmetries[0]", "does not map"),
+    ("a.json", LIMITED % '{"links": [[0, 1], [0, 1]], "bandwidth": 1}', "limits[0].links[1]", "twice"),
+    ("a.json", LIMITED % '{"links": [[1, 0]], "bandwidth": 1}', "limits[0].links[0]", "no link 1→0"),
+    ("a.json", LIMITED % '{"links": [], "bandwidth": 1}', "limits[0].links", "no links"),
+    ("a.json", LIMITED % '{"links": [[0, 1]], "bandwidth": 0}', "limits[0].bandwidth", "positive"),
+    ("a.json", PAIR % '"1/999999937"}, {"src": 1, "dst": 0, "bandwidth": "1/999999929"', "links 1→0", "no common unit"),
+    ("a.yaml", "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\nranks: 2", "2", "alias"),
+    ("a.yaml", 'ranks: !!python/object/apply:os.system ["true"]', "1", "tag"),
+    ("a.yaml", "ranks: 2\nranks: 3", "2", "'ranks' is given twice"),
+    ("a.yaml", "[" * 1000, "1", "nested too deeply"),
+    ("a.yaml", "ranks: 2\n---\nranks: 3", "2", "second document"),
+    ("a.yaml", "ranks: [2", "2", "not YAML"),
+    ("a.yaml", "? [a]\n: b", "1", "key must be text"),
+    ("a.json", b"\xff\xfe{", None, "not UTF-8"),
+    ("a.graphml", '<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>\n<graphml>&b;</graphml>', "2", "DOCTYPE"),
+    ("a.graphml", "<graphml>", "1:9", "not XML"),
+    ("a.graphml", "<html/>", None, "expected GraphML"),
+    ("a.graphml", "<graphml><graph><node/></graph></graphml>", None, "a node has no id"),
+    ("a.graphml", '<graphml><graph><node id="a"/><edge source="a" target="b"/></graph></graphml>', "edge 0", "no node's id"),
+    ("a.graphml", '<graphml><key id="k" for="edge"/><graph><node id="a"/><hyperedge/></graph></graphml>', None, "networkx"),
+    ("a.json", '{"nodes": [{"id": 0}, {"id": 0}], "links": []}', "nodes", "same id"),
+    ("a.json", '{"nodes": [{"id": 0}], "links": [{"source": 0, "target": 9}]}', "links[0]", "no node's id"),
+    ("a.json", '{"nodes": [{}], "edges": []}', "nodes", "an id"),
+    ("a.json", '{"nodes": [], "edges": []}', None, "no node that is a rank"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "place", "words"), HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_files_get_one_line_with_file_and_place(tmp_path, name, text, place, words):
+    with pytest.raises(FormatError) as caught:
+        load(tmp_path, text, name)
+    message = str(caught.value)
+    assert words in message
+    assert message.startswith(str(tmp_path / name) + ":")
+    assert "\n" not in message
+    assert len(message) < 400 + len(str(tmp_path))
+    assert caught.value.place == (int(place) if place and place.isdecimal() else place)
+
+
+def test_a_file_of_100_mb_is_refused_unread(tmp_path, monkeypatch):
+    path = tmp_path / "big.json"
+    with path.open("wb") as out:
+        out.truncate(100_000_000)
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("was read"))
+    with pytest.raises(FormatError, match="has 100000000 bytes; at most 8388608 are read"):
+        files.load(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "absent.json", Path("/dev/zero")):
+        with pytest.raises(FormatError, match=r"is not a file|does not exist"):
+            files.load(path)
+
+
+@given(st.integers(0, 400), st.binary(max_size=6))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damage_is_read_or_refused_but_never_crashes(tmp_path, at, noise):
+    for name in ("topo.yaml", "topo.json"):
+        text = HAND_WRITTEN.encode() if name == "topo.yaml" else json.dumps(files.dump(topology("ring:3"))).encode()
+        try:
+            load(tmp_path, text[:at] + noise + text[at + len(noise) :], name)
+        except FormatError as error:
+            assert "\n" not in str(error)
+
+
+def test_node_link_and_graphml_of_a_graph(tmp_path):
+    nx = pytest.importorskip("networkx")
+    graph = nx.Graph(name="square")
+    graph.add_edge(0, 1, bandwidth=25, latency=0.7, kind="nvlink")
+    graph.add_edge(1, 2, bandwidth=0.1)
+    graph.add_edge(2, 0, weight=3)
+    expected = {(0, 1): Fraction(25), (1, 2): Fraction(1, 10), (2, 0): Fraction(3)}
+    expected |= {(b, a): w for (a, b), w in expected.items()}
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    documents = [json.dumps({**nx.node_link_data(graph, edges=key)}) for key in ("links", "edges")]
+    machines = [load(tmp_path, text, "g.json") for text in documents] + [files.load(tmp_path / "g.graphml")]
+    for machine in machines:
+        assert {(k.src, k.dst): k.bandwidth for k in machine.links} == expected
+        assert machine.links[0].latency == Fraction(7, 10)
+        assert machine.links[0].kind == "nvlink"
+
+
+def test_directed_multigraph_with_a_switch_and_names(tmp_path):
+    nx = pytest.importorskip("networkx")
+    graph = nx.MultiDiGraph()
+    graph.add_node("gpu-b")
+    graph.add_node("gpu-a")
+    graph.add_node("hub", switch=True)
+    for width in (1, 2):
+        graph.add_edge("gpu-b", "hub", bandwidth=width)
+    graph.add_edge("hub", "gpu-a")
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    for machine in (files.load(tmp_path / "g.graphml"), load(tmp_path, json.dumps(nx.node_link_data(graph, edges="links")))):
+        assert machine.switches == ("hub",)
+        assert [(k.src, k.dst, k.bandwidth) for k in machine.links] == [(0, 2, 3), (2, 1, 1)]
+        assert "ranks in the order of the file: 0 is gpu-b, 1 is gpu-a" in machine.notes
+        assert "edges without a bandwidth count 1 GB/s" in machine.notes
+
+
+def test_a_lying_xml_encoding_does_not_hide_a_document_type(tmp_path):
+    text = '<?xml version="1.0" encoding="UTF-7"?>\n+ADwAIQ-DOCTYPE x+AD4-<graphml/>'
+    with pytest.raises(FormatError):
+        load(tmp_path, text, "a.graphml")
+
+
+def test_the_cap_on_bytes_is_the_documented_one():
+    assert reading.MAX_BYTES == 8 * 1024 * 1024
