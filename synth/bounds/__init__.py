@@ -12,16 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from synth.bounds.distance import steps
 from synth.collective import Collective
 from synth.errors import InfeasibleError
 from synth.frontier import LowerBound
 from synth.topology import Network
-
-if TYPE_CHECKING:
-    from synth.bounds.packing import Packing
 
 __all__ = ["allreduce", "flow", "rounds", "steps"]
 

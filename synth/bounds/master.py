@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from synth.bounds.covers import Cover, covers, places
 from synth.bounds.demand import Demand, demands, distances_from
 from synth.bounds.lp import LinearProgram
 from synth.bounds.orbits import Generator, orbit, orbits, stabiliser
@@ -23,6 +24,7 @@ from synth.collective import Collective
 from synth.topology import Network
 
 Cut = tuple[int, ...]  # θ: rank n is inside through time θ[n], -1: never
+Item = Cut | Cover
 SCALE = 1 << 40
 TOLERANCE = 1e-8
 MAX_CYCLES = 400
@@ -33,6 +35,11 @@ def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
     return [(i, t) for i, route in enumerate(network.routes) for t in range(max(1, cut[route.src] + 2), min(steps, cut[route.dst]) + 1)]
 
 
+def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
+    """The (route, step) pairs that pay for a cut or a cover."""
+    return places(network, item, steps) if isinstance(item, Cover) else entered(network, item, steps)
+
+
 @dataclass
 class Share:
     """One representative unit: its orbit's size, its stabiliser, its demands, the columns of its loads, its cuts."""
@@ -41,8 +48,9 @@ class Share:
     orbit: int
     group: tuple[Generator, ...]
     demands: tuple[Demand, ...]
+    covers: list[Cover] = field(default_factory=list)
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
-    cuts: dict[tuple[tuple[int, int], ...], Cut] = field(default_factory=dict)
+    known: set[tuple] = field(default_factory=set)
 
 
 class Master:
@@ -61,13 +69,16 @@ class Master:
         self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
         self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
         self.shares = [s for s in self.shares if s.demands]
+        if not self.static:
+            for share in self.shares:
+                share.covers = covers(network, share.demands, self.steps)
+        self.count = count
         self._number_columns()
         self.lp = LinearProgram(
             [1.0] * self.steps + [0.0] * (self.size - self.steps), [floor] * self.steps + [0.0] * (self.size - self.steps)
         )
         self.capacities = self._add_capacities()
-        self.order: list[tuple[Share, Cut]] = []
-        self.count = count
+        self.order: list[tuple[Share, Item]] = []
         if count:
             tally: dict[int, float] = {}
             for column in self.shares[0].columns.values():
@@ -89,6 +100,8 @@ class Master:
                 reach = self.far[demand] = distances_from(self.network, sorted(demand.sources)), distances_from(back, [demand.dst])
                 for i, route in enumerate(self.network.routes):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
+            if self.count or share.covers:  # these are paid by sends of no use too
+                useful = {(i, t) for i in range(len(same)) for t in range(1, self.steps + 1)}
             fresh: dict[tuple[int, int], int] = {}
             for i, t in sorted(useful):
                 share.columns[i, t] = fresh.setdefault((same[i], t), self.size + len(fresh))
@@ -127,7 +140,8 @@ class Master:
         """Add violated cuts until there are none; returns the optimum (or, after very many cycles, a bound below it)."""
         loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
-        self._add([(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)])
+        first = [(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)]
+        self._add([*first, *((share, cover) for share in self.shares for cover in share.covers)])
         best = 0.0
         for _ in range(MAX_CYCLES):
             answer = self.lp.solve()
@@ -156,24 +170,25 @@ class Master:
             moved.append(min(self.steps, max(low, -1, min(theta, high))))
         return tuple(moved)
 
-    def _add(self, found: list[tuple[Share, Cut]]) -> bool:
+    def _add(self, found: Sequence[tuple[Share, Item]]) -> bool:
         rows = []
-        for share, cut in found:
+        for share, item in found:
             row: dict[int, float] = {}
-            for place in entered(self.network, cut, self.steps):
+            for place in paid(self.network, item, self.steps):
                 column = share.columns.get(place)
                 if column is not None:
                     row[column] = row.get(column, 0.0) + 1.0
-            key = tuple(sorted((c, int(a)) for c, a in row.items()))
-            if key not in share.cuts:
-                share.cuts[key] = cut
-                self.order.append((share, cut))
-                rows.append((1.0, row, None))
+            least = item.sends if isinstance(item, Cover) else 1
+            key = (least, *sorted(row.items()))
+            if key not in share.known:
+                share.known.add(key)
+                self.order.append((share, item))
+                rows.append((float(least), row, None))
         if rows:
             self.lp.add_rows(rows)
         return bool(rows)
 
-    def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Cut, float]], float]:
+    def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
         """Duals of the last optimum: price per link or limit orbit and step, weight per cut and unit, weight of the count."""
         n = len(self.capacities)
         prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
-from synth.bounds.master import Cut, Master, entered
+from synth.bounds.covers import Cover
+from synth.bounds.master import Item, Master, paid
 from synth.bounds.orbits import Generator, orbit
 from synth.collective import Collective
 from synth.schedule import problem_fingerprint
@@ -31,7 +32,7 @@ class Packing:
     generators: tuple[Generator, ...]
     links: dict[int, list[int]]
     limits: dict[int, list[int]]
-    cuts: dict[int, list[tuple[int, Cut]]]
+    cuts: dict[int, list[tuple[int, Item]]]
     orbits: dict[int, int]
     count: int = 0
     sends: int = 0
@@ -70,7 +71,9 @@ class Packing:
         return Fraction(self._total(), self.scale)
 
     def _total(self) -> int:
-        return sum(size * (sum(w for w, _ in self.cuts.get(u, ())) + self.sends * self.count) for u, size in self.orbits.items())
+        return sum(
+            size * (sum(w * gain(item) for w, item in self.cuts.get(u, ())) + self.sends * self.count) for u, size in self.orbits.items()
+        )
 
     def rounds(self, chunks: int) -> int:
         """The bound on R at `chunks` chunks: every step has at least one round."""
@@ -86,8 +89,8 @@ class Packing:
         for unit, rows in self.cuts.items():
             left: dict[tuple[int, int], int] = {}
             fitted = []
-            for weight, cut in sorted(rows, reverse=True):
-                places = entered(self.network, cut, self.layers)
+            for weight, cut in sorted(rows, key=_order, reverse=True):
+                places = paid(self.network, cut, self.layers)
                 for place in places:
                     if place not in left:
                         left[place] = self.capacity(*place)
@@ -110,10 +113,24 @@ class Packing:
         doc: dict = {
             "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
             "scale": self.scale, "prices": prices,
-            "cuts": {str(u): [[w, *cut] for w, cut in sorted(rows, reverse=True)] for u, rows in sorted(self.cuts.items()) if rows},
+            "cuts": self._rows(False),
             "generators": [_show(g, self.network) for g in self.generators],
         }  # fmt: skip
-        return doc | ({"count": self.count} if self.count else {})
+        covers = self._rows(True)
+        return doc | ({"count": self.count} if self.count else {}) | ({"covers": covers} if covers else {})
+
+    def _rows(self, covers: bool) -> dict[str, list]:
+        kept = {str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers] for u, rows in sorted(self.cuts.items())}
+        return {u: rows for u, rows in kept.items() if rows}
+
+
+def gain(item: Item) -> int:
+    """Sends that a chunk must make where the item counts them."""
+    return item.sends if isinstance(item, Cover) else 1
+
+
+def _order(row: tuple[int, Item]) -> tuple:
+    return row[0], isinstance(row[1], Cover), row[1]
 
 
 def _show(g: Generator, network: Network) -> list:
@@ -124,7 +141,7 @@ def _show(g: Generator, network: Network) -> list:
 def exact(master: Master) -> Packing:
     """The best exact packing to be had from the master's last dual."""
     prices, cuts, count = master.packing()
-    images: dict[int, list[tuple[float, Cut]]] = {}
+    images: dict[int, list[tuple[float, Item]]] = {}
     for share, cut, weight in cuts:
         same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
         images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
@@ -168,8 +185,10 @@ def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float
     )  # fmt: skip
 
 
-def _move_cut(g: Generator, cut: Cut) -> Cut:
-    moved = [0] * len(cut)
-    for n, theta in enumerate(cut):
+def _move_cut(g: Generator, item: Item) -> Item:
+    if isinstance(item, Cover):
+        return item._replace(rank=g.ranks[item.rank])
+    moved = [0] * len(item)
+    for n, theta in enumerate(item):
         moved[g.ranks[n]] = theta
     return tuple(moved)
