@@ -15,6 +15,7 @@ everything exact (bounds, encodings, verify) sees the Network only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -86,12 +87,18 @@ class Network:
     @cached_property
     def out(self) -> tuple[tuple[int, ...], ...]:
         """Route indices leaving each rank."""
-        return tuple(tuple(i for i, r in enumerate(self.routes) if r.src == n) for n in range(self.ranks))
+        return self._by_end(lambda route: route.src)
 
     @cached_property
     def into(self) -> tuple[tuple[int, ...], ...]:
         """Route indices entering each rank."""
-        return tuple(tuple(i for i, r in enumerate(self.routes) if r.dst == n) for n in range(self.ranks))
+        return self._by_end(lambda route: route.dst)
+
+    def _by_end(self, end: Callable[[Route], int]) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in range(self.ranks)]
+        for i, route in enumerate(self.routes):
+            found[end(route)].append(i)
+        return tuple(map(tuple, found))
 
     @cached_property
     def caps_of(self) -> tuple[tuple[int, ...], ...]:
