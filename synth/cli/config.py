@@ -56,7 +56,7 @@ def _fill(group: click.Group, shared: dict[str, Any], own: dict[str, Any], file:
         filled[name] = {key: value for key, value in mine.items() if key in options}
     strays = [key for key in own if key not in filled]
     if strays:
-        raise FormatError(f"there is no command {place.replace('.', ' ')}{strays[0]!r}", file, place + strays[0])
+        raise FormatError(mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0])
     return filled, used
 
 

@@ -8,6 +8,7 @@ import click
 
 from synth.cli.options import FILE
 from synth.cli.root import CONTEXT
+from synth.errors import FormatError, VerificationError
 
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
@@ -23,7 +24,12 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> None:
     from synth import api
 
     for file in files:
-        lines = api.verify(file, proof)
+        try:
+            lines = api.verify(file, proof)
+        except VerificationError as error:
+            raise VerificationError(str(error), str(file)) from error
+        except FormatError as error:
+            raise error if error.file else FormatError(str(error), str(file)) from error
         for line in lines:
             click.echo(line)
         click.echo(f"{file}: verified")

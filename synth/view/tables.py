@@ -79,14 +79,8 @@ def print_schedule(schedule: Schedule, cost: Cost) -> None:
     )
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     found = f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds per chunk{by}"
-    print_report(
-        Report(
-            report.title(schedule.network, schedule.collective),
-            columns,
-            rows,
-            (found, "chunk:source>destination; +> adds; -o FILE has all"),
-        )
-    )
+    key = "chunk:source>destination; +> adds, in> sends the original contribution; --format json has all sends"
+    print_report(Report(report.title(schedule.network, schedule.collective), columns, rows, (found, key)))
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:

@@ -1,0 +1,392 @@
+"""The command line from outside: output, exit codes, error lines. Real engines, small problems."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.errors import VerificationError
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto.events import Event, SweepInterrupted
+from synth.schedule import Schedule, Send, Step
+from synth.verdict import Unknown, Unsat
+
+COMMANDS = ["pareto", "solve", "bound", "verify", "list", "topo list", "topo show", "topo import", "topo match", "topo draw"]
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """No cache, configuration or environment but the test's own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    for name in [name for name in os.environ if name.startswith("SYNTH_") and name != "SYNTH_CACHE"]:
+        monkeypatch.delenv(name)
+
+
+def synth(*words: str, code: int = 0):
+    """Runs a command line (split at blanks) and checks its exit code; the outcome has .stdout and .stderr."""
+    outcome = CliRunner().invoke(root, " ".join(words).split())
+    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
+    return outcome
+
+
+def refused(*words: str, code: int) -> str:
+    """The one line on stderr with which a command line is refused."""
+    outcome = synth(*words, code=code)
+    assert outcome.stdout == ""
+    lines = outcome.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("synth: error: ")
+    return lines[0]
+
+
+def line(ranks: int = 3) -> Frontier:
+    """A small frontier made by hand: rank 0 of a line to the others, one chunk, one point, two more steps open."""
+    network = api.topology(f"line:{ranks}").network()
+    steps = tuple(Step(1, (Send(0, i, i + 1),)) for i in range(ranks - 1))
+    schedule = Schedule(network, api.collective("broadcast", ranks), 1, steps)
+    point = Point(schedule, LowerBound(Fraction(ranks - 1), {"kind": "none"}), "best-known", "by hand")
+    open_ = (Open(ranks, Fraction(1), Fraction(ranks - 1), "time"),)
+    return Frontier(network, schedule.collective, (point,), open_, notes=("a note",))
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_every_command_has_help_with_a_runnable_example(command, flag):
+    text = synth(*command.split(), flag).stdout
+    assert "Example" in text
+    assert f"synth {command.split()[0]}" in text
+
+
+def test_the_examples_in_the_help_parse():
+    for command in COMMANDS:
+        for row in synth(*command.split(), "-h").stdout.splitlines():
+            words = row.split("#")[0].split("&&")[0].split("|")[-1].split()
+            if words[:1] != ["synth"] or not row.startswith("    synth"):
+                continue
+            found, args = root, words[1:]
+            context = root.make_context("synth", args)
+            while hasattr(found, "get_command"):
+                _, found, args = found.resolve_command(context, args)
+            found.make_context("example", list(args), resilient_parsing=False)
+
+
+def test_help_imports_nothing_heavy():
+    heavy = ["z3", "networkx", "scipy", "numpy", "pysat", "ortools", "matplotlib", "rich", "yaml", "synth.api"]
+    show = "import sys\nfrom synth.cli import root\ntry:\n root(['--help'])\nexcept SystemExit:\n pass\n"
+    code = show + f"print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, synth\nprint([m for m in ('z3', 'networkx', 'scipy', 'numpy', 'pysat', 'ortools', 'click') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_version():
+    assert synth("--version").stdout.startswith("synth ")
+
+
+# ---------------------------------------------------------------- usage: exit 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("paretto", "did you mean pareto?"),
+        ("topo shw dgx1", "did you mean show?"),
+        ("list solver", "did you mean solvers?"),
+        ("pareto --tpo dgx1", "--topo"),
+        ("pareto --coll allgather", "no topology given"),
+        ("pareto --topo ring:4", "no collective given"),
+        ("pareto --topo ring:4 --topo-file x --coll allgather", "exclude each other"),
+        ("pareto --topo dgx11 --coll allgather", "did you mean"),
+        ("pareto --topo ring:4 --coll allgahter", "did you mean allgather"),
+        ("pareto --topo ring:4 --coll allgather --encoding stp", "did you mean step"),
+        ("pareto --topo ring:4 --coll allgather --solver cadicl", "did you mean cadical"),
+        ("pareto --topo ring:4 --coll allgather --time-limit 5parsecs", "is not a duration such as 30s"),
+        ("pareto --topo ring:4 --coll allgather --time-limit 0s", "no time at all"),
+        ("pareto --topo ring:4 --coll allgather --size big", "is not a size such as"),
+        ("pareto --topo ring:4 --coll allgather --jobs 0", ">= 1"),
+        ("pareto --topo ring:4 --coll allgather --root 0", "has no root"),
+        ("pareto --topo ring:4 --coll broadcast --root 7", "not distinct ranks of 0..3"),
+        ("pareto --topo ring:4 --coll broadcast --root 1,1", "names a rank twice"),
+        ("pareto --topo ring:4 --coll allgatherv --sizes 1,x", "chunk counts"),
+        ("solve --topo ring:4 --coll allgather --chunks 1 --steps 2", "--rounds"),
+        ("topo draw dgx1 -o dgx1.png", "SVG"),
+        ("verify", "FILE"),
+    ],
+)
+def test_usage_errors_are_one_line_and_exit_2(words, says):
+    assert says in refused(words, code=2)
+
+
+# ---------------------------------------------------------------- pareto
+
+
+def test_pareto_prints_the_known_frontier_and_that_it_is_complete():
+    text = synth("pareto --topo dgx1 --coll allgather").stdout
+    rows = [row.split() for row in text.splitlines()]
+    assert ["2", "3", "2", "3/2", "optimal"] in [row[:5] for row in rows]
+    assert next(row for row in rows if row[:1] == ["3"])[3:5] == ["7/6", "optimal"]
+    assert "complete: no schedule in this model, with any number of chunks, is better" in text
+    assert "at 128 MB take the 3-step point" in text
+    assert "1 unit = 25 GB/s" in text
+
+
+def test_names_are_taken_in_any_case():
+    assert "complete" in synth("PARETO --topo Ring:4 --coll AllGather --format TABLE").stdout
+
+
+def test_pareto_json_to_a_file_and_the_table_to_stdout(tmp_path):
+    text = synth("pareto --topo ring:4 --coll allgather -o f.json").stdout
+    assert "rounds/chunk" in text
+    doc = json.loads((tmp_path / "f.json").read_text())
+    assert doc["schema"] == "synth.frontier/1"
+    assert [(p["steps"], p["bandwidth"]) for p in doc["points"]] == [(2, "3/2")]
+    assert [p.name for p in tmp_path.iterdir() if p.name != "cache"] == ["f.json"]  # no temporary file is left
+    assert synth("verify f.json").stdout.splitlines()[-1] == "f.json: verified"
+
+
+@pytest.mark.parametrize("words", [["-o", "-"], ["--format", "json"], ["-o", "-", "--format", "json"]])
+def test_json_on_stdout_is_nothing_but_json(words):
+    outcome = synth("pareto --topo ring:4 --coll allgather", *words)
+    assert json.loads(outcome.stdout)["complete"] is True
+    assert outcome.stderr == ""
+
+
+def test_a_table_can_be_written_to_a_file(tmp_path):
+    text = synth("pareto --topo ring:4 --coll allgather -o t.txt --format table").stdout
+    assert (tmp_path / "t.txt").read_text() == text
+
+
+def test_an_output_file_that_cannot_be_written_is_named():
+    outcome = synth("pareto --topo ring:4 --coll allgather -o no/such/folder/f.json", code=1)
+    assert outcome.stderr == "synth: error: cannot write no/such/folder/f.json: No such file or directory\n"
+
+
+def test_size_prints_the_one_point_and_the_crossover():
+    small = synth("pareto --topo dgx1 --coll allgather --size 1KB").stdout
+    large = synth("pareto --topo dgx1 --coll allgather --size 1GB").stdout
+    assert "at 1 KB take the 2-step point" in small
+    assert "at 1 GB take the 3-step point" in large
+    # (3 - 2) * 0.7 us = (3/2 - 7/6) * size / 8 / 25 GB/s  =>  size = 420,000 bytes
+    doc = json.loads(synth("pareto --topo dgx1 --coll allgather --size 1MB --format json").stdout)
+    assert doc["size"] == 1 << 20
+    assert doc["steps"] == 3
+    assert doc["points"][0]["best_to"] == doc["points"][1]["best_from"] == 420_000.0
+    assert doc["points"][0]["seconds"] == pytest.approx(2 * 0.7e-6 + 1.5 * (1 << 20) / 8 / 25e9)
+    assert doc["schedule"]["schema"] == "synth.schedule/1"
+
+
+def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
+    monkeypatch.setattr(api, "pareto", lambda *args, **options: line())
+    outcome = synth("pareto --topo line:3 --coll broadcast", code=4)
+    assert "best known (bound 2)" in outcome.stdout
+    assert "open: with 3 steps the least rounds/chunk is at least 1, at most 2 (the time ran out)" in outcome.stdout
+    assert "note: a note" in outcome.stdout
+    assert "complete" not in outcome.stdout
+
+
+def test_what_stays_open_for_other_reasons_is_no_failure(monkeypatch):
+    found = line()
+    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, "gave-up"),))
+    monkeypatch.setattr(api, "pareto", lambda *args, **options: left)
+    assert "nothing was found" in synth("pareto --topo line:3 --coll broadcast").stdout
+
+
+def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
+    def stop(*args, on_event, **options):
+        on_event(Event("query", "asking"))
+        raise SweepInterrupted(line(), Path("some/log.jsonl"))
+
+    monkeypatch.setattr(api, "pareto", stop)
+    outcome = synth("pareto --topo line:3 --coll broadcast", code=130)
+    assert outcome.stderr == "synth: interrupted; 1 point kept in some/log.jsonl, the same command continues\n"
+    assert "best known" in outcome.stdout
+
+
+def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "bounds", stop)
+    outcome = synth("bound --topo line:3 --coll broadcast", code=130)
+    assert outcome.stderr.split() == ["synth:", "interrupted"]
+
+
+def test_options_reach_the_api(monkeypatch):
+    seen = {}
+
+    def record(topology, collective, **options):
+        seen.update(options, ranks=topology.ranks, name=collective.name, roots=collective.roots)
+        return line()
+
+    monkeypatch.setattr(api, "pareto", record)
+    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind --encoding path"
+    more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs --log here.jsonl"
+    synth("pareto", *words.split(), *more.split(), code=4)
+    seen.pop("on_event")
+    assert seen == {
+        "ranks": 4, "name": "multi-broadcast", "roots": (0, 3), "max_steps": 9, "max_chunks": 4, "sweep": "blind", "encoding": "path",
+        "solver": "z3", "time_limit": 90.0, "jobs": 3, "seed": 7, "deterministic": True, "same_bits": True, "fresh": True,
+        "proof": Path("proofs"), "log": Path("here.jsonl"),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------- solve, bound
+
+
+def test_solve_writes_a_schedule_that_verifies():
+    text = synth("solve", "--topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json").stdout
+    assert "C=6, S=3, R=7: 7/6 rounds per chunk" in text
+    assert "C=6 S=3 R=7" in synth("verify s.json").stdout
+
+
+def test_solve_exits_3_when_proved_infeasible():
+    assert "C=1, S=2, R=2: proved infeasible" in refused("solve", "--topo ring:8 --coll allgather --chunks 1 --steps 2 --rounds 2", code=3)
+
+
+def test_solve_exits_4_when_undecided(monkeypatch):
+    monkeypatch.setattr(api, "solve", lambda *args, **options: Unknown("time"))
+    says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2", code=4)
+    assert "undecided, the time ran out" in says
+
+
+def test_solve_names_the_proof(monkeypatch):
+    monkeypatch.setattr(api, "solve", lambda *args, **options: Unsat("by step/cadical", proof="proofs/x.lrat.xz"))
+    says = refused("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 2 --proof proofs", code=3)
+    assert says.endswith("proof in proofs/x.lrat.xz")
+
+
+def test_a_disconnected_topology_is_proved_infeasible():
+    Path("apart.json").write_text(json.dumps({"name": "apart", "ranks": 3, "links": [{"src": 0, "dst": 1, "bandwidth": 1, "both": True}]}))
+    says = refused("pareto --topo-file apart.json --coll allgather", code=3)
+    assert "2" in says
+
+
+def test_bound_prints_every_bound_and_json_its_certificate():
+    words = ["bound", "--topo", "dgx1", "--coll", "alltoall"]
+    text = synth(*words).stdout
+    assert "distance" in text
+    assert "deadline-cuts" in text
+    doc = json.loads(synth(*words, "--format", "json").stdout)
+    assert {b["value"] for b in doc["bounds"] if b["certificate"]["kind"] != "distance"} == {"8/3"}
+
+
+# ---------------------------------------------------------------- verify: exit 5, and files that are none: exit 1
+
+
+def test_an_altered_schedule_fails_with_its_place():
+    synth("solve", "--topo ring:4 --coll allgather --chunks 1 --steps 2 --rounds 3 -o s.json")
+    doc = json.loads(Path("s.json").read_text())
+    doc["steps"][0]["sends"][0][1] = (doc["steps"][0]["sends"][0][1] + 1) % 4
+    Path("s.json").write_text(json.dumps(doc))
+    assert "steps[0].sends[0]" in refused("verify s.json", code=5)
+
+
+def test_verification_errors_exit_5(monkeypatch):
+    def fail(*args):
+        raise VerificationError("the sum is 7, not 8", "points[0].bound")
+
+    monkeypatch.setattr(api, "verify", fail)
+    assert refused("verify f.json", code=5) == "synth: error: f.json: points[0].bound: the sum is 7, not 8"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"schema": "other"}', "[1, 2]", '{"schema": NaN}', "\x00\xff"])
+def test_what_is_no_frontier_exits_1(content):
+    Path("f.json").write_bytes(content.encode("latin-1"))
+    assert refused("verify f.json", code=1).startswith("synth: error: f.json:")
+
+
+def test_a_missing_file_exits_1():
+    assert "nowhere.json" in refused("verify nowhere.json", code=1)
+
+
+# ---------------------------------------------------------------- topo, list
+
+
+def test_topo_show_prints_matrix_distances_and_symmetries():
+    text = synth("topo show dgx1").stdout
+    assert ["0", ".", "50", "25", "25", "50", ".", ".", "."] in [row.split() for row in text.splitlines()]
+    assert "diameter 2" in text
+    assert "symmetries: 4, from" in text
+
+
+def test_topo_show_json_reads_back_as_the_same_topology():
+    Path("t.json").write_text(synth("topo show dgx1*2:cross=0+2+5+7 --format json").stdout)
+    assert api.topology("t.json").network() == api.topology("dgx1*2:cross=0+2+5+7").network()
+
+
+def test_topo_changes_apply():
+    assert "5 ranks" in synth("topo show dgx1 --ranks 0,1,2,5,7").stdout
+    assert "25/2" in synth("topo show dgx1 --degrade 0-3:1/2").stdout
+
+
+def test_topo_draw_is_well_formed_xml(tmp_path):
+    from xml.etree import ElementTree
+
+    for name in ("dgx1", "dgx1*2:cross=0+2", "fat-tree:8", "line:2"):
+        drawn = ElementTree.fromstring(synth("topo", "draw", name).stdout)
+        circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
+        assert len(circles) == api.topology(name).ranks
+    synth("topo draw dgx1 -o d.svg")
+    assert (tmp_path / "d.svg").read_text() == synth("topo draw dgx1").stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "has"), [("topologies", "dgx1-v100"), ("collectives", "alltonext"), ("encodings", "quotient"), ("solvers", "z3")]
+)
+def test_list_shows_what_there_is(kind, has):
+    assert any(row.split()[:1] == [has] for row in synth("list", kind).stdout.splitlines())
+    assert has in [row["name"] for row in json.loads(synth("list", kind.upper(), "--format", "json").stdout)]
+
+
+def test_list_says_what_is_missing_and_how_to_install_it(monkeypatch):
+    import synth.cli.lists as lists
+
+    monkeypatch.setattr(lists, "installed", lambda module: not module.startswith("ortools"))
+    row = next(row for row in json.loads(synth("list solvers --format json").stdout) if row["name"] == "cpsat")
+    assert row["missing"] == "pip install ortools"
+
+
+# ---------------------------------------------------------------- never a traceback
+
+
+def test_a_bug_is_one_line_that_says_how_to_report_it(monkeypatch):
+    def bug(*args, **options):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(api, "bounds", bug)
+    says = refused("bound --topo line:3 --coll broadcast", code=1)
+    assert "ZeroDivisionError: oops" in says
+    assert "SYNTH_DEBUG=1" in says
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setenv("SYNTH_DEBUG", "1")
+    outcome = synth("pareto --topo dgx11 --coll allgather", code=2)
+    assert "Traceback" in outcome.stderr
+    assert "UsageError" in outcome.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = [sys.executable, "-c", "from synth.cli import main; main()", "list", "topologies"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout and process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""

@@ -1,0 +1,158 @@
+"""Option values and where they come from: flag > environment > synth.toml > default."""
+
+from __future__ import annotations
+
+import os
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth import api
+from synth.cli import root
+from synth.cli.types import Counts, Duration, Positive, Ranks, Size
+from synth.frontier import Frontier
+
+
+def value(kind: click.ParamType, text: object):
+    return kind.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("5m", 300), ("5min", 300), ("1h", 3600), ("1h30m", 5400), ("90", 90), ("0.5s", 0.5), ("1.5M", 90)],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert value(Duration(), text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "s", "5 parsecs", "-3s", "0", "0h0m0s", "m5", "nan", "inf", "1d", "30s5m"])
+def test_bad_durations(text):
+    with pytest.raises(click.BadParameter):
+        value(Duration(), text)
+
+
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(1, 59))
+def test_durations_add_up(hours, minutes, seconds):
+    assert value(Duration(), f"{hours}h{minutes}m{seconds}s") == 3600 * hours + 60 * minutes + seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1KB", 1024), ("1kb", 1024), ("1K", 1024), ("1KiB", 1024), ("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17), (7, 7)],
+)  # fmt: skip
+def test_sizes(text, size):
+    assert value(Size(), text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "1XB", "-1", "0", "0.5", "1e9", "nan", "1MBB"])
+def test_bad_sizes(text):
+    with pytest.raises(click.BadParameter):
+        value(Size(), text)
+
+
+def test_ranks():
+    assert value(Ranks(), "0,3,1") == (0, 3, 1)
+    assert value(Ranks(), [0, 3]) == (0, 3)
+    for bad in ("", "0,,1", "a", "-1", "0,0", "1.5"):
+        with pytest.raises(click.BadParameter):
+            value(Ranks(), bad)
+
+
+def test_counts(tmp_path):
+    (tmp_path / "m.txt").write_text("0 1\n2, 3\n\n")
+    assert value(Counts(), "2,1,0") == [2, 1, 0]
+    assert value(Counts(), "0,1;2,3") == [[0, 1], [2, 3]]
+    assert value(Counts(), str(tmp_path / "m.txt")) == [[0, 1], [2, 3]]
+    for bad in ("", ";", "x", "1,-1", str(tmp_path)):
+        with pytest.raises(click.BadParameter):
+            value(Counts(), bad)
+
+
+def test_positive():
+    assert value(Positive(), "3") == 3
+    for bad in ("0", "-1", "x", "1.5", ""):
+        with pytest.raises(click.BadParameter):
+            value(Positive(), bad)
+
+
+# ---------------------------------------------------------------- where values come from
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """Runs `synth pareto` on ring:4 allgather and returns what the API was asked."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("SYNTH_")]:
+        monkeypatch.delenv(name)
+    seen = {}
+
+    def record(topology, collective, **options):
+        seen.update(options, topology=topology.name, collective=collective.name)
+        return Frontier(topology.network(), collective, (), complete=True)
+
+    monkeypatch.setattr(api, "pareto", record)
+
+    def run(words: str = "--topo ring:4 --coll allgather", code: int = 0):
+        outcome = CliRunner().invoke(root, ["pareto", *words.split()])
+        assert outcome.exit_code == code, (outcome.stdout, outcome.stderr)
+        return seen if code == 0 else outcome.stderr
+
+    run.toml = (tmp_path / "synth.toml").write_text
+    run.env = monkeypatch.setenv
+    return run
+
+
+def test_default_then_file_then_environment_then_flag(asked):
+    assert asked()["seed"] == 0
+    asked.toml("seed = 1\n")
+    assert asked()["seed"] == 1
+    asked.toml("seed = 1\n[pareto]\nseed = 2\n")
+    assert asked()["seed"] == 2
+    asked.env("SYNTH_SEED", "3")
+    assert asked()["seed"] == 3
+    assert asked("--topo ring:4 --coll allgather --seed 4")["seed"] == 4
+
+
+def test_every_kind_of_value_from_the_file(asked):
+    shared = 'topo = "ring:6"\nranks = [0, 1, 2]\n'
+    asked.toml(shared + '[pareto]\ncoll = "broadcast"\ntime-limit = "2m"\nmax_steps = 5\nsame-bits = true\nroot = "1"\n')
+    seen = asked("")
+    assert (seen["collective"], seen["time_limit"], seen["max_steps"], seen["same_bits"]) == ("broadcast", 120.0, 5, True)
+
+
+def test_every_kind_of_value_from_the_environment(asked):
+    for name, text in {"TOPO": "ring:5", "COLL": "allgather", "TIME_LIMIT": "1m", "DETERMINISTIC": "1", "WITHOUT": "0-1"}.items():
+        asked.env(f"SYNTH_{name}", text)
+    seen = asked("")
+    assert (seen["collective"], seen["time_limit"], seen["deterministic"]) == ("allgather", 60.0, True)
+
+
+def test_a_flag_overrules_the_rival_option_of_the_environment(asked):
+    asked.env("SYNTH_TOPO_FILE", "nowhere.json")
+    assert asked()["topology"] == "ring:4"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seed = ", "synth.toml"),
+        ("sede = 1", "unknown option 'sede'; did you mean seed"),
+        ("[pareto]\nchunks = 2", "synth.toml:pareto: pareto has no option 'chunks'"),
+        ("[paretto]\nseed = 2", "synth.toml:paretto: unknown command 'paretto'; did you mean pareto?"),
+        ("[topo.shw]\nranks = [1]", "synth.toml:topo.shw: unknown command 'shw'; did you mean show?"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(asked, text, says):
+    asked.toml(text)
+    line = asked(code=1)
+    assert line.startswith("synth: error: synth.toml")
+    assert says in line
+    assert line.count("\n") == 1
+
+
+def test_a_wrong_value_in_the_file_is_a_usage_error(asked):
+    asked.toml('jobs = "many"\n')
+    assert "whole number" in asked(code=2)

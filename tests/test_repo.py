@@ -1,0 +1,117 @@
+"""The repository itself: where libraries are imported, what the packaging promises, what the tools are given."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SOURCES = sorted((ROOT / "synth").rglob("*.py"))
+
+# The files that import each heavy library: one a use. A new one is a decision, so it is written down here.
+CLICK = ("bound", "config", "lists", "options", "output", "pareto", "root", "solve", "topo", "types", "verify")
+USES: dict[str, set[str]] = {
+    "z3": {"encodings/path.py", "encodings/solvers/z3sat.py"},
+    "matplotlib": set(),  # through registry.need, in view/plot.py
+    "click": {f"cli/{name}.py" for name in CLICK},
+        f"cli/{name}.py" for name in ("bound", "config", "lists", "options", "output", "pareto", "root", "solve", "topo", "types", "verify")
+    },
+    "rich": {"cli/progress.py", "view/tables.py"},
+}
+
+
+def imports(path: Path) -> list[tuple[str, bool]]:
+    """(module, whether at the top level of the file) of every import outside ``if TYPE_CHECKING``."""
+    found: list[tuple[str, bool]] = []
+
+    def visit(node: ast.AST, top: bool) -> None:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Import):
+            found.extend((alias.name, top) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.extend((f"{node.module}.{alias.name}", top) for alias in node.names)
+        inside = top and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text()), True)
+    return found
+
+
+def users(library: str) -> set[str]:
+    """The files under synth/ that import `library`, as in `USES`."""
+    return {
+        path.relative_to(ROOT / "synth").as_posix()
+        for path in SOURCES
+        if any(name.partition(".")[0] == library for name, _ in imports(path))
+    }
+
+
+@pytest.mark.parametrize("library", USES)
+def test_each_heavy_library_stays_in_its_files(library):
+    assert users(library) <= USES[library]
+
+
+def test_the_roots_of_trust_import_values_and_little_of_the_standard_library():
+    values = {"errors", "rational", "topology", "collective", "schedule", "verdict", "frontier", "callmodule"}
+    standard = {"__future__", "collections", "dataclasses", "fractions", "hashlib", "itertools", "json", "math", "typing"}
+    checkers = [ROOT / "synth/verify.py", *sorted((ROOT / "synth/bounds").glob("check*.py"))]
+    assert len(checkers) >= 2
+    for file in checkers:
+        for name, _ in imports(file):
+            top, _, rest = name.partition(".")
+            if top == "synth":
+                assert rest.partition(".")[0] in values or rest.startswith("bounds.check"), (file.name, name)
+            else:
+                assert top in standard, (file.name, name)
+
+
+def test_every_extra_that_the_design_names_exists():
+    assert {"cuda12", "cuda13", "cluster", "plot", "mpi", "dev", "test"} <= set(PROJECT["project"]["optional-dependencies"])
+    assert PROJECT["project"]["scripts"] == {"synth": "synth.cli:main"}
+    assert PROJECT["project"]["requires-python"] == ">=3.11"
+
+
+def test_every_library_imported_is_declared():
+    declared = {requirement.split(">")[0].split("=")[0].split("[")[0].lower() for requirement in PROJECT["project"]["dependencies"]}
+    distribution = {"z3": "z3-solver", "pysat": "python-sat", "yaml": "pyyaml"}
+    import sys
+
+    for path in SOURCES:
+        for name, _ in imports(path):
+            top = name.partition(".")[0]
+            if top not in sys.stdlib_module_names and top not in ("synth", "None"):
+                assert distribution.get(top, top) in declared, (path.name, name)
+
+
+def test_version_and_changelog():
+    import synth
+
+    assert synth.__version__ == PROJECT["project"]["version"]
+    assert "# Changelog" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "clean"])
+def test_make_knows_its_targets(target):
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_make_says_clearly_when_there_is_no_python(tmp_path):
+    command = ["make", "--no-print-directory", "PYTHON=", f"VENV={tmp_path / 'venv'}", f"BIN={tmp_path / 'venv/bin'}", "demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "Python >= 3.11" in done.stderr
+
+
+def test_the_ci_script_is_executable_and_parses():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    subprocess.run(["bash", "-n", str(script)], check=True)

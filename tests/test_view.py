@@ -1,0 +1,123 @@
+"""What people look at: numbers and sentences of the tables, HTML, plots."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from synth import api
+from synth.errors import MissingDependencyError, UsageError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.schedule import Schedule, Send, Step
+from synth.view import plot, report
+from synth.view.html import frontier_html, report_html
+from synth.view.report import Report, number, size_text
+
+
+def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
+    """A frontier of broadcasts with the given (steps, rounds, chunks); schedules are filled with empty steps."""
+    network, collective = api.topology(topology).network(), api.collective("broadcast", 2)
+    found = []
+    for steps, rounds, chunks in points:
+        empty = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][:steps]
+        schedule = Schedule(network, collective, chunks, tuple(empty))
+        found.append(Point(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
+    return Frontier(network, collective, tuple(found), **more)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (Fraction(1, 3), "0.333"), (7, "7"), (12345, "12345"), (0.00001234, "0.000012"), (1.5, "1.5")],
+)
+def test_numbers_have_three_digits_and_no_exponent(value, text):
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(1, "1 B"), (1023, "1023 B"), (1024, "1 KB"), (1 << 20, "1 MB"), (128 << 20, "128 MB"), (1 << 40, "1 TB")],
+)
+def test_sizes_as_text(size, text):
+    assert size_text(size) == text
+
+
+def test_spans_cover_every_size_and_agree_with_best():
+    found = made((2, 8, 2), (3, 9, 3), (4, 11, 4), (9, 11, 10))
+    spans = [span for span in report.spans(found) if span]
+    assert spans[0][0] == 0
+    assert spans[-1][1] is None
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
+    for point, span in zip(found.points, report.spans(found), strict=True):
+        if span:
+            middle = span[0] * 2 + 1 if span[1] is None else (span[0] + span[1]) / 2
+            assert found.best(int(middle)) is point
+
+
+def test_a_point_that_is_best_nowhere_says_so():
+    found = made((2, 8, 2), (3, 39, 10), (4, 4, 4))
+    assert report.spans(found)[1] is None
+    assert report.choice(found, 1024).rows[1][-1] == "no size"
+
+
+def test_without_latency_the_last_point_is_best_everywhere():
+    network = api.topology("line:2").network()
+    network = replace(network, routes=tuple(replace(route, latency=Fraction(0)) for route in network.routes))
+    base = made((2, 8, 2), (3, 9, 3))
+    found = Frontier(network, base.collective, base.points, complete=True)
+    assert report.spans(found) == [None, (0, None)]
+    assert any("no latency of this topology is known" in line for line in report.sentences(found))
+
+
+def test_what_complete_means_is_said_and_only_then():
+    assert "complete: no schedule in this model, with any number of chunks, is better" in report.sentences(made((2, 3, 2), complete=True))
+    assert any(line.startswith("complete up to 8 steps") for line in report.sentences(made((2, 3, 2), complete=True, max_steps=8)))
+    assert not any("complete" in line for line in report.sentences(made((2, 3, 2))))
+
+
+def test_an_empty_frontier_can_be_shown():
+    assert report.frontier(made(complete=True)).rows == ()
+    assert "<table>" in frontier_html(made())
+    assert report.choice(made(), 1024).rows == ()
+
+
+def test_labels_of_an_allocation_are_said():
+    assert any("stand for the machine's 4, 7" in line for line in report.sentences(made((2, 3, 2), labels=(4, 7))))
+    assert not any("stand for" in line for line in report.sentences(made((2, 3, 2), labels=(0, 1))))
+
+
+def test_html_has_a_row_per_point_and_escapes():
+    found = made((2, 3, 2), (3, 4, 3), complete=True)
+    html = found._repr_html_()
+    assert html == frontier_html(found)
+    assert html.count("<tr>") == 1 + 2
+    assert "<script>" not in report_html(Report("<script>", (("<script>", "left"),), (("<script>",),), ("<script>",)))
+
+
+def test_the_same_frontier_makes_the_same_picture():
+    found = made((2, 3, 2), (3, 4, 3), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(4, 3), {}))))
+    first, second = plot.image(found.plot(), ".svg"), plot.image(found.plot(), ".SVG")
+    assert first == second
+    assert b"<svg" in first
+    assert plot.image(found.plot(), ".png").startswith(b"\x89PNG")
+
+
+def test_the_plot_shows_the_points_and_the_bounds_below_them():
+    found = made((2, 3, 2), (4, 4, 4), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(5, 4), {}))))
+    (axes,) = found.plot().axes
+    drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.get_lines()}
+    assert ((2.0, 1.5), (4.0, 1.0)) in drawn
+    assert ((2.0, 1.5), (3.0, 1.25), (4.0, 1.0), (5.0, 1.0)) in drawn
+
+
+def test_an_unknown_kind_of_picture_is_refused():
+    with pytest.raises(UsageError, match=r"\.svg, \.png, \.pdf"):
+        plot.image(None, ".gif")
+
+
+def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr("synth.registry.installed", lambda module: False)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'ccl-synth\[plot\]'"):
+        made((2, 3, 2)).plot()
