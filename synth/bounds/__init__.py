@@ -56,13 +56,17 @@ def rounds(
 
 
 def allreduce(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
-    """As `flow`, for allreduce: also counts that a chunk needs 2(N-1) sends."""
-    return flow(network, collective, steps, generators)
+    """As `flow`, for allreduce: the greater of it and of the bound by the rank that completes first, valid for every S."""
+    from synth.bounds.roots import by_roots
+
+    found = flow(network, collective, steps, generators)
+    if collective.units != 1 or _count(collective) == 0:
+        return found
+    return max(found, by_roots(network, collective, _own(network, collective, generators)), key=lambda b: b.value)
 
 
 def _solved(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0) -> Any:
     from synth.bounds.master import Master
-    from synth.bounds.orbits import Generator
 
     least = _steps(network, collective)
     if steps is not None and steps < least.value:
@@ -71,10 +75,7 @@ def _solved(network: Network, collective: Collective, steps: int | None, generat
             f" unit {least.certificate['pair'][0]} is that far from rank {least.certificate['pair'][1]}",
             least.certificate,
         )
-    if generators is None:
-        generators = _generators(network, collective)
-    found = [Generator(tuple(g.ranks), tuple(g.routes), tuple(g.units)) for g in generators]
-    master = Master(network, collective, steps, found, floor, _count(collective))
+    master = Master(network, collective, steps, _own(network, collective, generators), floor, _count(collective))
     master.run()
     return master
 
@@ -82,12 +83,14 @@ def _solved(network: Network, collective: Collective, steps: int | None, generat
 _steps = steps
 
 
-def _generators(network: Network, collective: Collective) -> Sequence[Any]:
-    try:
+def _own(network: Network, collective: Collective, given: Sequence[Any] | None) -> list[Any]:
+    from synth.bounds.orbits import Generator
+
+    if given is None:
         from synth.symmetry import generators
-    except ImportError:
-        return ()
-    return generators(network, collective)
+
+        given = generators(network, collective)
+    return [Generator(tuple(g.ranks), tuple(g.routes), tuple(g.units)) for g in given]
 
 
 def _count(collective: Collective) -> int:

@@ -104,17 +104,11 @@ class Packing:
 
     def certificate(self) -> dict:
         """The certificate as JSON (docs/proofs.md)."""
-        prices: list[list] = []
-        for i, row in sorted(self.links.items()):
-            r = self.network.routes[i]
-            if any(row):
-                prices.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
-        prices += [["limit", k, *row] for k, row in sorted(self.limits.items()) if any(row)]
         doc: dict = {
             "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
-            "scale": self.scale, "prices": prices,
+            "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits),
             "cuts": self._rows(False),
-            "generators": [_show(g, self.network) for g in self.generators],
+            "generators": [show_generator(g, self.network) for g in self.generators],
         }  # fmt: skip
         covers = self._rows(True)
         return doc | ({"count": self.count} if self.count else {}) | ({"covers": covers} if covers else {})
@@ -133,7 +127,18 @@ def _order(row: tuple[int, Item]) -> tuple:
     return row[0], isinstance(row[1], Cover), row[1]
 
 
-def _show(g: Generator, network: Network) -> list:
+def show_prices(network: Network, links: dict[int, list[int]], limits: dict[int, list[int]]) -> list[list]:
+    """Rows of prices; a link of several between the same ranks is told by its switches. Zero rows are left out."""
+    shown: list[list] = []
+    for i, row in sorted(links.items()):
+        r = network.routes[i]
+        if any(row):
+            shown.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
+    return shown + [["limit", k, *row] for k, row in sorted(limits.items()) if any(row)]
+
+
+def show_generator(g: Generator, network: Network) -> list:
+    """Ranks, units, and links where ranks do not tell them."""
     parallel = len({(r.src, r.dst) for r in network.routes}) < len(network.routes)
     return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
 
