@@ -20,8 +20,6 @@ USES: dict[str, set[str]] = {
     "z3": {"encodings/path.py", "encodings/solvers/z3sat.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "click": {f"cli/{name}.py" for name in CLICK},
-        f"cli/{name}.py" for name in ("bound", "config", "lists", "options", "output", "pareto", "root", "solve", "topo", "types", "verify")
-    },
     "rich": {"cli/progress.py", "view/tables.py"},
 }
 
