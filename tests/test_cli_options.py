@@ -41,7 +41,7 @@ def test_durations_add_up(hours, minutes, seconds):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1KB", 1024), ("1kb", 1024), ("1K", 1024), ("1KiB", 1024), ("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17), (7, 7)],
+    [("1KB", 1024), ("1kb", 1024), ("1KiB", 1024), ("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17), (7, 7)],
 )  # fmt: skip
 def test_sizes(text, size):
     assert value(Size(), text) == size
