@@ -68,24 +68,27 @@ def show(name: str, **given: Any) -> None:
 
 @click.command("import", context_settings=CONTEXT, short_help="Read a dump of a real machine.")
 @click.argument("file", type=FILE)
+@click.option("--gbps-per-link", metavar="GB/s", help="Of one NVLink or xGMI link each way, where the dump does not say.")
+@click.option("--pcie-gbps", metavar="GB/s", help="Of a PCIe slot each way, where the dump does not say.")
 @change_options
 @output_options
-def import_(file: Path, **given: Any) -> None:
+def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **given: Any) -> None:
     """Read a dump of a real machine and print it as a topology file.
 
     FILE may be the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`, an NCCL topology XML, TACCL or TE-CCL JSON,
-    node-link JSON, GraphML, or a topology file.
+    an astra-sim network, node-link JSON, GraphML, or a topology file. What it does not say is assumed, and noted.
 
     \b
     Example:
       nvidia-smi topo -m > topo.txt && synth topo import topo.txt -o machine.json
     """
     from synth import api
+    from synth.topologies import importers
     from synth.topologies.files import dump
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
-    topology = api.topology(file, file=file, **changes(given))
+    topology = api.topology(importers.load(file, gbps_per_link, pcie_gbps), **changes(given))
     deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, _symmetries(topology))), given["output"], given["form"])
 
 
