@@ -1,0 +1,98 @@
+"""Importers of what real machines and other tools print: the content decides what a file is, never its name.
+
+    nvidia-smi   text of `nvidia-smi topo -m`              nccl-xml   NCCL_TOPO_DUMP_FILE of NCCL and RCCL
+    rocm-smi     text of `rocm-smi --showtopo`             taccl      TACCL's topology JSON
+    astra-sim    analytical network YAML                   teccl      TE-CCL's input JSON
+    topology     a user's file, node-link JSON or GraphML
+
+What a format does not say is assumed, and each assumption is a note of the topology (docs/importing.md).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from synth.errors import FormatError
+from synth.rational import rational
+from synth.topologies.reading import text_of
+from synth.topology import Topology
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_SMI_HEADER = re.compile(r"(?m)^[ \t]*GPU\d{1,4}[ \t]+\S")
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """Bandwidths (GB/s, each way) in place of the documented ones: of one NVLink or xGMI link, of a PCIe slot."""
+
+    gbps_per_link: Fraction | None = None
+    pcie_gbps: Fraction | None = None
+
+
+def sniff(text: str) -> str:
+    """Which of the formats above `text` is in; "topology" for whatever is none of the dumps."""
+    start = text.lstrip()
+    if start.startswith("<"):
+        return "nccl-xml" if re.search(r"<(system|cpu|pci|gpu)\b", text) and "<graphml" not in text else "topology"
+    if start.startswith("{"):
+        if '"TopologyParams"' in text:
+            return "teccl"
+        return "taccl" if '"gpus_per_node"' in text else "topology"
+    if re.search(r"(?mi)(between two GPUs|ROCm System Management)", text):
+        return "rocm-smi"
+    if re.search(r"(?m)^\s*npus_count\s*:", text) or re.match(r"Nodes\s+\d+\s+Tiers\s+\d+", start):
+        return "astra-sim"
+    return "nvidia-smi" if _SMI_HEADER.search(text) else "topology"
+
+
+def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
+    """The topology in a dump or in a user's topology file. Raises FormatError: one line with file and place.
+
+    `gbps_per_link`, `pcie_gbps`: GB/s in place of those assumed where a dump prints none; a topology file takes neither.
+    """
+    path = Path(path)
+    assumed = Assumed(_given(path, gbps_per_link), _given(path, pcie_gbps))
+    text = _ANSI.sub("", text_of(path)).replace("\r\n", "\n").replace("\r", "\n")
+    file, name, form = str(path), path.stem, sniff(text)
+    if not text.strip():
+        raise FormatError("is empty; expected a dump of a machine or a topology file", file)
+    if form == "nccl-xml":
+        from synth.topologies.importers.nccl_xml import read
+    elif form == "nvidia-smi":
+        from synth.topologies.importers.nvidia_smi import read
+    elif form == "rocm-smi":
+        from synth.topologies.importers.rocm_smi import read
+    elif form == "taccl":
+        from synth.topologies.importers.taccl import read
+    elif form == "teccl":
+        from synth.topologies.importers.teccl import read
+    elif form == "astra-sim":
+        from synth.topologies.importers.astra_sim import read
+    else:
+        from synth.topologies import files
+
+        return files.load(path)
+    return read(text, file, name, assumed)
+
+
+def load_dump(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
+    """As `load`, for dumps only: a topology file of the user's is refused."""
+    path = Path(path)
+    if sniff(_ANSI.sub("", text_of(path))) == "topology":
+        raise FormatError("is no dump of nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL or astra-sim", str(path))
+    return load(path, gbps_per_link, pcie_gbps)
+
+
+def _given(path: Path, value: object) -> Fraction | None:
+    if value is None:
+        return None
+    try:
+        number = rational(value)
+    except ValueError as error:
+        raise FormatError(f"a bandwidth in GB/s was given with it that is none: {error}", str(path)) from None
+    if number <= 0:
+        raise FormatError(f"the bandwidth given with it must be positive, found {value}", str(path))
+    return number

@@ -1,0 +1,187 @@
+"""The topology XML of NCCL and RCCL: cpu > pci > ... > gpu > nvlink or xgmi, as NCCL_TOPO_DUMP_FILE writes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from synth.errors import FormatError
+from synth.rational import rational, show
+from synth.topologies.importers.fabric import Fabric, Pcie, topology
+from synth.topologies.importers.xml import Element, parse
+from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.topologies.importers import Assumed
+
+MOST_GPUS = 256
+# NCCL refuses to read more elements than this.
+NCCL_ELEMENTS = 256
+# GB/s of one NVLink each way, by compute capability at least; of one xGMI link by GCN name (as in the machines that ship).
+NVLINK = ((100, Fraction(50)), (87, Fraction(25)), (86, Fraction("14.0625")), (70, Fraction(25)), (60, Fraction(20)))
+XGMI = {"906": 24, "908": 24, "910": 50, "gfx90a": 50, "940": 64, "941": 64, "942": 64}
+# NCCL (src/graph/topo.cc): GB/s of one lane x 80, by the speed in GT/s; PCIe 3.0 x16 where nothing is stated.
+LANE = {"2.5": 15, "5": 30, "8": 60, "16": 120, "32": 240, "64": 480}
+NVSWITCH_CLASS = "0x068000"
+
+
+def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
+    """The topology. Raises FormatError with the line, or saying what a file without GPUs lacks."""
+    root = parse(text, file)
+    elements = list(root.walk())
+    if root.tag != "system":
+        raise FormatError(f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line)
+    gpus = _gpus(elements, file)
+    kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
+    labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
+    fabric = Fabric(name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus))
+    _links(fabric, gpus, file)
+    if fabric.pairs or fabric.ports:
+        fabric.notes.append(how)
+    nics = [f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s" for net in elements if net.tag == "net"]
+    if nics:
+        fabric.notes.append(f"NICs in the dump, left out of one machine's topology: {', '.join(nics)}")
+    if len(elements) > NCCL_ELEMENTS:
+        fabric.notes.append(f"the file has {len(elements)} elements; NCCL itself reads at most {NCCL_ELEMENTS}")
+    return topology(fabric, _host(gpus, assumed.pcie_gbps, file))
+
+
+def _gpus(elements: list[Element], file: str) -> list[Element]:
+    """The <gpu> elements in the order of their ranks (of their devices, where ranks are not all there)."""
+    gpus = [e for e in elements if e.tag == "gpu"]
+    if not gpus:
+        bare = sum(e.tag == "pci" and e.attributes.get("class", "")[:4] in ("0x03", "0x12") for e in elements)
+        found = f"{bare} display-class <pci> devices but no <gpu>" if bare else "no <gpu>"
+        raise FormatError(
+            f"holds {found}, so it lacks links and their counts, which NCCL adds at run time; run it with NCCL_TOPO_DUMP_FILE",
+            file,
+        )
+    if len(gpus) == 1:
+        raise FormatError("holds one <gpu>; a topology needs at least two: this is a part of a machine's file", file, gpus[0].line)
+    if len(gpus) > MOST_GPUS:
+        raise FormatError(f"holds {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file)
+    for gpu in gpus:
+        if gpu.parent is None or gpu.parent.tag != "pci" or not gpu.parent.attributes.get("busid"):
+            raise FormatError("a <gpu> must stand in a <pci> that has a busid", file, gpu.line)
+    twice = [bus for bus, n in Counter(map(_bus, gpus)).items() if n > 1]
+    if twice:
+        raise FormatError(f"two GPUs have the bus id {twice[0][:40]}", file)
+    key = "rank" if len({gpu.attributes.get("rank") for gpu in gpus} - {None}) == len(gpus) else "dev"
+    return sorted(gpus, key=lambda gpu: _number(gpu, key, file))
+
+
+def _bus(gpu: Element) -> str:
+    return gpu.parent.attributes["busid"].lower() if gpu.parent else ""
+
+
+def _number(element: Element, key: str, file: str) -> int:
+    text = element.attributes.get(key, "")
+    if not text.isdecimal() or len(text) > 6:
+        raise FormatError(f'<{element.tag} {key}="{text[:20]}">: expected a whole number', file, element.line)
+    return int(text)
+
+
+def _nodes(gpus: list[Element]) -> tuple[int, ...]:
+    """The box of each GPU: NCCL tells hosts apart by the host_hash of their CPUs."""
+    hosts = [next((a.attributes.get("host_hash", "") for a in gpu.ancestors() if a.tag == "cpu"), "") for gpu in gpus]
+    order = {host: i for i, host in enumerate(dict.fromkeys(hosts))}
+    return tuple(order[host] for host in hosts)
+
+
+def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str, Fraction, str]:
+    """Kind and bandwidth of a link, and the note that says so."""
+    names = {gpu.attributes["gcn"] for gpu in gpus if "gcn" in gpu.attributes}
+    if names:
+        known = [gbps for name in sorted(names) for key, gbps in XGMI.items() if key in name]
+        gbps, what, kind = Fraction(min(known, default=XGMI["906"])), f"gcn {', '.join(sorted(names))}", "xgmi"
+    else:
+        sm = min(_number(gpu, "sm", file) for gpu in gpus)
+        gbps, what, kind = next((gbps for least, gbps in NVLINK if sm >= least), NVLINK[-1][1]), f"sm {sm}", "nvlink"
+    if given is not None:
+        return kind, given, f"{show(given)} GB/s a link and way, as given"
+    return kind, gbps, f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what[:60]}"
+
+
+def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
+    """Direct links, links into switches, and a note for each kind of target that is neither."""
+    place = {_bus(gpu): i for i, gpu in enumerate(gpus)}
+    listed: dict[tuple[int, int], int] = {}
+    ignored: Counter[str] = Counter()
+    for u, gpu in enumerate(gpus):
+        for link in gpu.children:
+            if link.tag not in ("nvlink", "xgmi"):
+                continue
+            count, target = _number(link, "count", file), link.attributes.get("target", "").lower()
+            v = place.get(target)
+            if not 1 <= count <= 64:
+                raise FormatError(f"a count of {count} links; expected 1 to 64", file, link.line)
+            if v == u:
+                ignored["links from a GPU to itself are left out"] += 1
+            elif v is not None:
+                listed[u, v] = listed.get((u, v), 0) + count
+            elif link.attributes.get("tclass") == NVSWITCH_CLASS or target.startswith("ffff"):
+                fabric.ports[u] = fabric.ports.get(u, 0) + count
+            else:
+                ignored[f"links to {target[:20]}, which is no GPU of the file, are left out"] += 1
+    for (u, v), count in listed.items():
+        if listed.get((v, u), 0) != count:
+            ignored["links listed at one end only, or with two counts, are taken with the larger"] += 1
+        fabric.pairs[min(u, v), max(u, v)] = max(count, listed.get((v, u), 0))
+    if len(fabric.ports) == 1:
+        ignored["links of a single GPU into a switch are left out"] += 1
+        fabric.ports.clear()
+    if fabric.ports:
+        counts = sorted(set(fabric.ports.values()))
+        fabric.notes.append(f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch")
+        if fabric.gbps * counts[-1] >= 450:
+            fabric.notes.append("NVLS, reduction inside NVSwitches, is outside the model")
+    fabric.notes += list(ignored)
+
+
+def _host(gpus: list[Element], given: Fraction | None, file: str) -> Pcie:
+    """Each <pci> is a port that all GPUs beneath share; CPUs of one host are joined pairwise."""
+    pcie, members, cpus = Pcie(), {}, {}
+    for u, gpu in enumerate(gpus):
+        for element in gpu.ancestors():
+            if element.tag == "pci":
+                members.setdefault(id(element), (element, set()))[1].add(u)
+            elif element.tag == "cpu":
+                cpus.setdefault(id(element), (element, set()))[1].add(u)
+    for element, beneath in members.values():
+        gbps = given if given is not None else _port(element, file)
+        pcie.groups.append((f"PCIe port {element.attributes.get('busid', '?')[:20]}", frozenset(beneath), gbps))
+    sockets = list(cpus.values())
+    for i, (one, near) in enumerate(sockets):
+        for other, far in sockets[i + 1 :]:
+            gbps = min(_socket(one), _socket(other))
+            name = f"CPUs {one.attributes.get('numaid', '?')[:8]}-{other.attributes.get('numaid', '?')[:8]}"
+            pcie.bridges.append((name, frozenset(near), frozenset(far), gbps))
+    return pcie
+
+
+def _port(element: Element, file: str) -> Fraction:
+    """GB/s of a port: NCCL's figure for its speed and width, PCIe 3.0 x16 where the file (of a VM) states none."""
+    speed = element.attributes.get("link_speed", "").split("GT/s")[0].strip()
+    width = element.attributes.get("link_width", "") or "0"
+    if not width.isdecimal() or len(width) > 3:
+        raise FormatError(f'link_width="{width[:20]}": expected a number of lanes', file, element.line)
+    try:
+        speed = show(rational(speed)) if speed else "8"
+    except ValueError:
+        speed = "8"
+    # 2.5 GT/s is the one speed that is not whole.
+    lane = LANE.get({"5/2": "2.5"}.get(speed, speed), LANE["8"])
+    return Fraction((int(width) or 16) * lane, 80)
+
+
+def _socket(cpu: Element) -> Fraction:
+    """GB/s between two CPUs: NCCL's figures (src/graph/topo.h) by vendor and, for Intel, model."""
+    a = cpu.attributes
+    model = a.get("modelid", "")
+    if a.get("vendor") == "AuthenticAMD":
+        return Fraction(16)
+    if a.get("vendor") == "GenuineIntel":
+        number = int(model) if model.isdecimal() and len(model) < 6 else 85
+        return Fraction(40 if number >= 143 else 10 if number >= 85 else 6)
+    return Fraction(32 if a.get("arch") == "ppc64" else 6)

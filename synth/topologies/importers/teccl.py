@@ -1,0 +1,61 @@
+"""TE-CCL's input JSON: it names a machine and a number of chassis; the links are in TE-CCL's code, so those of ours are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from synth.errors import FormatError
+from synth.rational import show
+from synth.topologies.names import topology
+from synth.topologies.reading import Fields, Plain, parse_json
+from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.topologies.importers import Assumed
+
+# TE-CCL (arXiv 2305.13479) and its code: the name, ours, and its bandwidth of the fastest link where that differs.
+MACHINES: dict[str, tuple[str, Fraction | None]] = {
+    "ndv2": ("dgx1-v100", None),
+    "dgx1": ("dgx1-v100", None),
+    "dgx2": ("dgx2", Fraction(125)),
+    "amd": ("mi250", None),
+}
+NICS = {"mi250": ":nic=25"}
+
+
+def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
+    """The machine or cluster. Raises FormatError for a machine that is not known."""
+    doc = parse_json(text, file)
+    fields = Fields(file)
+    params = doc.get("TopologyParams") if isinstance(doc, dict) else None
+    if not isinstance(params, dict):
+        fields.fail("expected a mapping", "TopologyParams")
+    title = fields.string(params.get("name"), "TopologyParams.name")
+    if title.lower() not in MACHINES:
+        known = "NDv2, DGX1, DGX2 and AMD"
+        fields.fail(f"{title!r} is none of {known}, and the file lacks the links, which are in TE-CCL's code", "TopologyParams.name")
+    ours, gbps = MACHINES[title.lower()]
+    boxes = fields.integer(params.get("chassis", Plain("1")), "TopologyParams.chassis", 1, 64)
+    if assumed.pcie_gbps is not None:
+        raise FormatError("names a machine without PCIe links; leave the PCIe bandwidth out", file)
+    spec = ours if boxes == 1 else f"{ours}*{boxes}{NICS.get(ours, '')}"
+    made = topology(spec)
+    notes = [*made.notes, f"TE-CCL's {title} with {boxes} chassis is taken for {spec}; the rest of its file concerns its solver"]
+    inside = max(k.bandwidth for k in made.links if k.kind != "net")
+    wanted = gbps if assumed.gbps_per_link is None else assumed.gbps_per_link * inside / made.unit if made.unit else None
+    if wanted is not None and wanted != inside:
+        made = _scaled(made, wanted / inside)
+        notes.append(
+            f"links within a box scaled to {show(wanted)} GB/s, " + ("TE-CCL's figure" if assumed.gbps_per_link is None else "as given")
+        )
+    return replace(made, name=name, notes=tuple(notes))
+
+
+def _scaled(made: Topology, factor: Fraction) -> Topology:
+    links = tuple(k if k.kind == "net" else replace(k, bandwidth=k.bandwidth * factor) for k in made.links)
+    limits = tuple(
+        m if made.links[m.links[0]].kind == "net" else replace(m, bandwidth=m.bandwidth * factor) for m in made.limits
+    )  # fmt: skip
+    return replace(made, links=links, limits=limits, unit=None, generators=made.generators)
