@@ -11,7 +11,9 @@ def prune(schedule: Schedule) -> Schedule:
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
     replaced is needed. Steps are kept even when they end empty, so S does not change; every step keeps a round.
     """
-    needed = {(u * schedule.chunks + i, rank) for u, post in enumerate(schedule.collective.post) for i in range(schedule.chunks) for rank in post}
+    needed = {
+        (u * schedule.chunks + i, rank) for u, post in enumerate(schedule.collective.post) for i in range(schedule.chunks) for rank in post
+    }
     steps = []
     for step in reversed(schedule.steps):
         live = tuple(send for send in step.sends if (send.chunk, send.dst) in needed)

@@ -9,25 +9,17 @@ representative, as much as all routes of its orbit together, and only these aver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from synth.collective import Collective
 from synth.liveness import prune
-from synth.schedule import Problem, Schedule, Send, Step
+from synth.schedule import Schedule, Send, Step
+from synth.symmetry import Generator
 from synth.topology import Network
 
 Perm = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Move:
-    """One automorphism: where it takes ranks, routes and units."""
-
-    ranks: Perm
-    routes: Perm
-    units: Perm
 
 
 @dataclass(frozen=True)
@@ -41,46 +33,6 @@ class Load:
     def most(self, rounds: int) -> int:
         """The greatest weighted count that `rounds` rounds allow."""
         return self.units * rounds // self.divisor
-
-
-def move(network: Network, collective: Collective, ranks: Perm) -> Move | None:
-    """The rank permutation as an automorphism of network and collective, None where it is none."""
-    units = collective.unit_permutation(ranks)
-    if units is None:
-        return None
-    groups: dict[tuple[int, int], list[int]] = {}
-    for i in sorted(range(len(network.routes)), key=lambda i: (network.routes[i].units, network.routes[i].via)):
-        route = network.routes[i]
-        groups.setdefault((route.src, route.dst), []).append(i)
-    image = [0] * len(network.routes)
-    for (src, dst), members in groups.items():
-        there = groups.get((ranks[src], ranks[dst]), [])
-        if [network.routes[i].units for i in members] != [network.routes[i].units for i in there]:
-            return None
-        for a, b in zip(members, there, strict=True):
-            image[a] = b
-    caps = sorted((tuple(sorted(cap.routes)), cap.units) for cap in network.caps)
-    if network.caps and sorted((tuple(sorted(image[r] for r in cap.routes)), cap.units) for cap in network.caps) != caps:
-        return None
-    return Move(ranks, tuple(image), units)
-
-
-def group(network: Network, collective: Collective, generators: Iterable[Perm], limit: int = 64) -> tuple[Move, ...] | None:
-    """All elements of the group that `generators` span, the identity first; None beyond `limit` or if one is no automorphism."""
-    found: dict[Perm, Move] = {}
-    one = tuple(range(network.ranks))
-    queue = [one]
-    gens = list(generators)
-    while queue:
-        at = queue.pop()
-        if at in found:
-            continue
-        made = move(network, collective, at)
-        if made is None or len(found) == limit:
-            return None
-        found[at] = made
-        queue += [tuple(g[at[n]] for n in one) for g in gens]
-    return tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -102,10 +54,10 @@ class Translation:
 
     network: Network
     collective: Collective
-    moves: tuple[Move, ...]
+    moves: tuple[Generator, ...]
     chunks: int
     copies: int = 1
-    inner: tuple[Move, ...] = ()
+    inner: tuple[Generator, ...] = ()
 
     @cached_property
     def classes(self) -> Classes:
@@ -157,7 +109,14 @@ class Translation:
         return tuple(Load(key, units, divisor) for key, (units, divisor) in found.items())
 
     def expand(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
-        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned."""
+        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as keep R/C."""
+        whole = self._laid_out(steps)
+        spare = math.gcd(self.copies, *(step.rounds for step in whole.steps))
+        if spare == 1:
+            return whole
+        return replace(self, chunks=self.chunks // spare, copies=self.copies // spare)._laid_out(steps)
+
+    def _laid_out(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
         made: list[list[Send]] = [[] for _ in steps]
         taken = [0] * self.collective.units
         for rep, unit in enumerate(self.representatives):
@@ -183,8 +142,3 @@ def _orbits(size: int, perms: Sequence[Perm]) -> Perm:
                 rep[x] = start
                 stack.extend(p[x] for p in perms)
     return tuple(rep)
-
-
-def problem_of(translation: Translation, steps: int, rounds: int) -> Problem:
-    """The problem that a translated schedule answers."""
-    return Problem(translation.network, translation.collective, translation.chunks, steps, rounds)

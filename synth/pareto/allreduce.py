@@ -1,0 +1,233 @@
+"""The frontier of combining collectives that are no reversal of a copying one: allreduce, scan, custom ones.
+
+For each S from the least possible up: the bound first, then symmetric shapes (`synth.pareto.shapes`) whose R/C can meet
+it, on the direct encoding and, where S allows it, on the hub encoding, the cheapest first, with conflict limits that
+grow from round to round; then shapes that come close; for allreduce also reduce-scatter + allgather. A schedule that
+meets the bound is optimal for every C; otherwise the best one found is reported with its interval. That no shape
+admits a schedule proves nothing, so no bound comes from here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from synth import bounds
+from synth.collective import Collective, collective
+from synth.encodings.compose import compose
+from synth.frontier import LowerBound, Open, Point
+from synth.pareto.candidates import Candidate, Candidates, Frame, construction
+from synth.pareto.tries import Desk, Outcome, Try
+from synth.rational import show
+from synth.samebits import same_bits as ends_alike
+from synth.schedule import Problem, Schedule
+from synth.topology import Network
+from synth.verdict import Budget, Sat
+
+STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
+POINT_SECONDS = 10.0  # wall seconds for an S whose bound is not met, when there is no limit on the whole
+COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
+# what is tried, in which order, and how many conflicts each try may take
+EFFORTS = (
+    ("meet", 2_000), ("meet", 20_000), ("near", 5_000), ("meet", 100_000), ("near", 50_000), ("meet", 1_000_000), ("near", 500_000),
+)  # fmt: skip
+
+Item = Point | Open | tuple[int | None, LowerBound]
+
+
+def points(
+    network: Network, collective: Collective, *, budget: Budget, max_steps: int | None = None, same_bits: bool = False,
+    known: Mapping[int, Point] | None = None, progress: Callable[[str], None] = lambda text: None,
+) -> Iterator[Item]:  # fmt: skip
+    """The frontier as it is found: points, open intervals, and bounds ``(S, bound)`` where no point can improve.
+
+    ``(None, bound)``, which holds for every S, comes first. With `same_bits` only schedules count after which all
+    ranks hold the same bits (bounds are those of all schedules). `known` points, by S, are taken over, and tried to
+    be improved where they do not meet the bound. `budget.seconds` limits the whole. Raises InfeasibleError.
+    """
+    least = int(bounds.steps(network, collective).value)
+    if least == 0:
+        return
+    floor = bounds.allreduce(network, collective, None)
+    yield None, floor
+    progress(f"no schedule takes fewer than {least} steps or {show(floor.value)} rounds per chunk")
+    end = max_steps or max(least + STEPS_BEYOND, 2 * least + 1)
+    with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
+        search = _Search(network, collective, budget, same_bits, progress, desk, Candidates(network, collective, budget.seed))
+        for steps in range(least, end + 1):
+            bound = bounds.allreduce(network, collective, steps)
+            if search.best is not None and bound.value >= search.best:
+                yield steps, bound
+            else:
+                yield from search.at(steps, bound, (known or {}).get(steps))
+            if search.best == floor.value:
+                return
+            if search.out_of_time:
+                if steps < end:
+                    yield Open(steps + 1, floor.value, search.best, "time", floor.certificate)
+                return
+
+
+@dataclass
+class _Search:
+    """`best`: the least R/C of all points so far."""
+
+    network: Network
+    collective: Collective
+    budget: Budget
+    same_bits: bool
+    progress: Callable[[str], None]
+    desk: Desk
+    candidates: Candidates
+    best: Fraction | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the whole budget is spent."""
+        return self.budget.seconds is not None and time.monotonic() - self.began >= self.budget.seconds
+
+    def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
+        """What is found at `steps`: an optimal point, or the best improvement and an open interval."""
+        began = time.monotonic()
+        point = known if known is not None and (known.same_bits or not self.same_bits) else None
+        if point is None or point.bandwidth > bound.value:
+            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, self._until(began))
+            here.run()
+            if here.schedule is not None:
+                schedule = here.schedule
+                point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
+        if point is not None and (self.best is None or point.bandwidth < self.best):
+            self.best = point.bandwidth
+            yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
+        if self.best != bound.value:
+            reason = "time" if time.monotonic() >= self._until(began) else "gave-up"
+            yield Open(steps, bound.value, self.best, reason, bound.certificate)
+
+    def _until(self, began: float) -> float:
+        if self.budget.seconds is None:
+            return began + POINT_SECONDS
+        left = self.budget.seconds - (began - self.began)
+        return began + min(left, max(POINT_SECONDS, left / 4))
+
+
+@dataclass
+class _Here:
+    """The search at one S for schedules below `upper`, until the bound is met or the time is up."""
+
+    search: _Search
+    steps: int
+    bound: Fraction
+    upper: Fraction | None
+    until: float
+    schedule: Schedule | None = None
+    construction: str = ""
+    refuted: set[Candidate] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Fills `schedule` and `construction` with the best that is found."""
+        meet = self.search.candidates.meeting(self.steps, self.bound)
+        frames: list[Frame] | None = None
+        for which, conflicts in EFFORTS:
+            if which == "meet":
+                self._meet(meet, conflicts)
+            else:
+                if frames is None:
+                    frames = self.search.candidates.frames(self.steps, self.bound)
+                self._near(frames, conflicts)
+            if self._done:
+                return
+        self._compose()
+
+    @property
+    def _done(self) -> bool:
+        return self.upper == self.bound or time.monotonic() >= self.until
+
+    def _meet(self, candidates: Sequence[Candidate], conflicts: int) -> None:
+        """Asks for schedules that meet the bound."""
+        for candidate, outcome in self._ask((c for c in candidates if c not in self.refuted), conflicts):
+            if outcome.status != "gave-up":
+                self.refuted.add(candidate)
+
+    def _near(self, frames: Sequence[Frame], conflicts: int) -> None:
+        """Asks each frame for less and less, until none of them answers with this effort."""
+        for frame in frames:
+            frame.now = 0
+        progress = True
+        while progress and not self._done:
+            progress = False
+            asked: dict[Candidate, Frame] = {}
+            for candidate, outcome in self._ask(self._next(frames, asked), conflicts):
+                progress = True
+                frame = asked[candidate]
+                if outcome.schedule is not None:
+                    frame.alive = True
+                elif outcome.status == "unsat":
+                    frame.least = max(frame.least, candidate.rounds + 1)
+                else:
+                    frame.now = candidate.rounds + 1
+
+    def _next(self, frames: Sequence[Frame], asked: dict[Candidate, Frame]) -> Iterator[Candidate]:
+        for frame in frames:
+            candidate = frame.next(self.upper)
+            if candidate is not None:
+                asked[candidate] = frame
+                yield candidate
+
+    def _ask(self, candidates: Iterable[Candidate], conflicts: int) -> Iterator[tuple[Candidate, Outcome]]:
+        """Outcomes as they come; keeps improvements, and ends when the bound is met or the time is up."""
+        asked: dict[Try, Candidate] = {}
+
+        def queries() -> Iterator[Try]:
+            for c in candidates:
+                self.search.progress(
+                    f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least {show(self.bound)})"
+                )
+                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, self.search.budget.seed)
+                asked[query] = c
+                yield query
+
+        outcomes = self.search.desk.run(queries(), self.until)
+        try:
+            for query, outcome in outcomes:
+                if outcome.schedule is not None:
+                    self._take(outcome.schedule, construction(asked[query].engine, outcome.schedule))
+                yield asked[query], outcome
+                if self._done:
+                    return
+        finally:
+            outcomes.close()
+
+    def _take(self, schedule: Schedule, name: str) -> None:
+        if self.upper is not None and schedule.bandwidth >= self.upper:
+            return
+        if self.search.same_bits and not ends_alike(schedule):
+            return
+        self.schedule, self.construction, self.upper = schedule, name, schedule.bandwidth
+
+    def _compose(self) -> None:
+        """Reduce-scatter + allgather, both in half of the steps, where that is not refuted by what is there already."""
+        network, half = self.search.network, self.steps // 2
+        if self.search.candidates.hub_steps is None or self.search.collective.units != 1:
+            return
+        gathered = [_allgather(side, half, self.search.budget) for side in (network.reversed(), network)]
+        if gathered[0] is not None and gathered[1] is not None:
+            composed = compose(gathered[0], gathered[1], self.search.collective)
+            if len(composed.steps) == self.steps:
+                self._take(composed, "reduce-scatter + allgather")
+
+
+def _allgather(network: Network, steps: int, budget: Budget) -> Schedule | None:
+    """An allgather schedule of `steps` steps that meets its bound, None when none is found quickly."""
+    from synth.pareto import race
+
+    task = collective("allgather", network.ranks)
+    if steps < bounds.steps(network, task).value:
+        return None
+    value = bounds.flow(network, task, steps).value
+    more = max(1, -(-steps // value.numerator))
+    problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
+    verdict = race.solve(problem, budget=replace(budget, seconds=COMPOSE_SECONDS))
+    return verdict.schedule if isinstance(verdict, Sat) else None

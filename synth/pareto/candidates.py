@@ -1,0 +1,147 @@
+"""Queries worth asking at one S: which engine, on which symmetric shape, with how many representatives and rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil, gcd, lcm
+
+from synth.collective import Collective
+from synth.encodings.translate import Translation
+from synth.pareto.shapes import Shape, shapes
+from synth.schedule import Schedule
+from synth.topology import Network
+
+REPRESENTATIVES = 6  # at most, per orbit of units
+EFFORT = 300_000  # the largest cost of a formula: about its clauses
+LOOSEST = 10  # times the bound: rounds for a first schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One engine on one translation with R rounds; `cost` grows with the formula."""
+
+    engine: str
+    translation: Translation
+    rounds: int
+    cost: int
+
+    @property
+    def value(self) -> Fraction:
+        """R / C."""
+        return Fraction(self.rounds, self.translation.chunks)
+
+
+@dataclass(eq=False)
+class Frame:
+    """A candidate whose rounds are still to be found, by halving once it has had a schedule.
+
+    Fewer than `least` rounds are refuted or below the bound; fewer than `now` were given up with the present effort.
+    """
+
+    base: Candidate
+    least: int
+    now: int = 0
+    alive: bool = False
+
+    def next(self, upper: Fraction | None) -> Candidate | None:
+        """What to ask so as to get below `upper`; None when nothing is left."""
+        low = max(self.least, self.now)
+        high = LOOSEST * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
+        if high < low:
+            return None
+        return replace(self.base, rounds=(low + high) // 2 if self.alive else high)
+
+
+class Candidates:
+    """All candidates of a network and a collective."""
+
+    def __init__(self, network: Network, collective: Collective, seed: int) -> None:
+        self.network, self.collective, self.seed = network, collective, seed
+
+    def meeting(self, steps: int, bound: Fraction) -> list[Candidate]:
+        """Those whose R/C is `bound`, the cheapest first."""
+        made = []
+        for engine, shape, count in self._frames(steps):
+            fine = self._fine(shape)
+            for copies in dict.fromkeys((1, fine)):
+                chunks = self._chunks(shape, count) * copies
+                if (bound * chunks).denominator > 1:
+                    continue
+                more = max(1, ceil(steps / (bound * chunks)))
+                made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
+        return sorted(made, key=lambda c: (c.cost, c.translation.chunks))
+
+    def frames(self, steps: int, bound: Fraction) -> list[Frame]:
+        """Every engine, shape and number of representatives with the finest rounds, the cheapest first."""
+        made = []
+        for engine, shape, count in self._frames(steps):
+            copies = self._fine(shape)
+            chunks = self._chunks(shape, count) * copies
+            more = max(1, ceil(steps / (bound * chunks)))
+            chunks, copies = chunks * more, copies * more
+            made.append(Frame(self._candidate(engine, shape, chunks, copies, steps, 0), max(steps, ceil(bound * chunks))))
+        return sorted(made, key=lambda f: (f.base.cost, f.base.translation.chunks))
+
+    def _frames(self, steps: int) -> Iterator[tuple[str, Shape, int]]:
+        hub = self.hub_steps is not None and steps >= self.hub_steps
+        for shape in self._shapes:
+            for count in range(1, REPRESENTATIVES + 1):
+                for engine in ("hub", "direct"):
+                    if (engine == "direct" or (hub and not shape.inner)) and self._cost(engine, shape, count, steps) <= EFFORT:
+                        yield engine, shape, count
+
+    def _candidate(self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int) -> Candidate:
+        translation = Translation(self.network, self.collective, shape.moves, chunks, copies, shape.inner)
+        return Candidate(engine, translation, int(rounds), self._cost(engine, shape, len(translation.representatives), steps))
+
+    def _cost(self, engine: str, shape: Shape, count: int, steps: int) -> int:
+        routes, ranks = len(self.network.routes), self.network.ranks
+        if engine == "hub":
+            return 4 * routes * steps * count
+        degree = 1 + routes // ranks
+        return ranks * routes * steps * count * (1 + degree // 2) // shape.order
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, ...]:
+        return shapes(self.network, self.collective, self.seed)
+
+    def _chunks(self, shape: Shape, count: int) -> int:
+        """C with `count` representatives for the unit that the most moves keep."""
+        return lcm(*Translation(self.network, self.collective, shape.moves, 1).stabilizers.values()) * count
+
+    def _fine(self, shape: Shape) -> int:
+        """Copies with which every send takes a whole number of rounds of each load: the finest choice of rounds."""
+        loads = Translation(self.network, self.collective, shape.moves, 1).loads
+        return lcm(*(load.units // gcd(load.units, load.divisor) for load in loads))
+
+    @cached_property
+    def hub_steps(self) -> int | None:
+        """The least S of the hub encoding; None where it does not apply."""
+        everyone = frozenset(range(self.network.ranks))
+        if self.collective.wants is not None or any(x != everyone for x in (*self.collective.pre, *self.collective.post)):
+            return None
+        ranks = range(self.network.ranks)
+        far = [[d for d in row if d is not None] for row in self.network.distances]
+        if any(len(row) < self.network.ranks for row in far):
+            return None
+        alone = min(max(far[n][r] for n in ranks) + max(far[r]) for r in ranks)
+        both = {(r.src, r.dst) for r in self.network.routes}
+        swaps = [
+            max(min(far[n][a], far[n][b]) for n in ranks) + 1 + max(min(far[a][n], far[b][n]) for n in ranks)
+            for a, b in both if (b, a) in both
+        ]  # fmt: skip
+        return min(alone, *swaps)
+
+
+def construction(engine: str, schedule: Schedule) -> str:
+    """What to call it: "two hubs" where the sum of some chunk is completed by a swap between two roots."""
+    if engine == "direct":
+        return engine
+    for step in schedule.steps:
+        sums = {(s.chunk, s.src, s.dst) for s in step.sends if s.kind == "reduce"}
+        if any((c, b, a) in sums for c, a, b in sums):
+            return "two hubs"
+    return "hub"

@@ -1,0 +1,136 @@
+"""Tries: one engine on one symmetric shape with a number of conflicts, each in a process that can be killed."""
+
+from __future__ import annotations
+
+import itertools
+import selectors
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from synth.encodings.translate import Translation
+from synth.pareto.workers import Job, Nursery
+from synth.schedule import Schedule
+
+MODULES = (
+    "synth.pareto.tries", "pysat.solvers", "synth.encodings.solvers.cadical", "synth.encodings.direct", "synth.encodings.hub",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Try:
+    """`engine` ("direct" or "hub") on representatives of `translation`, in `steps` steps and `rounds` rounds, given up after `conflicts`."""
+
+    engine: str
+    translation: Translation
+    steps: int
+    rounds: int
+    conflicts: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only."""
+
+    status: Literal["sat", "unsat", "gave-up", "crash", "memory"]
+    schedule: Schedule | None = None
+    cpu: float = 0.0
+
+
+def attempt(asked: Try) -> Outcome:
+    """Runs a try to its end, in this process."""
+    from synth.encodings import direct, hub
+    from synth.encodings.solvers.cadical import Cadical
+
+    began = time.process_time()
+    if asked.engine == "direct":
+        model, read = direct.encode(asked.translation, asked.steps, asked.rounds)
+    else:
+        model, read = hub.encode(asked.translation, asked.steps, asked.rounds)
+    answer = Cadical(asked.seed, asked.conflicts).solve(model)
+    if answer.status == "sat":
+        schedule = read({v for v, holds in enumerate(answer.values) if holds})
+        return Outcome("sat", schedule, time.process_time() - began)
+    return Outcome("unsat" if answer.status == "unsat" else "gave-up", None, time.process_time() - began)
+
+
+class Desk:
+    """Runs tries, at most `jobs` at a time, in children of one nursery. Use as a context manager; nothing outlives it."""
+
+    def __init__(self, jobs: int, memory: int | None) -> None:
+        self.jobs, self.memory = max(1, jobs), memory
+        self._numbers = itertools.count(1)
+        self._nursery: Nursery | None = None
+        self.cpu = 0.0
+
+    def __enter__(self) -> Desk:
+        self._nursery = Nursery(MODULES)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
+
+    def run(self, tries: Iterator[Try], until: float | None) -> Generator[tuple[Try, Outcome]]:
+        """Outcomes as they come, until the tries or the time (monotonic seconds) run out. Closing it kills what runs."""
+        running: dict[int, tuple[Try, Job]] = {}
+        try:
+            while True:
+                while len(running) < self.jobs and (until is None or time.monotonic() < until):
+                    asked = next(tries, None)
+                    if asked is None:
+                        break
+                    number = next(self._numbers)
+                    running[number] = (asked, self._started(number, asked))
+                if not running or not self._wait([job for _, job in running.values()], until):
+                    return
+                for number, (asked, job) in list(running.items()):
+                    if job.result is not None or job.ended:
+                        del running[number]
+                        yield asked, self._outcome(job)
+        finally:
+            for _, job in running.values():
+                job.kill()
+                job.channel.close()
+
+    def _started(self, number: int, asked: Try) -> Job:
+        if self._nursery is None or self._nursery.dead:
+            self._nursery = Nursery(MODULES)
+        return self._nursery.start(number, attempt, (asked,), self.memory)
+
+    def _wait(self, jobs: list[Job], until: float | None) -> bool:
+        """Returns True when a job has answered or ended, False at `until`."""
+        with selectors.DefaultSelector() as selector:
+            nursery = jobs[0].nursery
+            if not nursery.dead:
+                selector.register(nursery.control, selectors.EVENT_READ, nursery)
+            for job in jobs:
+                if job.channel.fileno() >= 0:
+                    selector.register(job.channel, selectors.EVENT_READ, job)
+            while not any(job.result is not None or job.ended for job in jobs):
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return False
+                for key, _ in selector.select(left):
+                    before = key.fileobj
+                    key.data.receive()
+                    if isinstance(key.data, Job) and key.data.channel.fileno() < 0:
+                        selector.unregister(before)
+        return True
+
+    def _outcome(self, job: Job) -> Outcome:
+        while job.channel.fileno() >= 0 and job.result is None:
+            job.receive()
+        match job.result:
+            case ("ok", Outcome() as found):
+                self.cpu += found.cpu
+                return found
+            case ("error", MemoryError()):
+                return Outcome("memory")
+            case ("error", BaseException() as error):
+                raise error
+            case _:
+                return Outcome("memory" if job.over_memory else "crash")
