@@ -1,0 +1,269 @@
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.errors import FormatError, SynthError
+from synth.topologies.importers import load, load_dump, sniff
+from synth.topologies.match import match
+from synth.topology import Topology
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SAMPLES = Path(__file__).parents[2] / "shared" / "topo-samples"
+
+# file -> format, ranks, GB/s of pairs joined fast (count of directed links of each), PCIe links, limits
+TABLE = [
+    ("nvidia-smi-hybrid-cube-mesh.txt", "nvidia-smi", 8, {25: 16, 50: 16}, 0, 0),
+    ("nvidia-smi-nvswitch.txt", "nvidia-smi", 8, {300: 56}, 0, 16),
+    ("nvidia-smi-pcie.txt", "nvidia-smi", 8, {}, 56, 22),
+    ("nvidia-smi-bridges.txt", "nvidia-smi", 4, {100: 4}, 8, 10),
+    ("nccl-ring.xml", "nccl-xml", 4, {25: 4, 50: 4}, 0, 0),
+    ("nccl-hidden-switch.xml", "nccl-xml", 4, {450: 12}, 0, 8),
+    ("rccl-pairs.xml", "nccl-xml", 4, {48: 4}, 8, 10),
+    ("rocm-smi-pairs.txt", "rocm-smi", 4, {50: 4}, 8, 10),
+    ("teccl-dgx2.json", "teccl", 16, {125: 240}, 0, 32),
+    ("astra-sim-dims.yml", "astra-sim", 12, {50: 24, Fraction(25, 2): 24}, 0, 24),
+]
+
+
+@pytest.mark.parametrize(("file", "form", "ranks", "fast", "pcie", "limits"), TABLE, ids=[row[0] for row in TABLE])
+def test_what_dumps_hold(file, form, ranks, fast, pcie, limits):
+    path = FIXTURES / file
+    assert sniff(path.read_text()) == form
+    made = load_dump(path)
+    assert made.ranks == ranks
+    assert Counter(k.bandwidth for k in made.links if k.kind != "pcie") == fast
+    assert sum(k.kind == "pcie" for k in made.links) == pcie
+    assert len(made.limits) == limits
+    assert {(k.dst, k.src): k.bandwidth for k in made.links} == {(k.src, k.dst): k.bandwidth for k in made.links}
+    network = made.network()
+    assert all(d is not None for row in network.distances for d in row)
+    assert load(path) == made
+
+
+def test_the_extension_does_not_matter(tmp_path):
+    for file, _, ranks, *_ in TABLE:
+        other = tmp_path / "dump.json"
+        other.write_bytes((FIXTURES / file).read_bytes())
+        assert load(other).ranks == ranks
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    path = tmp_path / "topo.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + (FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").read_bytes().replace(b"\n", b"\r\n"))
+    assert load(path).links == load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").links
+
+
+def test_assumptions_are_notes():
+    assert any("25 GB/s a link assumed" in n for n in load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").notes)
+    assert any("NVSwitch" in n for n in load(FIXTURES / "nvidia-smi-nvswitch.txt").notes)
+    assert any("mlx5_2, mlx5_7" in n for n in load(FIXTURES / "nvidia-smi-nvswitch.txt").notes)
+    assert any("by PCIe" in n for n in load(FIXTURES / "nvidia-smi-bridges.txt").notes)
+    assert any("24 GB/s each way" in n and "908" in n for n in load(FIXTURES / "rccl-pairs.xml").notes)
+    assert any("NVLS" in n for n in load(FIXTURES / "nccl-hidden-switch.xml").notes)
+    assert any("mlx5_0 100000 Mbit/s" in n for n in load(FIXTURES / "nccl-ring.xml").notes)
+    assert any("those of dgx1-v100" in n for n in load(FIXTURES / "taccl-ndv2.json").notes)
+
+
+def test_bandwidths_can_be_given():
+    made = load(FIXTURES / "nvidia-smi-bridges.txt", gbps_per_link="12.5", pcie_gbps=24)
+    assert {k.bandwidth for k in made.links if k.kind == "nvlink"} == {50}
+    assert {m.bandwidth for m in made.limits} == {10}  # slots of 24 do not bind
+    assert {k.bandwidth for k in load(FIXTURES / "nccl-ring.xml", gbps_per_link=20).links} == {20, 40}
+    for wrong in ("fast", "-3", float("nan")):
+        with pytest.raises(FormatError):
+            load(FIXTURES / "nccl-ring.xml", gbps_per_link=wrong)
+
+
+def test_pcie_is_limited_at_ports_switches_and_sockets():
+    made = load(FIXTURES / "nvidia-smi-pcie.txt")
+    across = next(m for m in made.limits if m.name == "sockets 0-1 out")
+    assert {(made.links[i].src // 4, made.links[i].dst // 4) for i in across.links} == {(0, 1)}
+    assert len(across.links) == 16
+    switch = next(m for m in made.limits if m.name == "PCIe switch 1 out")
+    assert {made.links[i].src for i in switch.links} == {4, 5}
+    assert {made.links[i].dst for i in switch.links} == {0, 1, 2, 3, 6, 7}
+    assert {k.kind for k in made.links} == {"pcie"}
+
+
+def test_the_tree_of_xml_gives_the_slowest_port_on_the_way():
+    made = load(FIXTURES / "rccl-pairs.xml")
+    assert {k.bandwidth for k in made.links if k.kind == "pcie"} == {16}
+    assert {m.bandwidth for m in made.limits} == {16, 24}
+
+
+def test_taccl_values_are_unscaled():
+    made = load(FIXTURES / "taccl-ndv2.json")
+    # 46 and 23 µs for 2^20 bytes, 0.3 µs.
+    assert {k.bandwidth for k in made.links} == {Fraction(1 << 20, 46_000), Fraction(1 << 20, 23_000)}
+    assert {k.latency for k in made.links} == {Fraction(3, 10)}
+
+
+def matrix(cells, tail=()):
+    head = "\t" + "\t".join(f"GPU{i}" for i in range(len(cells)))
+    return "\n".join([head, *(f"GPU{i}\t" + "\t".join([*row, *tail]) for i, row in enumerate(cells))])
+
+
+def uniform(n, link):
+    return matrix([["X" if i == j else link for j in range(n)] for i in range(n)])
+
+
+@pytest.mark.parametrize(
+    ("n", "link", "gbps", "limits"),
+    [
+        (2, "NV4", 100, 0),  # a bridge
+        (4, "NV4", 100, 0),  # four A100 joined directly: 12 links each
+        (4, "NV6", 150, 0),  # four H100 joined directly: 18 links each
+        (4, "NV12", 300, 8),  # four of the GPUs of an NVSwitch machine
+        (8, "NV12", 300, 16),
+        (16, "NV6", 150, 32),
+    ],
+)
+def test_switch_or_mesh(tmp_path, n, link, gbps, limits):
+    path = tmp_path / "topo.txt"
+    path.write_text(uniform(n, link))
+    made = load(path)
+    assert {k.bandwidth for k in made.links} == {gbps}
+    assert len(made.limits) == limits
+
+
+def test_numbers_of_gpus_are_kept(tmp_path):
+    path = tmp_path / "topo.txt"
+    path.write_text("\tGPU2\tGPU5\nGPU2\tX\tNV2\nGPU5\tNV2\tX\n")
+    assert load(path).labels == (2, 5)
+
+
+REFUSED = [
+    ("", "is empty"),
+    ("hello", "neither a dump"),
+    ("links: hello", "missing"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\n", "no row for GPU1"),
+    ("\tGPU0\tGPU1\nGPU0\tX\nGPU1\tNV1\tX\n", "1 of 2 columns"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV2\tX\n", "back it is"),
+    ("\tGPU0\tGPU1\nGPU0\tX\tNVX\nGPU1\tNV2\tX\n", "'NVX'"),
+    ("\tGPU0\tGPU1\nGPU0\tNV1\tX\nGPU1\tX\tNV1\n", "GPU0 to GPU0"),
+    ("\tGPU0\tGPU0\nGPU0\tX\tNV1\n", "twice"),
+    ("\tGPU0\nGPU0\tX\n", "one GPU"),
+    ("<system><cpu></system>", "not well-formed"),
+    ("<system><cpu>", "not well-formed"),
+    ('<!DOCTYPE x [<!ENTITY a "b">]><system><cpu>&a;</cpu></system>', "document type"),
+    ("<topology><cpu/></topology>", "<topology>"),
+    ("<system>" + "<pci>" * 100 + "</pci>" * 100 + "</system>", "deeper"),
+    ("<system>" + "<pci/>" * 20_000 + "</system>", "elements"),
+    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci></system>', "at least two"),
+    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>', "two GPUs"),
+    ('<system><cpu><gpu dev="0" sm="70"/><gpu dev="1" sm="70"/></cpu></system>', "busid"),
+    ('<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>', "whole number"),
+    (
+        '<system><pci busid="1"><gpu dev="0" sm="70"><nvlink target="2" count="-1"/></gpu></pci>'
+        '<pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
+        "count",
+    ),
+    ("=== ROCm System Management Interface ===\n", "lacks the tables"),
+    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\n", "cut off"),
+    ("Weight between two GPUs\n     GPU0 GPU1\nGPU0 0 15\nGPU1 40 0\n", "back it is"),
+    ('{"name": "Mine_1MB", "gpus_per_node": 8, "alpha": 0.3, "node_betas_list": [23, 46]}', "lacks the links"),
+    ('{"name": "NDv2_1MB", "gpus_per_node": 4, "alpha": 0.3, "node_betas_list": [23, 46]}', "8 GPUs"),
+    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": 0.3, "node_betas_list": [23]}', "expected 2 values"),
+    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": -1, "node_betas_list": [23, 46]}', "positive"),
+    ('{"name": "NDv2_1MB", "gpus_per_node": 8, "alpha": NaN, "node_betas_list": [23, 46]}', "number"),
+    ('{"TopologyParams": {"name": "Internal1", "chassis": 1}}', "lacks the links"),
+    ('{"TopologyParams": {"name": "NDv2", "chassis": 1000}}', "from 1 to 64"),
+    ('{"TopologyParams": 3}', "mapping"),
+    ("topology: [ Mesh ]\nnpus_count: [ 4 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "Ring, FullyConnected"),
+    ("topology: [ Ring ]\nnpus_count: [ 4, 4 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "expected 1 items"),
+    ("topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 0 ]\nlatency: [ 1 ]\n", "positive"),
+    ("topology: [ Ring ]\nnpus_count: [ 1 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n", "NPUs in all"),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), REFUSED, ids=[str(i) for i in range(len(REFUSED))])
+def test_refused_in_one_line(tmp_path, text, what):
+    path = tmp_path / "dump"
+    path.write_text(text)
+    with pytest.raises(FormatError) as caught:
+        load(path)
+    assert what in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_without_links_say_what_they_lack():
+    with pytest.raises(FormatError, match="no <gpu>"):
+        load(FIXTURES / "nccl-bare.xml")
+    with pytest.raises(FormatError, match="without NPUs"):
+        load(FIXTURES / "astra-sim-tiers.topo")
+
+
+def test_a_topology_file_is_no_dump(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: 1, both: true}]\n")
+    assert load(path).ranks == 2
+    with pytest.raises(FormatError, match="no dump"):
+        load_dump(path)
+
+
+def test_huge_files_are_not_read(tmp_path):
+    path = tmp_path / "huge.txt"
+    with path.open("wb") as out:
+        out.truncate(100 << 20)
+    with pytest.raises(FormatError, match="at most"):
+        load(path)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_torn_files_are_read_or_refused(tmp_path_factory, data):
+    source = data.draw(st.sampled_from(sorted(p.name for p in FIXTURES.iterdir())))
+    raw = (FIXTURES / source).read_bytes()
+    cut = data.draw(st.integers(0, len(raw)))
+    drop = data.draw(st.integers(0, 40))
+    noise = data.draw(st.sampled_from([b"", b"\x00", b"-", b"9" * 30, b'"', b"<", b"NV", b"{", b"\xff"]))
+    raw = raw[:cut] + noise + raw[cut + drop :] if data.draw(st.booleans()) else raw[:cut]
+    path = tmp_path_factory.getbasetemp() / "torn"
+    path.write_bytes(raw)
+    try:
+        made = load(path)
+    except SynthError as error:
+        assert "\n" not in str(error)
+    else:
+        assert isinstance(made, Topology)
+        made.network()
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of real machines are not beside the checkout")
+def test_every_sample_is_read_or_refused_in_one_line():
+    lacking = {"aws-p4d.xml", "azure-ndv2.xml", "h200-baremetal-fragment.xml", "astra-sim+astra-sim__8nodes.topo"}
+    files = [p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix != ".md"]
+    assert files
+    for path in files:
+        if path.name in lacking:
+            with pytest.raises(FormatError) as caught:
+                load(path)
+            assert "\n" not in str(caught.value)
+            continue
+        made = load_dump(path)
+        assert all(d is not None for row in made.network().distances for d in row), path
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of real machines are not beside the checkout")
+@pytest.mark.parametrize(
+    ("file", "machine"),
+    [
+        ("nvidia-smi/dgx1-v100.txt", "dgx1-v100"),
+        ("nvidia-smi/h200x8.txt", "dgx-h100"),
+        ("rocm-smi/mi300x8.txt", "mi300x"),
+        ("nccl-xml/rccl-16p1h.xml", "mi250"),
+        ("nccl-xml/rccl-8p_940.xml", "mi300x"),
+        ("nccl-xml/rccl-4p3l_2h.xml", "mi100-4p3l"),
+        ("taccl/topo-dgx2-1KB.json", "dgx2"),
+        ("teccl/ndv2_input.json", "dgx1-v100*2"),
+    ],
+)
+def test_samples_are_the_machines_they_are(file, machine):
+    found = match(load(SAMPLES / file))
+    assert found is not None
+    assert found.machine == machine
