@@ -3,7 +3,7 @@
     steps      the least number of steps                              distance, unreachable
     flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
     rounds     the least R at one number of chunks and steps          deadline-cuts
-    allreduce  the same for allreduce, which no tree describes        deadline-cuts with a count, allreduce-cuts
+    allreduce  as flow, and by the rank that completes first          allreduce-cuts
 
 What is proved, and how, is in docs/proofs.md. The linear solver is imported when a bound is asked for.
 """
@@ -11,14 +11,16 @@ What is proved, and how, is in docs/proofs.md. The linear solver is imported whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from synth.bounds.distance import steps
 from synth.collective import Collective
 from synth.errors import InfeasibleError
 from synth.frontier import LowerBound
+from synth.schedule import canonical
 from synth.topology import Network
+
+LONG = 12_000  # bytes of JSON
 
 __all__ = ["allreduce", "flow", "rounds", "steps"]
 
@@ -28,12 +30,16 @@ def flow(network: Network, collective: Collective, steps: int | None, generators
 
     Holds for every number of chunks. For combining collectives each wanted contribution must flow to who wants it.
     `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.symmetry`.
+    Where the certificate would be long and the bound for every number of steps is as good, it is that one's.
     Raises InfeasibleError (with its certificate) when no schedule of so many steps exists.
     """
     from synth.bounds.packing import exact
 
-    found = exact(_solved(network, collective, steps, generators))
-    return LowerBound(found.value, found.certificate())
+    found = _checked(network, collective, exact(_solved(network, collective, steps, generators)).certificate(), steps)
+    if steps is not None and len(canonical(found.certificate)) > LONG:
+        always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
+        return always if always.value == found.value else found
+    return found
 
 
 def rounds(
@@ -43,16 +49,14 @@ def rounds(
     """The least R that `chunks` chunks per unit can take in `steps` steps, and the bound R / chunks that proves it.
 
     The packing is chosen anew for this number of chunks, as every step has at least one round: this is more than
-    rounding up `bound` (an any-chunks bound at `steps`, returned with its own R where that is no less).
+    rounding up `bound` (an any-chunks bound at `steps`, used where it gives more).
     """
     from synth.bounds.packing import exact
 
-    found = exact(_solved(network, collective, steps, generators, 1 / chunks))
-    least = max(found.rounds(chunks), steps)
-    certificate = found.certificate()
-    if bound is not None and -(-bound.value * chunks // 1) >= least:
-        least, certificate = int(-(-bound.value * chunks // 1)), bound.certificate
-    return least, LowerBound(Fraction(least, chunks), certificate, "this-chunks")
+    certificate = exact(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
+    found = [_checked(network, collective, made, steps, chunks) for made in (certificate, *([bound.certificate] if bound else []))]
+    best = max(found, key=lambda b: b.value)
+    return int(best.value * chunks), best
 
 
 def allreduce(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
@@ -62,7 +66,16 @@ def allreduce(network: Network, collective: Collective, steps: int | None, gener
     found = flow(network, collective, steps, generators)
     if collective.units != 1 or _count(collective) == 0:
         return found
-    return max(found, by_roots(network, collective, _own(network, collective, generators)), key=lambda b: b.value)
+    other = _checked(network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps)
+    return max(found, other, key=lambda b: b.value)
+
+
+def _checked(network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None) -> LowerBound:
+    """The bound with the value that the checker finds: what is returned has been checked."""
+    from synth.bounds.check import check
+
+    value = check(certificate, network.to_json(), collective.to_json(1), steps=steps, chunks=chunks)
+    return LowerBound(value, certificate, "any-chunks" if chunks is None else "this-chunks")
 
 
 def _solved(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0) -> Any:
@@ -84,13 +97,9 @@ _steps = steps
 
 
 def _own(network: Network, collective: Collective, given: Sequence[Any] | None) -> list[Any]:
-    from synth.bounds.orbits import Generator
+    from synth.symmetry import generators
 
-    if given is None:
-        from synth.symmetry import generators
-
-        given = generators(network, collective)
-    return [Generator(tuple(g.ranks), tuple(g.routes), tuple(g.units)) for g in given]
+    return list(generators(network, collective) if given is None else given)
 
 
 def _count(collective: Collective) -> int:

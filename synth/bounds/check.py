@@ -100,10 +100,16 @@ class Packing:
         self.scale = whole(certificate["scale"], 1, BIG, "scale")
         self.count = whole(certificate.get("count", 0), 0, BIG, "count")
         problem.spend(layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits)))
-        free: tuple[int, ...] = (0,) * layers
-        self.prices = {"link": [free] * len(problem.links), "limit": [free] * len(problem.limits)}
+        sizes = {"unit": len(problem.pre), "rank": problem.ranks, "link": len(problem.links), "limit": len(problem.limits)}
+        self.orbits = {what: Orbits(size) for what, size in sizes.items()}
+        for g, generator in enumerate(certificate["generators"]):
+            self._generator(generator, f"generators[{g}]")
+        told: dict[tuple[str, int], tuple[int, ...]] = {}
         for p, row in enumerate(certificate["prices"]):
-            self._price(row, f"prices[{p}]")
+            what, orbit, prices = self._price(row, f"prices[{p}]")
+            need(told.setdefault((what, orbit), prices) == prices, "differs from the price of a link or limit like it", f"prices[{p}]")
+        free = (0,) * layers
+        self.prices = {what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])] for what in ("link", "limit")}
         room: list[list[int]] = [list(row) for row in self.prices["link"]]
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
             for i in links:
@@ -114,11 +120,9 @@ class Packing:
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
         self.room = [[w - self.count for w in row] for row in room]
         need(all(w >= 0 for row in self.room for w in row), "is more than the price of a link", "count")
-        self.alike, self.ranks_alike = Orbits(len(problem.pre)), Orbits(problem.ranks)
-        for g, generator in enumerate(certificate["generators"]):
-            self._generator(generator, f"generators[{g}]")
 
-    def _price(self, row: list, place: str) -> None:
+    def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
+        """Which orbit of links or limits, and its price at each step."""
         what, key, *rest = row
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
@@ -126,13 +130,13 @@ class Packing:
             name = (*ends, tuple(rest.pop(0))) if rest and type(rest[0]) is list else ends
             need(name in self.problem.names, f"no link {ends}", place)
             key = self.problem.names[name]
-        table = self.prices[what]
-        need(not any(table[whole(key, 0, len(table), place)]), "appears twice", place)
+        orbits = self.orbits[what]
+        whole(key, 0, len(orbits.parent), place)
         need(len(rest) == self.layers, f"expected {self.layers} prices", place)
-        table[key] = tuple(whole(y, 0, BIG, place) for y in rest)
+        return what, orbits.of(key), tuple(whole(y, 0, BIG, place) for y in rest)
 
     def _generator(self, generator: list, place: str) -> None:
-        """A symmetry of links, limits, prices, before and after; it joins the orbits of units and of ranks."""
+        """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
         p = self.problem
         p.spend(p.ranks + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True)) + sum(len(a) for a, _ in p.limits))
         need(len(generator) in (2, 3), "expected ranks, units and perhaps links", place)
@@ -143,19 +147,20 @@ class Packing:
             ends = {(u, v): i for i, (u, v, _) in enumerate(p.links)}
             need(len(ends) == len(p.links), "parallel links need a permutation of links", place)
             links = [ends.get((ranks[u], ranks[v]), -1) for u, v, _ in p.links]
-        prices, shared = self.prices["link"], self.prices["limit"]
         for i, j in enumerate(links):
             u, v, b = p.links[i]
             need(j >= 0 and p.links[j] == (ranks[u], ranks[v], b), f"link {u} to {v} has no such image", place)
-            need(prices[i] == prices[j], f"prices differ on link {u} to {v}", place)
-        limits = Counter((inside, b, y) for (inside, b), y in zip(p.limits, shared, strict=True))
-        moved = Counter((frozenset(links[i] for i in inside), b, y) for (inside, b), y in zip(p.limits, shared, strict=True))
-        need(limits == moved, "limits or their prices are not kept", place)
+        places: dict[tuple, list[int]] = {}
+        for k, limit in enumerate(p.limits):
+            places.setdefault(limit, []).append(k)
+        images = [places.get((frozenset(links[i] for i in inside), b), []) for inside, b in p.limits]
+        need(all(images), "limits are not kept", place)
+        limits = [image.pop() for image in images]
         for u, w in enumerate(units):
             post = {ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()}
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
-        self.alike.join(units)
-        self.ranks_alike.join(ranks)
+        for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
+            self.orbits[what].join(image)
 
     def units(self, certificate: dict) -> int:
         """Σ V over all units: one representative of each orbit is given, all of the orbit cost the same."""
@@ -163,11 +168,11 @@ class Packing:
         if self.count:
             need(all(map(p.symmetric, range(len(p.pre)))), "is known only where those who contribute want it all", "count")
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
-        sizes = Counter(self.alike.of(u) for u in range(len(p.pre)))
+        sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
         covers = certificate.get("covers", {})
         for name in [*certificate["cuts"], *(name for name in covers if name not in certificate["cuts"])]:
             unit = self.index(name, len(p.pre))
-            size = sizes.pop(self.alike.of(unit), 0)
+            size = sizes.pop(self.orbits["unit"].of(unit), 0)
             need(size > 0, "is in the orbit of another unit", f"cuts.{name}")
             part, place = certificate["cuts"].get(name, []), f"cuts.{name}"
             if self.kind == "deadline-cut-trees" and type(part) is dict:

@@ -72,8 +72,8 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
         for i, (u, v, _) in enumerate(p.links):
             load = max(early[i], late[i] + part["after"][v])
             need(load <= packing.room[i][0], f"overload link {u} to {v}", place)
-        orbit = packing.ranks_alike.of(rank)
+        orbit = packing.orbits["rank"].of(rank)
         need(orbit not in values, "is in the orbit of another", place)
         values[orbit] = total
-    need(all(packing.ranks_alike.of(r) in values for r in p.pre[0]), "leave out a rank", "roots")
+    need(all(packing.orbits["rank"].of(r) in values for r in p.pre[0]), "leave out a rank", "roots")
     return min(values.values())

@@ -13,7 +13,7 @@ averaging a solution over the group keeps it a solution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from synth.bounds.covers import Cover, covers, places
@@ -237,18 +237,16 @@ class _Search:
             self.graph.solve(self.start[demand.sources], self._node(demand.dst, self.layers))
             if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
                 continue
-            near = set(self.graph.get_source_side_min_cut())
-            far = set(self.graph.get_sink_side_min_cut())
-            for inside in (lambda x, near=near: x not in near, lambda x, far=far: x in far):
-                found.append((self.share, self.master.tight(self._theta(inside), demand)))
+            inside = set(self.graph.get_sink_side_min_cut())
+            found.append((self.share, self.master.tight(self._theta(inside), demand)))
         return found
 
-    def _theta(self, inside: Callable[[int], bool]) -> Cut:
+    def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:
-            return tuple(1 if inside(n) else -1 for n in range(self.master.network.ranks))
+            return tuple(1 if n in inside else -1 for n in range(self.master.network.ranks))
         theta = []
         for n in range(self.master.network.ranks):
-            first_outside = next((t for t in range(self.layers + 1) if not inside(self._node(n, t))), self.layers + 1)
+            first_outside = next((t for t in range(self.layers + 1) if self._node(n, t) not in inside), self.layers + 1)
             theta.append(first_outside - 1)
         return tuple(theta)
 

@@ -1,47 +1,24 @@
-"""Orbits and stabilisers under given generators; groups are never enumerated."""
+"""Orbits of points and stabilisers under generators (`synth.symmetry`); groups are never enumerated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from synth.symmetry import Generator, compose, inverse, orbits
+
+__all__ = ["Generator", "orbit", "orbits", "stabiliser"]
 
 T = TypeVar("T", bound=Hashable)
 MAX_STABILISER_GENERATORS = 24
 
 
-class Generator(NamedTuple):
-    """`ranks[r]`, `routes[i]`, `units[u]`: where the automorphism sends rank r, route i and unit u."""
-
-    ranks: tuple[int, ...]
-    routes: tuple[int, ...]
-    units: tuple[int, ...]
+def _product(first: Generator, then: Generator) -> Generator:
+    return Generator(*(compose(a, b) for a, b in zip(first, then, strict=True)))
 
 
-def compose(first: Generator, then: Generator) -> Generator:
-    """`first`, followed by `then`."""
-    return Generator(*(tuple(b[i] for i in a) for a, b in zip(first, then, strict=True)))
-
-
-def invert(g: Generator) -> Generator:
-    """The inverse automorphism."""
-    return Generator(*(tuple(sorted(range(len(image)), key=image.__getitem__)) for image in g))
-
-
-def orbits(size: int, permutations: Sequence[Sequence[int]]) -> list[int]:
-    """The least member of the orbit of each of 0..size-1."""
-    parent = list(range(size))
-
-    def root(x: int) -> int:
-        while parent[x] != x:
-            parent[x] = parent[parent[x]]
-            x = parent[x]
-        return x
-
-    for permutation in permutations:
-        for x, y in enumerate(permutation):
-            a, b = root(x), root(y)
-            parent[max(a, b)] = min(a, b)
-    return [root(x) for x in range(size)]
+def _back(g: Generator) -> Generator:
+    return Generator(*map(inverse, g))
 
 
 def orbit(start: T, generators: Sequence[Generator], act: Callable[[Generator, T], T], most: int | None = None) -> list[T] | None:
@@ -68,13 +45,13 @@ def stabiliser(point: T, generators: Sequence[Generator], act: Callable[[Generat
         via = reach[x]
         for g in generators:
             y = act(g, x)
-            way = g if via is None else compose(via, g)
+            way = g if via is None else _product(via, g)
             if y not in reach:
                 reach[y] = way
                 queue.append(y)
             elif len(kept) < MAX_STABILISER_GENERATORS:
                 back = reach[y]
-                loop = way if back is None else compose(way, invert(back))
+                loop = way if back is None else _product(way, _back(back))
                 if loop.ranks != tuple(range(len(loop.ranks))) or loop.routes != tuple(range(len(loop.routes))):
                     kept.setdefault((loop.ranks, loop.routes), loop)
     return tuple(kept.values())

@@ -5,13 +5,14 @@ Any feasible packing proves something, so nothing here can make a wrong bound: r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
 from synth.bounds.covers import Cover
-from synth.bounds.master import Item, Master, paid
-from synth.bounds.orbits import Generator, orbit
+from synth.bounds.master import Item, Master, cap_permutation, paid
+from synth.bounds.orbits import Generator, orbit, orbits
 from synth.collective import Collective
 from synth.schedule import problem_fingerprint
 from synth.topology import Network
@@ -106,7 +107,7 @@ class Packing:
         """The certificate as JSON (docs/proofs.md)."""
         doc: dict = {
             "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
-            "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits),
+            "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits, self.generators),
             "cuts": self._rows(False),
             "generators": [show_generator(g, self.network) for g in self.generators],
         }  # fmt: skip
@@ -127,14 +128,18 @@ def _order(row: tuple[int, Item]) -> tuple:
     return row[0], isinstance(row[1], Cover), row[1]
 
 
-def show_prices(network: Network, links: dict[int, list[int]], limits: dict[int, list[int]]) -> list[list]:
-    """Rows of prices; a link of several between the same ranks is told by its switches. Zero rows are left out."""
+def show_prices(
+    network: Network, links: dict[int, list[int]], limits: dict[int, list[int]], generators: Sequence[Generator]
+) -> list[list]:  # fmt: skip
+    """Rows of prices, one for each orbit that is not free; a link of several between the same ranks is told by its switches."""
     shown: list[list] = []
+    of_route = orbits(len(network.routes), [g.routes for g in generators])
+    of_limit = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
     for i, row in sorted(links.items()):
         r = network.routes[i]
-        if any(row):
+        if any(row) and of_route[i] == i:
             shown.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
-    return shown + [["limit", k, *row] for k, row in sorted(limits.items()) if any(row)]
+    return shown + [["limit", k, *row] for k, row in sorted(limits.items()) if any(row) and of_limit[k] == k]
 
 
 def show_generator(g: Generator, network: Network) -> list:

@@ -202,7 +202,7 @@ class Roots:
         network, collective = original
         certificate = {
             "kind": "allreduce-cuts", "problem": problem_fingerprint(network, collective), "scale": scale,
-            "prices": show_prices(network, tables["link"], tables["limit"]), "roots": parts,
+            "prices": show_prices(network, tables["link"], tables["limit"], self.generators), "roots": parts,
             "generators": [show_generator(g, network) for g in self.generators],
         }  # fmt: skip
         return LowerBound(Fraction(min(values), scale), certificate | ({"reversed": True} if turned else {}))
