@@ -20,7 +20,8 @@ __all__ = ["Generator", "closure", "compose", "generators", "inverse", "isomorph
 # Networks with more routes and members of caps than this are not searched: their declared generators must do.
 SEARCHED_SIZE = 60_000
 ISOMORPHISM_BUDGET = 6_000_000
-REDUCED = 1024
+# Groups are listed up to this many ranks times elements to find generators that are not needed.
+REDUCED = 1 << 16
 
 
 def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None:
@@ -75,6 +76,6 @@ def _reduced(found: Sequence[Generator]) -> tuple[Generator, ...]:
             continue
         kept.append(g)
         if group is not None:
-            listed = closure([k.ranks for k in kept], REDUCED)
+            listed = closure([k.ranks for k in kept], REDUCED // len(g.ranks))
             group = None if listed is None else set(listed)
     return tuple(kept)

@@ -7,6 +7,7 @@ schedule at all, so both kinds are offered, the largest first.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from synth.symmetry.permutations import Permutation, closure, compose, cycle_lengths, inverse, orbits, order, power
@@ -17,6 +18,8 @@ LISTED = 512
 SAMPLED = 192
 MOST = 8
 STARTS = 12
+# Ranks whose images tell groups of one order apart.
+PROBES = 8
 
 Basis = tuple[Permutation, ...]
 Distances = Sequence[Sequence[int | None]]
@@ -56,7 +59,7 @@ def _spread(offers: Sequence[tuple[int, Basis]]) -> list[tuple[int, Basis]]:
     """At most MOST - 2 offers, largest order first: one of each order, the least among them, then second ones of the largest."""
     by_order: dict[int, dict[frozenset[Permutation], Basis]] = {}
     for size, basis in offers:
-        by_order.setdefault(size, {}).setdefault(frozenset(closure(basis, size) or basis), basis)
+        by_order.setdefault(size, {}).setdefault(_images(basis), basis)
     most, sizes = MOST - 2, sorted(by_order, reverse=True)
     if len(sizes) > most:
         sizes = [*sizes[: most - 1], sizes[-1]]
@@ -130,18 +133,16 @@ def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, B
 
     Where `start` itself fixes ranks (the stabiliser of a root), the cyclic groups of its powers.
     """
-    basis, ranks = [start], len(start)
-    group = set(closure([start], ranks) or ()) if _free(start) else set()
-    for h in free if group else ():
-        if ranks % (2 * len(group)):
+    basis, ranks, size = [start], len(start), order(start)
+    for h in free if _free(start) else ():
+        if ranks % (2 * size):
             break
-        if h in group or any(compose(h, b) != compose(b, h) for b in basis):
+        if any(compose(h, b) != compose(b, h) for b in basis):
             continue
-        bigger = closure([*basis, h], ranks)
-        if bigger is not None and all(_free(pi) for pi in bigger[1:]):
+        bigger = len(_images([*basis, h]))
+        if bigger > size and set(Counter(orbits(ranks, [*basis, h])).values()) == {bigger}:
             basis.append(h)
-            group = set(bigger)
-    size = len(group) or order(start)
+            size = bigger
     tower = [(size, tuple(basis))]
     while basis:
         last = basis.pop()
@@ -149,9 +150,25 @@ def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, B
         if order(last) != prime:
             basis.append(power(last, prime))
         if basis:
-            size = len(closure(basis, max(size, 1)) or ())
-            tower.append((size, tuple(basis)))
+            tower.append((len(_images(basis)), tuple(basis)))
     return tower
+
+
+def _images(basis: Sequence[Permutation]) -> frozenset[Permutation]:
+    """For each element of the abelian group of `basis` where it sends one rank of each orbit, and a few more.
+
+    An element that fixes a rank fixes its orbit, as the group is abelian: so these are as many as the group has elements.
+    """
+    ranks = len(basis[0])
+    points = tuple(dict.fromkeys([*orbits(ranks, basis), *range(min(PROBES, ranks))]))
+    found, queue = {points}, [points]
+    for images in queue:
+        for pi in basis:
+            product = tuple([pi[i] for i in images])
+            if product not in found:
+                found.add(product)
+                queue.append(product)
+    return frozenset(found)
 
 
 def _least_prime(n: int) -> int:

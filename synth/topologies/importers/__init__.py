@@ -73,7 +73,7 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.astra_sim import read
     elif not re.search(r"(?i)link|edge", text):
         raise FormatError(
-            "is neither a dump of nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL or astra-sim nor a topology file, which has links", file
+            "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which has links", file
         )
     else:
         from synth.topologies import files
