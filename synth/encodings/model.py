@@ -1,7 +1,7 @@
 """Model: the small port between encodings and solvers. Boolean variables, clauses, and cardinalities kept as such.
 
     Model   variables clauses counts
-    Count   literals scale levels vectors      how many literals are true  <=  scale * (1 + how many levels are true)
+    Count   literals scale levels vectors full     true literals  <=  scale * (1 + true levels); with `full`, equal
 
 Literals are DIMACS integers. A solver that understands cardinalities takes `counts` as they are (CP-SAT); for the
 others `Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
@@ -21,13 +21,14 @@ class Count(NamedTuple):
     """At most ``scale * (1 + true levels)`` of `literals` are true; a literal may stand there several times.
 
     `levels` is unary: level j + 1 implies level j. `vectors` says how `literals` splits into runs already sorted
-    that way (lengths; () means runs of one).
+    that way (lengths; () means runs of one). With `full` the bound is met exactly.
     """
 
     literals: list[int]
     scale: int
     levels: Sequence[int] = ()
     vectors: tuple[int, ...] = ()
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ class Model:
         if len(literals) > scale:
             self.counts.append(Count(literals, scale, levels, vectors))
 
+    def exactly_times(self, literals: list[int], scale: int, levels: Sequence[int]) -> None:
+        """Exactly ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
+        self.counts.append(Count(literals, scale, levels, (), True))
+
     def count(self, literals: Sequence[int], up_to: int) -> list[int]:
         """Outputs o with o[k] forced true when more than k of `literals` are, for k < `up_to`."""
         expand = _Totalizer(self.variables, self.clauses)
@@ -85,7 +90,10 @@ class Model:
         clauses = self.clauses.copy()
         expand = _Totalizer(self.variables, clauses)
         for count in self.counts:
-            expand.bound(count)
+            if len(count.literals) > count.scale:
+                expand.bound(count)
+            if count.full:
+                expand.fill(count)
         return expand.variables, clauses
 
 
@@ -126,6 +134,20 @@ class _Totalizer:
                     clauses.append([-left[i - 1], *tail])
                 else:
                     clauses.append([-left[i - 1], -right[j - 1], *tail])
+
+    def fill(self, count: Count) -> None:
+        """At least ``scale * (1 + true levels)`` literals: so many false ones at most."""
+        scale, levels = count.scale, count.levels
+        size = len(count.literals)
+        false = self.sorted([[-x for x in run] for run in _runs(count)], size - scale + 1)
+        for m in range(len(levels) + 1):
+            allowed = size - scale * (m + 1)
+            given = [-levels[m - 1]] if m else []
+            if allowed < 0:
+                self.clauses.append(given)
+                return
+            if allowed < len(false):
+                self.clauses.append([*given, -false[allowed]])
 
     def _merge(self, a: list[int], b: list[int], most: int) -> list[int]:
         p, q = len(a), len(b)

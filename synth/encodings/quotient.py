@@ -26,10 +26,11 @@ class Quotient:
     generators: tuple[Automorphism, ...]
     monotone: bool = False
     shift: bool = False
+    tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """The model on orbits and what is needed to expand its solution."""
-        return build(problem, orbits(problem, self.generators, self.shift), monotone=self.monotone)
+        return build(problem, orbits(problem, self.generators, self.shift), monotone=self.monotone, tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """The schedule of a solution, expanded over the group."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from synth.encodings.model import Model
 from synth.encodings.orbits import Orbits, orbits
 from synth.encodings.tidy import assemble
+from synth.encodings.tight import full_wires, tight_cuts
 from synth.errors import UsageError
 from synth.schedule import Problem, Schedule
 
@@ -38,10 +39,11 @@ class Step:
     complete = True
 
     monotone: bool = False
+    tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
         """The model and what is needed to read a schedule from its solution. Raises UsageError for combining collectives."""
-        return build(problem, orbits(problem), monotone=self.monotone)
+        return build(problem, orbits(problem), monotone=self.monotone, tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
         """The schedule of a solution, with exactly the steps and rounds asked for."""
@@ -55,8 +57,11 @@ class MonotoneStep(Step):
     monotone: bool = True
 
 
-def build(problem: Problem, quotient: Orbits, *, monotone: bool) -> tuple[Model, Inverse]:
-    """The model restricted to schedules that are invariant under the group of `quotient`."""
+def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = True) -> tuple[Model, Inverse]:
+    """The model restricted to schedules that are invariant under the group of `quotient`.
+
+    `tight` adds what follows from cuts without slack (`synth.encodings.tight`): no schedule is lost.
+    """
     coll = problem.collective
     if coll.combining:
         raise UsageError(f"{coll.name} combines: encode its reversal, or use the direct or hub engine")
@@ -70,15 +75,16 @@ def build(problem: Problem, quotient: Orbits, *, monotone: bool) -> tuple[Model,
         model.clauses.extend([[-row[j + 1], row[j]] for j in range(spare - 1)])
     if spare:
         model.at_most_times([x for row in levels for x in row], spare, (), (spare,) * problem.steps)
+    cuts = tight_cuts(problem) if tight else []
     places = []
     for unit in range(quotient.units):
         rep = quotient.unit_rep[unit]
-        places.append(_chunks(model, problem, quotient, unit, monotone) if rep == unit else places[rep])
-    _loads(model, problem, quotient, places, levels)
+        places.append(_chunks(model, problem, quotient, unit, monotone, cuts) if rep == unit else places[rep])
+    _loads(model, problem, quotient, places, levels, cuts)
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool) -> tuple[int, int, dict]:
+def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool, cuts: list) -> tuple[int, int, dict]:
     """Variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
 
     Returns the first variable, the number of variables a chunk, and for each representative route its place:
@@ -121,13 +127,16 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
             end = goal and t == last
             kept = [at + t - 1] if t > near[n] else []
             rows.append(kept + arriving if end else [-(at + t), *kept, *arriving])
-            for i, x in enumerate(arriving):
-                for y in arriving[:i]:
-                    rows.append([-x, -y])
-            if kept:
-                rows.extend([[-x, -kept[0]] for x in arriving])
             if monotone and not end:
                 rows.extend([[-x, at + t] for x in (*kept, *arriving)])
+        size = _at_most_one(rows, size, [x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
+    for cut in cuts:
+        entries = {route_rep[r] for r, route in enumerate(net.routes) if route.dst in cut and route.src not in cut}
+        crossing = [at + t for r in sorted(entries) if r in sends for at, first, last in [sends[r]] for t in range(first, last + 1)]
+        if pre & cut or not goals & cut:
+            rows.extend([[-x] for x in crossing])
+        elif len(cut) > 1:
+            size = _at_most_one(rows, size, crossing)
     base = model.block(size * copies)
     clauses = model.clauses
     if any(near[g] > steps for g in goals):
@@ -138,11 +147,31 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
     return base, size, sends
 
 
-def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]]) -> None:
+def _at_most_one(rows: list[list[int]], size: int, literals: list[int]) -> int:
+    """A sequential counter (Sinz, CP 2005) with new variables from `size` + 1 on; returns the new size."""
+    if len(literals) <= 4:
+        rows.extend([[-x, -y] for i, x in enumerate(literals) for y in literals[:i]])
+        return size
+    seen = 0
+    for x in literals:
+        if seen:
+            rows.append([-seen, -x])
+        if x is not literals[-1]:
+            size += 1
+            rows.append([-x, size])
+            if seen:
+                rows.append([-seen, size])
+            seen = size
+    return size
+
+
+def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:
     """Loads of one route, and of one cap, per orbit: at most units times rounds at each step."""
     net, copies = problem.network, quotient.copies
-    wires = [((r,), net.routes[r].units) for r in quotient.routes] + [(net.caps[k].routes, net.caps[k].units) for k in quotient.caps]
-    for routes, units in wires:
+    full_routes, full_caps = full_wires(net, cuts)
+    wires = [((r,), net.routes[r].units, r in full_routes) for r in quotient.routes]
+    wires += [(net.caps[k].routes, net.caps[k].units, k in full_caps) for k in quotient.caps]
+    for routes, units, full in wires:
         loads: list[list[int]] = [[] for _ in levels]
         for unit, (base, size, sends) in enumerate(places):
             rep = quotient.route_rep[unit]
@@ -154,7 +183,10 @@ def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, level
                 for t in range(first, last + 1):
                     loads[t - 1].extend(range(at + t, at + t + size * copies, size))
         for t, load in enumerate(loads):
-            model.at_most_times(load, units, levels[t])
+            if full:
+                model.exactly_times(load, units, levels[t])
+            else:
+                model.at_most_times(load, units, levels[t])
 
 
 def read(inverse: Inverse, values: Sequence[bool]) -> Schedule:

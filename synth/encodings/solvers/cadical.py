@@ -20,8 +20,8 @@ except ImportError:
 class Cadical:
     """A CDCL solver. `conflicts` bounds the search deterministically (None: until done or killed)."""
 
-    native_counts = False
-    proofs = True
+    native_counts: ClassVar[bool] = False
+    proofs: ClassVar[bool] = True
     status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {True: "sat", False: "unsat", None: "gave-up"}
 
     seed: int = 0

@@ -1,0 +1,128 @@
+"""The `path` encoding: SCCL's own, in z3. The oracle of the tests, and the yardstick of the benchmark.
+
+As in Cai et al., "Synthesizing Optimal Collective Algorithms", PPoPP 2021, section 3.4: an integer ``start[c, n]``, the
+step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer ``rounds[s]`` a step:
+
+    C1  start = 0 for what the precondition says
+    C2  start <= S for what the postcondition demands
+    C3  what arrives (start <= S) and was not there is received exactly once
+    C4  a send goes from earlier to later: send[c, u -> v] implies start[c, u] < start[c, v]
+    C5  for each step s and each bandwidth constraint (routes L, b): sends on L whose start at the receiver is s  <= b * rounds[s]
+    C6  the rounds sum to R, each at least 1
+
+and the two restrictions that MSCCL's synthesizer offers: `pipeline` = p starts a new run of the schedule every p steps,
+so that steps s, s + p, s + 2p, ... share the bandwidth of one (one round each, R = S); `extra_memory` = m lets at most m
+chunks pass through a rank that neither starts with nor needs them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from synth.encodings.solvers.z3sat import reason
+from synth.encodings.tidy import assemble
+from synth.errors import UsageError
+from synth.registry import need
+from synth.schedule import Problem, Schedule
+from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict
+
+
+@dataclass(frozen=True)
+class Restrictions:
+    """`pipeline`: a new run starts every so many steps. `extra_memory`: chunks a rank may relay. None: no restriction."""
+
+    pipeline: int | None = None
+    extra_memory: int | None = None
+
+
+def solve(problem: Problem, budget: Budget, restrictions: Restrictions = Restrictions()) -> Verdict:
+    """Decides the problem: "unsat" is a proof, under the restrictions if there are any.
+
+    Combining collectives are answered on their reversal. Raises UsageError for those without one, and for pipelining with
+    more rounds than steps; MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
+    """
+    coll = problem.collective
+    if coll.combining:
+        if not coll.reversible:
+            raise UsageError(f"the path encoding copies; {coll.name} combines and is no reversal of a copying collective")
+        verdict = solve(problem.reversed(), budget, restrictions)
+        if isinstance(verdict, Sat):
+            schedule = verdict.schedule.reversed()
+            return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
+        return verdict
+    if restrictions.pipeline is not None and (problem.rounds != problem.steps or restrictions.pipeline < 1):
+        raise UsageError(f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}")
+    z3 = need("z3", "the path encoding", "pip install z3-solver")
+    began, wall = time.process_time(), time.monotonic()
+    context = z3.Context()  # a fresh one: z3's limits and names are per context
+    solver = z3.SolverFor("QF_LIA", ctx=context)
+    if budget.seconds is not None:
+        solver.set("timeout", max(1, int(budget.seconds * 1000)))
+    solver.set("random_seed", budget.seed)
+    start, send = _encode(z3, context, solver, problem, restrictions)
+    encoded = time.process_time()
+    found = str(solver.check())
+    cpu = time.process_time() - began
+    cost = Cost("path/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)})
+    if found == "unsat":
+        return Unsat("refuted by z3 on the path encoding", cost)
+    if found != "sat":
+        return Unknown(*reason(solver.reason_unknown()), cost)
+    values = solver.model()
+    steps: list[list[tuple[int, int]]] = [[] for _ in range(problem.steps)]
+    for (c, r), sent in send.items():
+        arrives = values.eval(start[c, problem.network.routes[r].dst], model_completion=True).as_long()
+        if z3.is_true(values.eval(sent, model_completion=True)) and arrives <= problem.steps:
+            steps[arrives - 1].append((c, r))
+    return Sat(assemble(problem, steps), cost)
+
+
+def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: Restrictions) -> tuple[dict, dict]:
+    """Adds C1 to C6 and the restrictions; returns ``start`` by (chunk, rank) and ``send`` by (chunk, route)."""
+    net, coll, steps = problem.network, problem.collective, problem.steps
+    chunks = [(u * problem.chunks + i, u) for u in range(coll.units) for i in range(problem.chunks)]
+    start = {(c, n): z3.Int(f"start_{c}_{n}", context) for c, _ in chunks for n in range(net.ranks)}
+    send = {(c, r): z3.Bool(f"send_{c}_{r}", context) for c, _ in chunks for r in range(len(net.routes))}
+    for c, u in chunks:
+        for n in range(net.ranks):
+            if n in coll.pre[u]:
+                solver.add(start[c, n] == 0)
+                continue
+            solver.add(start[c, n] >= 1, start[c, n] <= (steps if n in coll.post[u] else steps + 1))
+            into = [(send[c, r], 1) for r in net.into[n]]
+            received = z3.PbEq(into, 1) if into else z3.BoolVal(False, context)
+            solver.add(received if n in coll.post[u] else z3.Implies(start[c, n] <= steps, received))
+        for r, route in enumerate(net.routes):
+            solver.add(z3.Implies(send[c, r], start[c, route.src] < start[c, route.dst]))
+    _loads(z3, context, solver, problem, restrictions, start, send)
+    if restrictions.extra_memory is not None:
+        for n in range(net.ranks):
+            passing = [(start[c, n] <= steps, 1) for c, u in chunks if n not in coll.pre[u] and n not in coll.post[u]]
+            if len(passing) > restrictions.extra_memory:
+                solver.add(z3.PbLe(passing, restrictions.extra_memory))
+    return start, send
+
+
+def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: Restrictions, start: dict, send: dict) -> None:
+    """C5 and C6. Where every step has one round the sums are pseudo-Boolean, else linear over integers."""
+    net, steps = problem.network, problem.steps
+    rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]
+    if problem.rounds != steps:
+        solver.add(*(r >= 1 for r in rounds), z3.Sum(rounds) == problem.rounds)
+    total = problem.collective.units * problem.chunks
+    stride = restrictions.pipeline or steps
+    wires = [((r,), route.units) for r, route in enumerate(net.routes)] + [(cap.routes, cap.units) for cap in net.caps]
+    for routes, units in wires:
+        for first in range(1, min(stride, steps) + 1):
+            load = [
+                z3.And(send[c, r], start[c, net.routes[r].dst] == s)
+                for s in range(first, steps + 1, stride)
+                for c in range(total)
+                for r in routes
+            ]
+            if problem.rounds == steps:
+                solver.add(z3.PbLe([(x, 1) for x in load], units))
+            else:
+                solver.add(z3.Sum([z3.If(x, 1, 0) for x in load]) <= units * rounds[first - 1])
