@@ -97,7 +97,15 @@ class Columns:
         return np.array([weight * sum(price[r, t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]])
 
 
-class _Master:
+class _Warm(LinearProgram):
+    """A linear program whose costs may change; the last basis is kept."""
+
+    def price(self, costs: Sequence[float]) -> None:
+        """Set the costs of all columns."""
+        self._solver.changeColsCost(len(costs), list(range(len(costs))), list(costs))
+
+
+class Restricted:
     """The dual of the restricted master: prices y, slack s_t, worth of units; every tree is a row, so the basis stays warm.
 
     maximise Σ worth + floor · Σ s   with   Σ capacity · y[., t] + s_t = 1   and   worth_u ≤ weight_u · (load of tree) · y
@@ -106,7 +114,7 @@ class _Master:
     def __init__(self, space: Space, steps: int, floor: float) -> None:
         self.space, self.steps = space, steps
         self.count = len(space.capacity) * steps
-        self.lp = LinearProgram([0.0] * self.count + [-floor] * steps + [-1.0] * len(space.units))
+        self.lp = _Warm([0.0] * self.count + [-floor] * steps + [-1.0] * len(space.units))
         self.worth_at = {u: self.count + steps + i for i, u in enumerate(space.units)}
         rows = []
         for t in range(steps):
@@ -117,6 +125,11 @@ class _Master:
         self.trees: dict[int, list[Tree]] = {u: [] for u in space.units}
         self.known: set[tuple[int, Tree]] = set()
         self.waiting: list[tuple[float | None, dict[int, float], float | None]] = []
+
+    def ask(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
+        """Change the right-hand sides: how much of each unit is to be placed beside `loads`, and the least rounds of each step."""
+        costs = [-float(x) for x in loads.ravel()] + [-float(f) for f in floors] + [-need[u] for u in self.space.units]
+        self.lp.price(costs)
 
     def add(self, unit: int, tree: Tree) -> bool:
         """Add a tree; False where it is there already."""
@@ -172,7 +185,7 @@ def generate(
     space = Space(network, collective, generators)
     result = Columns(space, steps)
     growers = {u: Grower(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in space.units}
-    master = _Master(space, steps, floor)
+    master = Restricted(space, steps, floor)
     centre = np.full((len(space.capacity), steps), 1.0 / space.capacity.sum())
     for u, grower in growers.items():
         found = grower.search(space.use @ centre, [], 32, 2)

@@ -42,7 +42,7 @@ def tree_bound(
     began = time.monotonic()
     if collective.combining:
         return None
-    group = [Generator(tuple(g.ranks), tuple(g.routes), tuple(g.units)) for g in _given(network, collective, generators)]
+    group = _group(network, collective) if generators is None else generators
     try:
         flow = bounds.flow(network, collective, steps, group).value
     except InfeasibleError:
@@ -63,8 +63,10 @@ def tree_bound(
     return best
 
 
-def _given(network: Network, collective: Collective, generators: Sequence[Generator] | None) -> Sequence[Generator]:
-    return bounds._generators(network, collective) if generators is None else generators
+def _group(network: Network, collective: Collective) -> list[Generator]:
+    from synth.symmetry import generators
+
+    return [Generator(g.ranks, g.routes, g.units) for g in generators(network, collective)]
 
 
 class Prover:

@@ -21,11 +21,14 @@ from synth import symmetry
 from synth.bounds.arborescence import Tree
 from synth.bounds.columns import Columns, Space, enrich, generate
 from synth.bounds.orbits import Generator, orbit, stabiliser
+from synth.bounds.trees import Prover
+from synth.encodings.diving import Dive, Partial
 from synth.schedule import Problem, Schedule, Send, Step
 from synth.verdict import Budget, Cost, Sat, Unknown, Verdict
 
 MAX_COLUMNS = 1500
 GROWTH = 300
+DIVE_COLUMNS = 120
 FIRST_SLICE = 1.0
 MAX_TURNS = 8
 
@@ -67,60 +70,94 @@ class Packing:
 
     def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
         full = columns.space
-        network, collective = full.network, full.collective
-        self.space = Space(network, collective, group)
-        self.steps, self.chunks = columns.steps, chunks
-        routes = len(network.routes)
-        origin = {u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()}
+        self.space = Space(full.network, full.collective, group)
+        self.columns, self.steps, self.chunks = columns, columns.steps, chunks
+        routes = len(full.network.routes)
+        self.origin = {u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()}
         self.cosets = {u: Coset(u, group, routes) for u in self.space.units}
-        self.bundles: list[Bundle] = []
-        for u, coset in self.cosets.items():
-            rep, path = origin[u]
-            seen: set[Tree] = set()
-            for i in _order(columns, rep)[:MAX_COLUMNS]:
-                tree = move(columns.trees[rep][i], path)
-                if tree in seen:
-                    continue
-                orbit = coset.orbit(tree, chunks)
-                seen.update(orbit or (tree,))
-                if orbit is not None:
-                    self.bundles.append(Bundle(u, orbit))
+        self.loose = all(not coset.fixing for coset in self.cosets.values())
 
-    def solve(self, rounds: int, seconds: float, seed: int) -> tuple[list[int], list[int]] | None:
-        """``(multiplicity of each bundle, rounds of each step)`` with Σ rounds = `rounds`; None when none was found."""
+    def trees(self, unit: int, most: int) -> list[Tree]:
+        """Trees of a unit, as images of those of its representative: those in use first."""
+        rep, path = self.origin[unit]
+        return [move(self.columns.trees[rep][i], path) for i in _order(self.columns, rep)[:most]]
+
+    def bundles(self, most: int) -> list[Bundle]:
+        """Trees that a schedule may use, tied together by what fixes their unit."""
+        found = []
+        for u, coset in self.cosets.items():
+            seen: set[Tree] = set()
+            for tree in self.trees(u, most):
+                if tree not in seen:
+                    orbit_ = coset.orbit(tree, self.chunks)
+                    seen.update(orbit_ or (tree,))
+                    if orbit_ is not None:
+                        found.append(Bundle(u, orbit_))
+        return found
+
+    def choose(
+        self, bundles: Sequence[Bundle], rounds: int, seconds: float, seed: int, partial: Partial | None = None
+    ) -> tuple[dict[int, list[Tree]], list[int]] | None:
+        """``(trees of each unit, rounds of each step)`` with Σ rounds = `rounds`, beyond what `partial` has; None: not found."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
-        use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in self.bundles]
-        turns = [model.new_int_var(1, rounds, "") for _ in range(self.steps)]
-        model.add(sum(turns) == rounds)
+        use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
+        if partial is None:
+            turns = [model.new_int_var(1, rounds, "") for _ in range(self.steps)]
+            model.add(sum(turns) == rounds)
+        else:
+            turns = [model.new_constant(n) for n in partial.floors]
         terms: dict[tuple[int, int], list] = {}
         for unit, weight in self.space.weight.items():
-            mine = [(b, x) for b, x in zip(self.bundles, use, strict=True) if b.unit == unit]
-            model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
+            mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
+            have = len(partial.taken[unit]) if partial else 0
+            model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks - have)
             for b, x in mine:
                 loads = self.space.loads(b.trees[0], self.steps) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
-            model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * turns[t])
+            fixed = int(partial.loads[o, t]) if partial else 0
+            model.add(sum(a * x for a, x in row) + fixed <= int(self.space.capacity[o]) * turns[t])
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
-        solver.parameters.max_time_in_seconds = seconds
-        status = solver.solve(model)
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        solver.parameters.max_time_in_seconds = max(0.01, seconds)
+        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
-        return [solver.value(x) for x in use], [solver.value(r) for r in turns]
+        taken = {u: list(partial.taken[u]) if partial else [] for u in self.space.units}
+        for b, x in zip(bundles, use, strict=True):
+            taken[b.unit] += [tree for tree in b.trees for _ in range(solver.value(x))]
+        return taken, [solver.value(r) for r in turns]
 
-    def schedule(self, use: Sequence[int], rounds: Sequence[int]) -> Schedule:
-        """The schedule that the numbers stand for, over all units."""
+    def dive(self, rounds: int, until: float, seed: int) -> tuple[dict[int, list[Tree]], list[int]] | None:
+        """The same by diving; the trees it finds join `columns`."""
+        start = {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units}
+        dive = Dive(self.space, self.steps, self.chunks, rounds, start, seed)
+
+        def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
+            bundles = [Bundle(u, (tree,)) for u, n in need.items() if n for tree in dive.master.trees[u]]
+            found = self.choose(bundles, rounds, min(FIRST_SLICE, until - time.monotonic()), seed, partial)
+            return None if found is None else Partial(found[0], partial.loads, found[1])
+
+        done = dive.run(until, finish)
+        for u in self.space.units:
+            rep, path = self.origin[u]
+            back = sorted(range(len(path)), key=path.__getitem__)
+            known = set(self.columns.trees[rep])
+            new = [t for t in (move(tree, back) for tree in dive.master.trees[u]) if t not in known]
+            self.columns.trees[rep] += new
+            self.columns.share[rep] += [0.0] * len(new)
+        return None if done is None else (done.taken, done.floors)
+
+    def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
+        """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
         network, collective = self.space.network, self.space.collective
         sends: list[list[Send]] = [[] for _ in range(self.steps)]
         for unit, coset in self.cosets.items():
-            mine = [tree for b, n in zip(self.bundles, use, strict=True) if b.unit == unit for tree in b.trees for _ in range(n)]
             for image, path in coset.to.items():
-                for i, tree in enumerate(mine):
+                for i, tree in enumerate(taken[unit]):
                     for step, route in tree:
                         r = network.routes[path[route]]
                         sends[step - 1].append(Send(image * self.chunks + i, r.src, r.dst, "copy", r.via))
@@ -134,11 +171,11 @@ def _order(columns: Columns, unit: int) -> list[int]:
     return sorted(range(len(reduced)), key=lambda i: (-share[i], reduced[i], i))
 
 
-def solve(problem: Problem, budget: Budget | None = None, *, generators: Sequence[Generator] | None = None) -> Verdict:
+def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None) -> Verdict:
     """A schedule for `problem`, or Unknown: nothing is proved when none is found.
 
-    For collectives that do not combine (reduce and reduce-scatter are the caller's to reverse). `generators` are
-    automorphisms of the problem, found by `symmetry` when not given.
+    For collectives that do not combine (reduce and reduce-scatter are the caller's to reverse). `groups` are generators
+    of the automorphism group and of subgroups of it to try, the largest first; `symmetry` finds them when not given.
     """
     budget = budget or Budget()
     began, cpu = time.monotonic(), time.process_time()
@@ -147,43 +184,37 @@ def solve(problem: Problem, budget: Budget | None = None, *, generators: Sequenc
         spent = time.process_time() - cpu
         return Cost("tree", spent, spent, time.monotonic() - began, dict(detail))
 
-    def left() -> float:
-        return float("inf") if budget.seconds is None else budget.seconds - (time.monotonic() - began)
-
     if problem.collective.combining:
         return Unknown("gave-up", "the tree engine takes no combining collectives", cost())
     if problem.rounds < problem.steps:
         return Unknown("gave-up", "fewer rounds than steps", cost())
-    group = tuple(symmetry.generators(problem.network, problem.collective) if generators is None else generators)
+    groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
+    until = float("inf") if budget.seconds is None else began + budget.seconds
     goal = Fraction(problem.rounds, problem.chunks)
     columns = generate(
-        problem.network, problem.collective, problem.steps, group, target=float(goal), floor=1 / problem.chunks,
-        seconds=budget.seconds, seed=budget.seed,
+        problem.network, problem.collective, problem.steps, groups[0], target=float(goal), floor=1 / problem.chunks,
+        seconds=budget.seconds, seed=budget.seed, exact=Prover(problem.network, problem.steps, budget, began).cheapest,
     )  # fmt: skip
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", cost())
     slack = float(goal) - columns.value
     if slack < -1e-6:
         return Unknown("gave-up", f"the trees found allow no less than {columns.value:.6g} rounds per chunk", cost(lp=columns.value))
-    chain = _chain(group)
+    packings = [Packing(columns, group, problem.chunks) for group in groups]
     slice_ = FIRST_SLICE
     for turn in range(MAX_TURNS):
         enrich(columns, slack, GROWTH, budget.seed + turn)
-        for part in chain:
-            if left() <= 0:
-                return Unknown("time", "", cost(lp=columns.value))
-            packing = Packing(columns, part, problem.chunks)
-            found = packing.solve(problem.rounds, min(slice_, left()), budget.seed + turn)
-            if found is not None:
-                detail = {"lp": columns.value, "trees": len(packing.bundles), "group": len(part), "turn": turn}
-                return Sat(packing.schedule(*found), cost(**detail))
+        for packing in packings:
+            for how in ("choose", "dive"):
+                if time.monotonic() >= until:
+                    return Unknown("time", "", cost(lp=columns.value))
+                if how == "choose":
+                    seconds = min(slice_, until - time.monotonic())
+                    found = packing.choose(packing.bundles(MAX_COLUMNS), problem.rounds, seconds, budget.seed + turn)
+                elif packing.loose:
+                    found = packing.dive(problem.rounds, min(until, time.monotonic() + 4 * slice_), budget.seed + turn)
+                if found is not None:
+                    detail = {"lp": columns.value, "order": len(packing.space.units), "turn": turn, "by": how}
+                    return Sat(packing.schedule(*found), cost(**detail))
         slice_ *= 2
     return Unknown("gave-up", "no whole multiplicities of the trees found", cost(lp=columns.value))
-
-
-def _chain(generators: Sequence[Generator]) -> list[tuple[Generator, ...]]:
-    """Generator sets of smaller and smaller groups: all, all but one, each alone, none."""
-    full = tuple(generators)
-    chain = [full, *(full[:i] + full[i + 1 :] for i in range(len(full))), *((g,) for g in full), ()]
-    seen: set[frozenset[Generator]] = set()
-    return [c for c in chain if not (frozenset(c) in seen or seen.add(frozenset(c)))]

@@ -1,0 +1,149 @@
+"""Diving: fix whole chunks on trees one after the other, and look for new trees that suit what is left.
+
+Column generation leaves fractions. A dive rounds them: the rounds of each step first, then the trees with the largest
+shares, each time solving the linear program of what is left and pricing new trees for it (Sadykov et al., INFORMS J. on
+Computing 31, 2019). What only lacks the last chunks goes to CP-SAT. Only for groups under which no automorphism but the
+identity fixes a unit, so that every tree may be taken alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from synth.bounds.arborescence import Grower, Tree
+from synth.bounds.columns import Restricted, Space
+
+TOLERANCE = 1e-6
+PRICINGS = 4
+CANDIDATES = 3
+
+
+@dataclass
+class Partial:
+    """Chunks that are placed: the trees taken by each unit, the loads they make, the rounds that are settled."""
+
+    taken: dict[int, list[Tree]]
+    loads: np.ndarray
+    floors: list[int]
+    settled: bool = field(default=False)
+
+
+class Dive:
+    """Dives over the trees of one folded problem; the trees it prices stay in `master.trees`."""
+
+    def __init__(self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int) -> None:
+        self.space, self.steps, self.chunks, self.rounds = space, steps, chunks, rounds
+        self.random = np.random.default_rng(seed)
+        self.master = Restricted(space, steps, 1.0)
+        collective = space.collective
+        self.growers = {u: Grower(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units}
+        for u, mine in trees.items():
+            for tree in mine:
+                self.master.add(u, tree)
+
+    def run(self, until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
+        """One dive, up to the monotonic time `until`. `finish` is asked to complete what is nearly done."""
+        state = Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), [1] * self.steps)
+        if not self._solve(state, until):
+            return None
+        if not self._settle(state, until):
+            return None
+        total = self.chunks * len(self.space.units)
+        asked = total
+        while time.monotonic() < until:
+            need = self._need(state)
+            left = sum(need.values())
+            if not left:
+                return state
+            if left <= asked * 0.6:
+                asked = left
+                done = finish(state, need)
+                if done is not None:
+                    return done
+            if not self._fix(state, need, until):
+                return finish(state, need)
+        return None
+
+    def _need(self, state: Partial) -> dict[int, int]:
+        return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
+
+    def _solve(self, state: Partial, until: float) -> bool:
+        """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
+        need = self._need(state)
+        self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
+        for turn in range(PRICINGS):
+            if not self.master.solve():
+                return False
+            if self.master.value <= self.rounds + TOLERANCE:
+                return True
+            if time.monotonic() > until:
+                return False
+            price = self.space.use @ self.master.prices
+            added = 0
+            for u, n in need.items():
+                if not n:
+                    continue
+                known = self._near(u, price)
+                limit = self.master.worth[u] / self.space.weight[u] - 1e-7
+                for cost, tree in self.growers[u].search(price, known, 24, 3 + 3 * turn)[:10]:
+                    added += cost < limit and self.master.add(u, tree)
+            if not added:
+                return False
+        return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
+
+    def _near(self, unit: int, price: np.ndarray) -> list[Tree]:
+        mine = self.master.trees[unit]
+        cost = [sum(price[r, t - 1] for t, r in tree) for tree in mine]
+        return [mine[i] for i in np.argsort(cost, kind="stable")[:24]]
+
+    def _settle(self, state: Partial, until: float) -> bool:
+        """Make the rounds of every step whole, so that they sum to what is asked for."""
+        while sum(state.floors) < self.rounds:
+            shares = [r - f for r, f in zip(self.master.rounds, state.floors, strict=True)]
+            whole = [max(f, int(r + TOLERANCE)) for r, f in zip(self.master.rounds, state.floors, strict=True)]
+            if sum(whole) > sum(state.floors):
+                state.floors = whole
+                continue
+            order = sorted(range(self.steps), key=lambda t: -shares[t] - 0.3 * self.random.random())
+            for t in order[:CANDIDATES]:
+                before = list(state.floors)
+                state.floors[t] += 1
+                if self._solve(state, until):
+                    break
+                state.floors = before
+            else:
+                return False
+        return self._solve(state, until)
+
+    def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
+        """Take the trees that the linear program takes whole, else one of those it takes most of."""
+        whole, part = [], []
+        for u, shares in self.master.share.items():
+            for i, share in enumerate(shares):
+                if need[u] and share > 1 - TOLERANCE:
+                    whole += [(u, self.master.trees[u][i])] * int(share + TOLERANCE)
+                elif need[u] and share > TOLERANCE:
+                    part.append((share + 0.2 * self.random.random(), u, i))
+        if whole:
+            for u, tree in whole:
+                self._take(state, u, tree, 1)
+            return self._solve(state, until)
+        part.sort(reverse=True)
+        for _, u, i in part[:CANDIDATES]:
+            tree = self.master.trees[u][i]
+            self._take(state, u, tree, 1)
+            if self._solve(state, until):
+                return True
+            self._take(state, u, tree, -1)
+        return False
+
+    def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
+        state.loads = state.loads + times * self.space.weight[unit] * self.space.loads(tree, self.steps)
+        if times > 0:
+            state.taken[unit].append(tree)
+        else:
+            state.taken[unit].remove(tree)
