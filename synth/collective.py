@@ -71,13 +71,20 @@ class Collective:
 
     def unit_permutation(self, pi: Sequence[int]) -> tuple[int, ...] | None:
         """The permutation of units that goes with the rank permutation `pi`, None where pre and post do not agree."""
+        moved: dict[frozenset[int], frozenset[int]] = {}
+
+        def move(ranks: frozenset[int]) -> frozenset[int]:
+            if ranks not in moved:
+                moved[ranks] = frozenset([pi[r] for r in ranks])
+            return moved[ranks]
+
         places: dict[tuple, list[int]] = {}
         for u in range(self.units):
-            places.setdefault(self._signature(u, None), []).append(u)
+            places.setdefault(self._signature(u, lambda ranks: ranks), []).append(u)
         taken: dict[tuple, int] = {}
         image = []
         for u in range(self.units):
-            key = self._signature(u, pi)
+            key = self._signature(u, move)
             at = taken.get(key, 0)
             if at >= len(places.get(key, ())):
                 return None
@@ -85,9 +92,8 @@ class Collective:
             image.append(places[key][at])
         return tuple(image)
 
-    def _signature(self, unit: int, pi: Sequence[int] | None) -> tuple:
-        move: Callable[[frozenset[int]], frozenset[int]] = (lambda s: s) if pi is None else (lambda s: frozenset(pi[r] for r in s))
-        wants = () if self.wants is None else frozenset((r if pi is None else pi[r], move(s)) for r, s in self.wants[unit])
+    def _signature(self, unit: int, move: Callable[[frozenset[int]], frozenset[int]]) -> tuple:
+        wants = () if self.wants is None else frozenset((next(iter(move(frozenset([r])))), move(s)) for r, s in self.wants[unit])
         return move(self.pre[unit]), move(self.post[unit]), wants
 
     def to_json(self, chunks: int) -> dict:
