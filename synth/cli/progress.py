@@ -31,6 +31,6 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
                 bar.console.print(f"found: {what}", markup=False)
             bar.update(task, description=event.text)
             if event.bound is not None:
-                bar.update(task, bound=f"bound so far {show(event.bound)}")
+                bar.update(task, bound=f"(bound so far {show(event.bound)})")
 
         yield listen

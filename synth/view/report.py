@@ -121,7 +121,7 @@ def size_text(size: int | Fraction) -> str:
 
 def _proved(found: Frontier) -> list[str]:
     if not found.complete:
-        return []
+        return [] if found.open else ["incomplete: what other numbers of steps would give has not been decided"]
     if found.max_steps is None:
         return ["complete: no schedule in this model, with any number of chunks, is better"]
     return [f"complete up to {found.max_steps} steps: no schedule of so many steps in this model, with any number of chunks, is better"]
