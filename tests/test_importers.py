@@ -191,6 +191,44 @@ def test_refused_in_one_line(tmp_path, text, what):
     assert "\n" not in str(caught.value)
 
 
+def host(number, gpus):
+    """One <cpu> of a host; GPU i is joined by NVLink to what `gpus[i]` lists."""
+    body = "".join(
+        f'<pci busid="{number}:{i}"><gpu dev="{i}" sm="80" rank="{number * len(gpus) + i}">'
+        + "".join(f'<nvlink target="{target}" count="{count}" tclass="0x030200"/>' for target, count in links)
+        + "</gpu></pci>"
+        for i, links in enumerate(gpus)
+    )
+    return f'<cpu host_hash="0x{number}" numaid="0" vendor="GenuineIntel" modelid="85">{body}</cpu>'
+
+
+def test_hosts_of_one_file_are_boxes(tmp_path):
+    path = tmp_path / "two.xml"
+    path.write_text("<system>" + host(0, [[("0:1", 4)], [("0:0", 4)]]) + host(1, [[("1:1", 4)], [("1:0", 4)]]) + "</system>")
+    made = load(path)
+    assert made.nodes == (0, 0, 1, 1)
+    assert made.labels == ()
+    assert {(k.src, k.dst) for k in made.links} == {(0, 1), (1, 0), (2, 3), (3, 2)}  # no PCIe from host to host
+
+
+def test_odd_links_are_noted(tmp_path):
+    path = tmp_path / "odd.xml"
+    path.write_text("<system>" + host(0, [[("0:1", 4), ("0:0", 12), ("0:9", 2)], []]) + "</system>")
+    made = load(path)
+    assert {(k.src, k.dst): k.bandwidth for k in made.links} == {(0, 1): 100, (1, 0): 100}
+    for words in ("from a GPU to itself", "links to 0:9", "at one end only"):
+        assert any(words in note for note in made.notes), words
+
+
+def test_switches_of_another_size_a_gpu(tmp_path):
+    path = tmp_path / "ports.xml"
+    switch = "fffffff:ffff:ff"
+    path.write_text("<system>" + host(0, [[(switch, 12)], [(switch, 6)], [(switch, 12)]]) + "</system>")
+    made = load(path)
+    assert {(k.src, k.dst): k.bandwidth for k in made.links if k.src < k.dst} == {(0, 1): 150, (0, 2): 300, (1, 2): 150}
+    assert {m.name: m.bandwidth for m in made.limits}["switch port 1 in"] == 150
+
+
 def test_files_without_links_say_what_they_lack():
     with pytest.raises(FormatError, match="no <gpu>"):
         load(FIXTURES / "nccl-bare.xml")

@@ -96,7 +96,7 @@ class Search:
             return self.verified(ranks, {})
         start, end = list(self.graph_a.colours), list(self.graph_b.colours)
         for r, image in enumerate(ranks):
-            start[r] = end[image] = -1 - r
+            start[r] = end[image] = self.colours + r
         try:
             return self._map(start, end, Budget(EXTEND_BUDGET))
         except Spent:

@@ -183,5 +183,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, Plain):
-        return str(value)[:40]
+        return " ".join(str(value)[:40].split())
     return {None: "nothing", True: "true", False: "false"}.get(value) or repr(value[:40])

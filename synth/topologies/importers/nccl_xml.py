@@ -120,7 +120,7 @@ def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
                 ignored["links from a GPU to itself are left out"] += 1
             elif v is not None:
                 listed[u, v] = listed.get((u, v), 0) + count
-            elif link.attributes.get("tclass") == NVSWITCH_CLASS or target.startswith("ffff"):
+            elif link.attributes.get("tclass") == NVSWITCH_CLASS or target.startswith("fffffff:"):
                 fabric.ports[u] = fabric.ports.get(u, 0) + count
             else:
                 ignored[f"links to {target[:20]}, which is no GPU of the file, are left out"] += 1
