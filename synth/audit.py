@@ -11,6 +11,8 @@ from synth import verify
 from synth.bounds import check
 from synth.errors import FormatError, VerificationError
 from synth.rational import rational, show
+from synth.samebits import same_bits
+from synth.schedule import Schedule
 
 MAX_BYTES = 1 << 30
 
@@ -129,6 +131,9 @@ def _point(doc: dict, entry: dict, place: str, proofs: Path | None, said: list[s
 def _same_bits(entry: dict, place: str) -> None:
     if not isinstance(entry["same_bits"], bool):
         raise VerificationError("'same_bits' is true or false", f"{place}.same_bits")
+    found = same_bits(Schedule.from_json(entry["schedule"]))
+    if entry["same_bits"] != found:
+        raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
 
 
 def _certificate(
