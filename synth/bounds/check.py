@@ -197,7 +197,7 @@ class Packing:
         """The (link, step) that enter the cut: tail outside before the step, head inside after it."""
         links = enumerate(self.problem.links)
         found = [(i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
-        self.problem.spend(len(found) + len(self.problem.links))
+        self.problem.spend(len(found) + len(self.problem.links) + self.problem.ranks)
         return found
 
     def absent(self, link: int, step: int, lacks: tuple) -> bool:

@@ -9,7 +9,7 @@ from itertools import combinations
 from synth.errors import VerificationError
 from synth.schedule import canonical
 
-BIG, MOST_WORK = 1 << 200, 20_000_000
+BIG, MOST_WORK = 1 << 200, 4_000_000
 
 
 def need(truth: bool, message: str, place: str) -> None:

@@ -1,0 +1,268 @@
+"""Lower bounds against known optima, against random schedules, and against what makes them invalid."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+
+import pytest
+
+from synth import bounds
+from synth.bounds.check import check
+from synth.collective import Collective, collective
+from synth.errors import InfeasibleError
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+
+
+def net(name: str) -> Network:
+    return topology(name).network()
+
+
+def proved(network: Network, task: Collective, bound, steps: int | None, chunks: int | None = None) -> Fraction:
+    """What the checker makes of the certificate after a trip through JSON."""
+    sent = json.loads(json.dumps(bound.certificate))
+    return check(sent, json.loads(json.dumps(network.to_json())), json.loads(json.dumps(task.to_json(1))), steps=steps, chunks=chunks)
+
+
+FLOW = [
+    ("dgx1", "allgather", {None: "7/6", 2: "3/2", 3: "7/6", 4: "7/6"}),
+    ("dgx1", "reduce-scatter", {None: "7/6", 2: "3/2", 3: "7/6"}),
+    ("dgx1", "alltoall", {None: "8/3", 2: "8/3"}),
+    ("dgx1", "broadcast", {None: "1/6", 2: "1", 3: "9/22", 4: "4/13", 5: "5/19", 6: "6/25", 7: "7/31", 8: "8/37"}),
+    ("dgx1", "reduce", {None: "1/6", 2: "1", 3: "9/22", 8: "8/37"}),
+    ("dgx1", "gather", {None: "7/6"}),
+    ("dgx1", "scan", {None: "1/6", 2: "1", 3: "1/2"}),
+    ("hypercube:16", "allgather", {None: "15/4", 4: "15/4"}),
+    ("torus:4x4", "allgather", {None: "15/4", 4: "15/4"}),
+    ("ring:8", "allgather", {None: "7/2", 4: "7/2"}),
+    ("dgx2", "allgather", {None: "5/2", 1: "5/2"}),
+    ("dgx1*2:cross=0+2+5+7", "allgather", {None: "5/2", 3: "15/4", 4: "14/5"}),
+    ("torus:8x8", "allgather", {8: "63/4"}),
+]
+
+
+@pytest.mark.parametrize(("name", "task", "steps", "value"), [(n, c, s, v) for n, c, vs in FLOW for s, v in vs.items()])
+def test_flow_bounds_are_the_known_optima(name: str, task: str, steps: int | None, value: str) -> None:
+    network = net(name)
+    coll = collective(task, network.ranks)
+    bound = bounds.flow(network, coll, steps)
+    assert bound.value == Fraction(value)
+    assert bound.scope == "any-chunks"
+    assert proved(network, coll, bound, steps) == bound.value
+    assert len(json.dumps(bound.certificate)) < 20_000
+
+
+ALLREDUCE = [
+    ("dgx1", {None: "7/24", 2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}),
+    ("ring:8", {None: "7/8", 4: "2", 5: "5/4", 7: "7/8"}),
+    ("hypercube:8", {3: "1", 4: "2/3", 5: "7/12"}),
+    ("fully-connected:8", {1: "1", 2: "1/4"}),
+    ("switch:8:units=12", {1: "7/12", 2: "7/48"}),
+    ("torus:4x4", {None: "15/32", 6: "1/2", 7: "15/32"}),
+]
+
+
+@pytest.mark.parametrize(("name", "steps", "value"), [(n, s, v) for n, vs in ALLREDUCE for s, v in vs.items()])
+def test_allreduce_bounds_are_the_known_optima(name: str, steps: int | None, value: str) -> None:
+    network = net(name)
+    coll = collective("allreduce", network.ranks)
+    bound = bounds.allreduce(network, coll, steps)
+    assert bound.value == Fraction(value)
+    assert proved(network, coll, bound, steps) == bound.value
+    assert len(json.dumps(bound.certificate)) < 20_000
+
+
+def test_alltoall_needs_a_flow_for_each_destination() -> None:
+    network = net("dgx1")
+    assert bounds.flow(network, collective("alltoall", 8), None).value > Fraction(5, 3)
+
+
+def test_the_rank_that_completes_first_says_more_than_flows_on_uneven_links() -> None:
+    # round a one-way ring a chunk makes 6 sends in a row: two links carry it twice, only one of which can be the wide one
+    network = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
+    task = collective("allreduce", 4)
+    found, flow = bounds.allreduce(network, task, None), bounds.flow(network, task, None)
+    assert (flow.value, found.value) == (1, Fraction(3, 2))
+    assert found.certificate["kind"] == "allreduce-cuts"
+    assert proved(network, task, found, None) == proved(network, task, found, 9) == found.value
+
+
+def test_the_reversed_network_may_say_more() -> None:
+    kinds = set()
+    for seed in range(40):
+        network = random_network(random.Random(seed), 5)
+        task = collective("allreduce", 5)
+        found = bounds.allreduce(network, task, None)
+        assert found.value == bounds.allreduce(network.reversed(), task, None).value
+        kinds.add((found.certificate["kind"], "reversed" in found.certificate))
+    assert ("allreduce-cuts", True) in kinds
+
+
+def test_rounds_at_one_chunk_count_are_more_than_rounding_up() -> None:
+    network, task = net("dgx1"), collective("broadcast", 8)
+    least, bound = bounds.rounds(network, task, 3, 8)
+    assert (least, bound.value, bound.scope) == (4, Fraction(1, 2), "this-chunks")
+    assert proved(network, task, bound, 3, 8) == Fraction(1, 2)
+    assert bounds.rounds(network, collective("allgather", 8), 2, 3)[0] == 5  # 3 chunks in 4 rounds: refuted
+    more = 0
+    for seed in range(10):
+        network = random_network(random.Random(seed), 5)
+        task = collective("broadcast", 5)
+        steps = int(bounds.steps(network, task).value) + 2
+        flow = bounds.flow(network, task, steps)
+        for chunks in (1, 3, 4):
+            plain = max(steps, -(-flow.value * chunks // 1))
+            least, bound = bounds.rounds(network, task, steps, chunks, flow)
+            assert least >= plain
+            assert proved(network, task, bound, steps, chunks) == Fraction(least, chunks)
+            more += least > plain
+    assert more > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "least"),
+    [("dgx1", "allgather", 2), ("dgx1", "scan", 2), ("ring:8", "reduce", 4), ("line:5", "scan", 4), ("mi250", "allgather", 5)],
+)
+def test_steps_are_the_farthest_distance(name: str, task: str, least: int) -> None:
+    network = net(name)
+    coll = collective(task, network.ranks)
+    bound = bounds.steps(network, coll)
+    assert bound.value == least == proved(network, coll, bound, None)
+    with pytest.raises(InfeasibleError, match=f"needs at least {least} steps") as caught:
+        bounds.flow(network, coll, least - 1)
+    assert caught.value.certificate == bound.certificate
+
+
+def test_what_cannot_be_reached_is_proved() -> None:
+    network = Network("split", 4, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 3, 1), Route(3, 2, 1), Route(2, 0, 1)))
+    for name, pair in (("broadcast", [0, 2]), ("allreduce", [0, 2])):
+        task = collective(name, 4)
+        with pytest.raises(InfeasibleError, match="unit 0 must reach rank 2") as caught:
+            bounds.steps(network, task)
+        certificate = caught.value.certificate
+        assert certificate is not None
+        assert certificate["pair"] == pair
+        assert check(certificate, network.to_json(), task.to_json(1)) == 0
+        with pytest.raises(InfeasibleError):
+            bounds.flow(network, task, None)
+
+
+def test_nothing_to_do_costs_nothing() -> None:
+    network, task = Network("one", 1, ()), collective("allgather", 1)
+    assert bounds.steps(network, task).value == 0
+    assert bounds.flow(network, task, None).value == bounds.flow(network, task, 1).value == 0
+
+
+def test_parallel_routes_and_limits() -> None:
+    # two switches: 1 + 2 units from 0 to 1 by either, 2 units together into 1
+    routes = (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",)))
+    task = collective("broadcast", 2)
+    free = Network("two", 2, routes)
+    assert bounds.flow(free, task, 1).value == Fraction(1, 3)
+    limited = Network("two", 2, routes, (Cap((0, 1), 2),))
+    bound = bounds.flow(limited, task, 1)
+    assert bound.value == Fraction(1, 2) == proved(limited, task, bound, 1)
+
+
+# random schedules ----------------------------------------------------------------------------------------------------
+
+
+def random_network(rng: random.Random, ranks: int) -> Network:
+    ends = {(i, (i + 1) % ranks) for i in range(ranks)}
+    for _ in range(rng.randrange(2 * ranks)):
+        u, v = rng.sample(range(ranks), 2)
+        ends.add((u, v))
+    routes = tuple(Route(u, v, rng.randint(1, 3)) for u, v in sorted(ends))
+    caps = tuple(Cap(tuple(rng.sample(range(len(routes)), 2)), rng.randint(1, 3)) for _ in range(rng.randrange(3)))
+    return Network("random", ranks, routes, caps)
+
+
+def random_schedule(rng: random.Random, network: Network, task: Collective, chunks: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
+    """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may overlap."""
+    held: dict[tuple[int, int, int], set[int]] = {}
+    for u in range(task.units):
+        for c in range(chunks):
+            for r in task.pre[u]:
+                held[u, c, r] = {r} if task.combining else {-1}
+    steps = []
+
+    def wanted(u: int, r: int) -> set[int]:
+        return set(task.wanted(u, r)) if task.combining else {-1}
+
+    while any(not wanted(u, r) <= held.get((u, c, r), set()) for u in range(task.units) for c in range(chunks) for r in task.post[u]):
+        before = {key: set(value) for key, value in held.items()}
+        sends, load = [], [0] * len(network.routes)
+        for (u, c, r), value in before.items():
+            for i in network.out[r]:
+                if not value <= before.get((u, c, network.routes[i].dst), set()) and rng.random() < 0.6:
+                    sends.append((u, c, i))
+                    load[i] += 1
+                    held.setdefault((u, c, network.routes[i].dst), set()).update(value)
+        rounds = max([1, *(-(-n // r.units) for n, r in zip(load, network.routes, strict=True))])
+        rounds = max([rounds, *(-(-sum(load[i] for i in cap.routes) // cap.units) for cap in network.caps)])
+        steps.append((rounds, sends))
+    return steps
+
+
+TASKS = ("allgather", "alltoall", "broadcast", "reduce", "reduce-scatter", "scatter", "gather", "allreduce", "scan")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_random_schedule_beats_a_bound(seed: int) -> None:
+    rng = random.Random(seed)
+    network = random_network(rng, rng.randint(2, 5))
+    task = collective(TASKS[seed % len(TASKS)], network.ranks)
+    least, always = bounds.steps(network, task).value, bounds.allreduce(network, task, None).value
+    for _ in range(6):
+        chunks = rng.randint(1, 3)
+        made = random_schedule(rng, network, task, chunks)
+        total = sum(rounds for rounds, _ in made)
+        assert len(made) >= least
+        assert Fraction(total, chunks) >= bounds.allreduce(network, task, len(made)).value >= always
+        assert total >= bounds.rounds(network, task, len(made), chunks)[0]
+
+
+def entering(network: Network, steps: list, theta: list[int], chunk: tuple[int, int], shift: int = 0) -> int:
+    count = 0
+    for t, (_, sends) in enumerate(steps, 1):
+        for u, c, i in sends:
+            route = network.routes[i]
+            count += (u, c) == chunk and t - 1 > theta[route.src] and t + shift <= theta[route.dst]
+    return count
+
+
+def test_every_schedule_enters_every_deadline_cut_and_not_one_step_shifted() -> None:
+    rng = random.Random(7)
+    shifted_misses = tried = 0
+    for _ in range(300):
+        network = random_network(rng, rng.randint(2, 5))
+        task = collective(rng.choice(["allgather", "allreduce", "broadcast", "scan"]), network.ranks)
+        steps = random_schedule(rng, network, task, 1)
+        for _ in range(8):
+            unit = rng.randrange(task.units)
+            dst = rng.choice(sorted(task.post[unit]))
+            theta = [rng.randint(-1, len(steps)) for _ in range(network.ranks)]
+            theta[dst] = len(steps)
+            outside = rng.choice(sorted(task.wanted(unit, dst))) if task.combining else min(task.pre[unit])
+            if outside == dst:
+                continue
+            theta[outside] = -1
+            tried += 1
+            assert entering(network, steps, theta, (unit, 0)) >= 1
+            shifted_misses += entering(network, steps, theta, (unit, 0), shift=1) == 0
+    assert tried > 1000
+    assert shifted_misses > 0
+
+
+def test_symmetry_changes_no_bound() -> None:
+    for name, task, steps in (
+        ("dgx1", "allgather", 2),
+        ("ring:6", "alltoall", 4),
+        ("hypercube:8", "allreduce", 4),
+        ("dgx2", "allgather", 1),
+    ):
+        network = net(name)
+        coll = collective(task, network.ranks)
+        assert bounds.flow(network, coll, steps).value == bounds.flow(network, coll, steps, generators=()).value

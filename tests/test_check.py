@@ -1,0 +1,283 @@
+"""The checker of certificates: nothing false gets through it, whatever is done to a certificate."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+
+from synth import bounds
+from synth.bounds.check import check
+from synth.bounds.roots import by_roots
+from synth.collective import Collective, collective
+from synth.errors import InfeasibleError, VerificationError
+from synth.schedule import problem_fingerprint
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+
+RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
+SPLIT = Network("split", 3, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 0, 1)))
+SWITCHED = Network("two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),))
+
+LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
+
+
+def _tree() -> tuple[Network, Collective, dict, int | None, Fraction]:
+    task = collective("broadcast", 3)
+    price = [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]]
+    # without the chunk at rank 1 after step 1 nothing can reach rank 2 by step 2
+    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1, -1], [1, -1, 0, 2]]}, "not": {"dead": [-1, 1, 2]}}
+    certificate = {
+        "kind": "deadline-cut-trees", "problem": problem_fingerprint(LINE, task), "steps": 2, "scale": 1,
+        "prices": price, "cuts": {"0": tree}, "generators": [],
+    }  # fmt: skip
+    return LINE, task, certificate, 2, Fraction(2)
+
+
+def _made(network: Network, task: Collective, steps: int | None) -> tuple[Network, Collective, dict, int | None, Fraction]:
+    bound = bounds.allreduce(network, task, steps)
+    return network, task, bound.certificate, steps, bound.value
+
+
+def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
+    dgx1 = topology("dgx1").network()
+    found = [
+        _made(dgx1, collective("allgather", 8), None),
+        _made(dgx1, collective("allgather", 8), 2),
+        _made(dgx1, collective("broadcast", 8), 4),
+        _made(dgx1, collective("reduce-scatter", 8), 3),
+        _made(dgx1, collective("allreduce", 8), 4),
+        _made(topology("hypercube:8").network(), collective("allreduce", 8), 3),
+        _made(topology("switch:4").network(), collective("allgather", 4), 1),
+        _made(RING, collective("allreduce", 4), None),
+        _made(SWITCHED, collective("broadcast", 2), 1),
+        _tree(),
+    ]
+    turned = by_roots(RING, collective("allreduce", 4), ())
+    found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
+    steps = bounds.steps(dgx1, collective("scan", 8))
+    found.append((dgx1, collective("scan", 8), steps.certificate, None, steps.value))
+    with pytest.raises(InfeasibleError) as caught:
+        bounds.steps(SPLIT, collective("allgather", 3))
+    assert caught.value.certificate is not None
+    found.append((SPLIT, collective("allgather", 3), caught.value.certificate, None, Fraction(0)))
+    return found
+
+
+CASES = _cases()
+
+
+def _places(doc: object, path: tuple = ()) -> list[tuple]:
+    """Every place in the document below the top."""
+    inside = doc.items() if isinstance(doc, dict) else enumerate(doc) if isinstance(doc, list) else ()
+    return [found for key, value in inside for found in ((*path, key), *_places(value, (*path, key)))]
+
+
+def _corrupted(rng: random.Random, certificate: dict) -> dict:
+    doc = copy.deepcopy(certificate)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        path = rng.choice(_places(doc))
+        parent = doc
+        for key in path[:-1]:
+            parent = parent[key]
+        key, value = path[-1], parent[path[-1]]
+        what = rng.randrange(8)
+        if what == 0:
+            del parent[key]
+        elif what == 1 and isinstance(parent, list):
+            parent.insert(key, copy.deepcopy(value))
+        elif what == 2 and isinstance(parent, list):
+            other = rng.randrange(len(parent))
+            parent[key], parent[other] = parent[other], parent[key]
+        elif what == 3:
+            parent[key] = rng.choice([None, True, False, 1.0, float("nan"), "1", [], {}, [value], {"0": value}, -1, 10**400, "link"])
+        elif isinstance(value, int) and not isinstance(value, bool):
+            parent[key] = rng.choice([value + 1, value - 1, value * 2, -value, value + rng.randint(-9, 9), 0, 1, 2, 10**6])
+        elif isinstance(value, dict) and value:
+            name = rng.choice(list(value))
+            value[rng.choice(["0", "1", "2", "7", "00", "x", "-1"])] = value.pop(name)
+        elif isinstance(value, str):
+            parent[key] = rng.choice(["link", "limit", "in", "out", "static-cuts", "deadline-cuts", "distance", "allreduce-cuts", ""])
+        elif isinstance(value, list) and value:
+            rng.shuffle(value)
+    return doc
+
+
+def test_true_certificates_are_accepted() -> None:
+    kinds = set()
+    for network, task, certificate, steps, value in CASES:
+        kinds.add(certificate["kind"])
+        assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == value
+    assert kinds == {
+        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_no_corrupted_certificate_proves_too_much(case: int) -> None:
+    network, task, certificate, steps, value = CASES[case]
+    docs = network.to_json(), task.to_json(1)
+    rng = random.Random(case)
+    refused = 0
+    for _ in range(250):
+        doc = _corrupted(rng, certificate)
+        asked = doc.get("steps") if rng.random() < 0.2 and isinstance(doc.get("steps"), int) else steps
+        try:
+            found = check(doc, *docs, steps=asked)
+        except VerificationError:
+            refused += 1
+            continue
+        # asked about fewer steps than the original a bound may rise; a count of steps is no bound on rounds
+        if asked == steps and doc["kind"] == certificate["kind"]:
+            assert found <= value, doc
+    assert refused > 25
+
+
+def test_every_single_weight_price_and_time_matters() -> None:
+    """One more on any weight, or one less on any price that is spent, and the optimal packing no longer fits."""
+    network, task, certificate, steps, value = CASES[1]
+    docs = network.to_json(), task.to_json(1)
+    for unit, rows in certificate["cuts"].items():
+        for c in range(len(rows)):
+            doc = copy.deepcopy(certificate)
+            doc["cuts"][unit][c][0] += 1
+            with pytest.raises(VerificationError, match="overload"):
+                check(doc, *docs, steps=steps)
+    for p, row in enumerate(certificate["prices"]):
+        for k, y in enumerate(row):
+            if k > 2 and y:
+                doc = copy.deepcopy(certificate)
+                doc["prices"][p][k] += 1
+                with pytest.raises(VerificationError, match="come to more than the scale"):
+                    check(doc, *docs, steps=steps)
+    assert value == Fraction(3, 2)
+
+
+def _refusal(doc: dict, case: int = 1, **options: int | None) -> str:
+    network, task, _, steps, _ = CASES[case]
+    with pytest.raises(VerificationError) as caught:
+        check(doc, network.to_json(), task.to_json(1), **({"steps": steps} | options))
+    return str(caught.value)
+
+
+def test_refusals_name_the_place() -> None:
+    good = CASES[1][2]
+    rank_swap = [[1, 0, 2, 3, 4, 5, 6, 7], [1, 0, 2, 3, 4, 5, 6, 7]]
+    wrong_units = [good["generators"][0][0], list(range(8))]
+    rows = {
+        "problem: speaks about another problem": good | {"problem": "0" * 64},
+        "steps: is for 2 steps": good | {"steps": 2},
+        "generators[0]: link": good | {"generators": [rank_swap]},
+        "generators[0]: unit": good | {"generators": [wrong_units]},
+        "generators[0]: is no permutation": good | {"generators": [[[0] * 8, list(range(8))]]},
+        "scale: expected a whole number": good | {"scale": 0},
+        "scale: expected a whole number from 1 to 2^200, found True": good | {"scale": True},
+        "scale: expected a whole number from 1 to 2^200, found 8.0": good | {"scale": 8.0},
+        "kind: unknown kind": good | {"kind": "trust-me"},
+        "$: ['value'] is missing or unknown": good | {"value": "9"},
+        "count: is more than the price of a link": good | {"count": 1},
+        "reversed: only sums": good | {"reversed": True},
+    }
+    for start, doc in rows.items():
+        assert _refusal(doc, steps=3 if "steps" in start else 2).startswith(start)
+    twice = copy.deepcopy(good)
+    (first, *_), ranks = good["cuts"], good["generators"][0][0]
+    moved = [row[:1] + [row[1 + ranks.index(n)] for n in range(8)] for row in good["cuts"][first]]
+    twice["cuts"][str(ranks[int(first)])] = moved
+    assert "is in the orbit of another unit" in _refusal(twice)
+    assert "malformed" in _refusal({})
+    assert "malformed" in _refusal([])  # type: ignore[arg-type]
+
+
+def test_a_bound_is_for_what_it_says() -> None:
+    deadline, static, steps, none = CASES[1][2], CASES[0][2], CASES[11][2], CASES[12][2]
+    assert "is for 2 steps, not any number" in _refusal(deadline, steps=None)
+    assert "is for 2 steps, not 3" in _refusal(deadline, steps=3)
+    docs = CASES[0][0].to_json(), CASES[0][1].to_json(1)
+    assert check(static, *docs, steps=5) == check(static, *docs) == Fraction(7, 6)
+    assert "says nothing about rounds" in _refusal(steps, 11, steps=2)
+    assert "says nothing about rounds" in _refusal(steps, 11, chunks=1)
+    assert "says nothing about rounds" in _refusal(none, 12, steps=2)
+
+
+def test_rounding_uses_the_slack_of_each_step() -> None:
+    network, task = topology("dgx1").network(), collective("allgather", 8)
+    certificate = bounds.flow(network, task, 2).certificate
+    docs = network.to_json(), task.to_json(1)
+    assert [check(certificate, *docs, steps=2, chunks=c) for c in (1, 2, 3)] == [2, Fraction(3, 2), Fraction(5, 3)]
+    # a packing that leaves bandwidth free in step 2 proves that step's one round beside what it packs
+    lazy = {
+        "kind": "deadline-cuts", "problem": problem_fingerprint(LINE, collective("broadcast", 3)), "steps": 3, "scale": 1,
+        "prices": [["link", 0, 1, 1, 0, 0], ["link", 1, 2, 0, 0, 1]], "cuts": {"0": [[1, -1, 1, 1]]}, "generators": [],
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match="does not part"):
+        check(lazy, LINE.to_json(), collective("broadcast", 3).to_json(1), steps=3)
+    lazy["cuts"] = {"0": [[1, -1, 1, 3]]}
+    docs = LINE.to_json(), collective("broadcast", 3).to_json(1)
+    assert check(lazy, *docs, steps=3) == 1
+    assert check(lazy, *docs, steps=3, chunks=4) == Fraction(5, 4)
+    assert check(lazy, *docs, steps=3, chunks=1) == 3  # three steps, three rounds
+
+
+def test_hostile_sizes_are_refused_quickly() -> None:
+    good = CASES[1][2]
+    huge = copy.deepcopy(good)
+    (rows,) = list(huge["cuts"].values())[:1]
+    rows += [[0, *rows[0][1:]]] * 300_000
+    assert "too large" in _refusal(huge)
+    deep: dict = {"cuts": []}
+    for _ in range(5_000):
+        deep = {"node": [1, 1], "has": deep, "not": {"cuts": []}}
+    assert _refusal(CASES[9][2] | {"cuts": {"0": deep}}, 9)
+    assert _refusal(good | {"steps": 10**9}, steps=10**9)
+
+
+def test_cases_of_a_tree_must_cover_everything() -> None:
+    good = CASES[9][2]
+    tree = good["cuts"]["0"]
+    swapped = good | {"cuts": {"0": tree | {"has": tree["not"], "not": tree["has"]}}}
+    assert "is entered by link" in _refusal(swapped, 9)
+    assert "expected node, has and not" in _refusal(good | {"cuts": {"0": {"node": [1, 1], "has": tree["has"]}}}, 9)
+    both = good | {"cuts": {"0": tree | {"has": {"dead": [-1, 1, 2]}}}}
+    assert "is entered by link" in _refusal(both, 9)
+    allreduce = collective("allreduce", 3)
+    doc = good | {"problem": problem_fingerprint(LINE, allreduce)}
+    with pytest.raises(VerificationError, match="cases are for data"):
+        check(doc, LINE.to_json(), allreduce.to_json(1), steps=2)
+
+
+def test_a_broken_problem_document_is_refused() -> None:
+    network, task, certificate, steps, _ = CASES[1]
+    links, coll = network.to_json(), task.to_json(1)
+    for changed in (
+        links | {"links": [*links["links"], links["links"][0]]},
+        links | {"ranks": 7},
+        links | {"links": [[0, 1, -2]]},
+        links | {"links": [[0, 1, True]]},
+        {},
+    ):
+        with pytest.raises(VerificationError):
+            check(certificate, changed, coll, steps=steps)
+    for other in (coll | {"pre": coll["pre"][1:]}, coll | {"ranks": 9}, coll | {"combining": 1}, coll | {"post": [*coll["post"], [0, 0]]}):
+        with pytest.raises(VerificationError):
+            check(certificate, links, other, steps=steps)
+
+
+def test_the_checker_imports_no_solver() -> None:
+    code = (
+        "import sys, synth.bounds.check; print([m for m in ('numpy', 'scipy', 'ortools', 'z3', 'pysat', 'networkx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_certificates_survive_json() -> None:
+    for network, task, certificate, steps, value in CASES:
+        again = json.loads(json.dumps(certificate))
+        assert again == certificate
+        assert check(again, json.loads(json.dumps(network.to_json())), json.loads(json.dumps(task.to_json(1))), steps=steps) == value
