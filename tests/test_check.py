@@ -251,6 +251,35 @@ def test_cases_of_a_tree_must_cover_everything() -> None:
         check(doc, LINE.to_json(), allreduce.to_json(1), steps=2)
 
 
+def test_sums_may_be_proved_on_the_reversed_problem() -> None:
+    network = topology("dgx1").network()
+    for name, turned, steps in (("reduce", "broadcast", 3), ("reduce-scatter", "allgather", 2)):
+        task = collective(name, 8)
+        there = bounds.flow(network.reversed(), collective(turned, 8), steps)
+        certificate = there.certificate | {"problem": problem_fingerprint(network, task), "reversed": True}
+        assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == there.value
+        with pytest.raises(VerificationError):
+            check(certificate | {"reversed": False}, network.to_json(), task.to_json(1), steps=steps)
+    scan = collective("scan", 8)
+    doc = bounds.flow(network, scan, 3).certificate | {"reversed": True}
+    with pytest.raises(VerificationError, match="only sums of all contributions"):
+        check(doc, network.to_json(), scan.to_json(1), steps=3)
+
+
+def test_covers_and_counts_are_not_taken_on_trust() -> None:
+    good = CASES[5][2]
+    assert good["covers"]
+    for k, change in ((4, 1), (3, 1), (3, -1)):  # one send more; a window one step off
+        for c in range(len(good["covers"]["0"])):
+            doc = copy.deepcopy(good)
+            doc["covers"]["0"][c][k] += change
+            _refusal(doc, 5)
+    allgather = CASES[1][2] | {"count": 0}
+    assert check(allgather, CASES[1][0].to_json(), CASES[1][1].to_json(1), steps=2) == Fraction(3, 2)
+    doc = CASES[3][2] | {"kind": "static-cuts", "steps": None}
+    _refusal(doc, 3)
+
+
 def test_a_broken_problem_document_is_refused() -> None:
     network, task, certificate, steps, _ = CASES[1]
     links, coll = network.to_json(), task.to_json(1)
