@@ -256,7 +256,8 @@ def test_sums_may_be_proved_on_the_reversed_problem() -> None:
     for name, turned, steps in (("reduce", "broadcast", 3), ("reduce-scatter", "allgather", 2)):
         task = collective(name, 8)
         there = bounds.flow(network.reversed(), collective(turned, 8), steps)
-        certificate = there.certificate | {"problem": problem_fingerprint(network, task), "reversed": True}
+        named = [[what, v, u, *prices] for what, u, v, *prices in there.certificate["prices"]]  # as in the document
+        certificate = there.certificate | {"problem": problem_fingerprint(network, task), "reversed": True, "prices": named}
         assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == there.value
         with pytest.raises(VerificationError):
             check(certificate | {"reversed": False}, network.to_json(), task.to_json(1), steps=steps)
