@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -220,6 +222,22 @@ def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
     assert "best known" in outcome.stdout
 
 
+def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
+    log = tmp_path / "log.jsonl"
+    words = "pareto --topo dgx1 --coll broadcast --max-steps 8 --log log.jsonl"
+    command = [sys.executable, "-c", "from synth.cli import main; main()", *words.split()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while process.poll() is None and not (log.exists() and '"point"' in log.read_text()):
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
+        out, err = process.communicate()
+    assert process.returncode == 130, err
+    assert "kept in log.jsonl, the same command continues" in err
+    assert "Traceback" not in err
+    assert "incomplete" in out
+    assert '"point"' in log.read_text()
+
+
 def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     def stop(*args, **options):
         raise KeyboardInterrupt
@@ -335,6 +353,25 @@ def test_topo_show_json_reads_back_as_the_same_topology():
 def test_topo_changes_apply():
     assert "5 ranks" in synth("topo show dgx1 --ranks 0,1,2,5,7").stdout
     assert "25/2" in synth("topo show dgx1 --degrade 0-3:1/2").stdout
+
+
+def test_topo_match_prints_the_rank_map_or_says_that_there_is_none():
+    doc = json.loads(synth("topo match dgx1 --ranks 7,6,5,4,3,2,1,0 --format json").stdout)
+    assert doc["machine"] == "dgx1-v100"
+    own, known = api.topology("dgx1").network(), api.topology("dgx1", ranks="7,6,5,4,3,2,1,0").network()
+    links = {(r.src, r.dst, r.units) for r in known.routes}
+    assert {(doc["ranks"][r.src], doc["ranks"][r.dst], r.units) for r in own.routes} == links
+    assert "rank of dgx1-v100" in synth("topo match dgx1").stdout
+    assert "none of the known machines" in refused("topo match random-regular:12", code=1)
+
+
+def test_topo_import_prints_and_writes_a_topology_file():
+    rows = ["     GPU0 GPU1 CPU", "GPU0  X   NV2  0-9", "GPU1 NV2   X   0-9", "", "Legend:", "  X = Self"]
+    Path("topo.txt").write_text("\n".join(rows).replace("  ", "\t") + "\n")
+    assert "2 ranks" in synth("topo import topo.txt -o machine.json").stdout
+    assert "50" in synth("topo show machine.json").stdout
+    assert "40" in synth("topo import topo.txt --gbps-per-link 20").stdout
+    assert "topo.txt" in refused("topo import topo.txt --gbps-per-link x", code=1)
 
 
 def test_topo_draw_is_well_formed_xml(tmp_path):

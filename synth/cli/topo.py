@@ -11,7 +11,8 @@ from synth.cli.lists import lists
 from synth.cli.options import FILE, change_options, changes, output_options
 from synth.cli.output import deliver, remark, write
 from synth.cli.root import CONTEXT, Commands
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
+from synth.rational import show
 from synth.topology import Topology
 
 COUNTED = 10_000  # groups larger than this are not counted
@@ -21,7 +22,7 @@ COUNTED = 10_000  # groups larger than this are not counted
     cls=Commands,
     context_settings=CONTEXT,
     lazy={name: f"synth.cli.topo:{attr}" for name, attr in
-          {"list": "list_", "show": "show", "import": "import_", "match": "match", "draw": "draw"}.items()},
+          {"list": "list_", "show": "show_", "import": "import_", "match": "match", "draw": "draw"}.items()},
 )  # fmt: skip
 def topo() -> None:
     """List, show, import, match and draw topologies.
@@ -45,11 +46,11 @@ def list_(ctx: click.Context, **given: Any) -> None:
     ctx.invoke(lists, kind="topologies", **given)
 
 
-@click.command(context_settings=CONTEXT, short_help="One topology: links, limits, distances, symmetries.")
+@click.command("show", context_settings=CONTEXT, short_help="One topology: links, limits, distances, symmetries.")
 @click.argument("name", metavar="NAME|FILE")
 @change_options
 @output_options
-def show(name: str, **given: Any) -> None:
+def show_(name: str, **given: Any) -> None:
     """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology file.
 
     \b
@@ -104,15 +105,21 @@ def match(name: str, **given: Any) -> None:
       synth topo match topo.txt
     """
     from synth import api
+    from synth.topologies.match import match as known_machine
     from synth.view.machine import match_report
     from synth.view.tables import print_report
 
     topology = api.topology(name, **changes(given))
-    found = api.match(topology)
+    found = known_machine(topology)
     if found is None:
-        raise UsageError(f"{topology.name} is none of the known machines; its links alone are enough: --topo-file {name}")
-    document = {"topology": topology.name, "machine": found[0], "ranks": list(found[1])}
-    deliver(lambda: document, lambda: print_report(match_report(topology, *found)), given["output"], given["form"])
+        raise SynthError(f"{name} is none of the known machines and families; it needs no name: --topo-file takes it as it is")
+    document = {
+        "schema": "synth.match/1", "topology": topology.name, "machine": found.machine, "ranks": list(found.ranks),
+        "labels": list(found.labels), "scale": show(found.scale), "same": list(found.same),
+        "missing": [list(pair) for pair in found.missing], "fast_only": found.fast_only,
+    }  # fmt: skip
+    report = match_report(found.describe(), topology.name, found.machine, found.labels)
+    deliver(lambda: document, lambda: print_report(report), given["output"], given["form"])
 
 
 @click.command(context_settings=CONTEXT, short_help="Draw a topology as SVG.")

@@ -22,11 +22,10 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
     return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
 
 
-def match_report(topology: Topology, machine: str, ranks: Sequence[int]) -> Report:
-    """The table of `synth topo match`: which rank of `machine` each rank of `topology` is."""
-    columns = ((topology.name, "right"), (machine, "right"))
-    rows = tuple((str(rank), str(image)) for rank, image in enumerate(ranks))
-    return Report(f"{topology.name} is {machine}; rank by rank:", columns, rows)
+def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
+    """The table of `synth topo match`: which label of `topology` plays each rank of `machine`; `what` says what was found."""
+    columns = ((f"rank of {machine}", "right"), (f"label in {topology}", "right"))
+    return Report(f"{topology} is {what}", columns, tuple((str(rank), str(label)) for rank, label in enumerate(labels)))
 
 
 def _matrix(topology: Topology, title: str) -> Report:
