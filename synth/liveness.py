@@ -11,9 +11,8 @@ def prune(schedule: Schedule) -> Schedule:
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
     replaced is needed. Steps are kept even when they end empty, so S does not change; every step keeps a round.
     """
-    needed = {
-        (u * schedule.chunks + i, rank) for u, post in enumerate(schedule.collective.post) for i in range(schedule.chunks) for rank in post
-    }
+    chunks, post = schedule.chunks, schedule.collective.post
+    needed = {(u * chunks + i, rank) for u, ranks in enumerate(post) for i in range(chunks) for rank in ranks}
     steps = []
     for step in reversed(schedule.steps):
         live = tuple(send for send in step.sends if (send.chunk, send.dst) in needed)
@@ -21,7 +20,7 @@ def prune(schedule: Schedule) -> Schedule:
             needed -= {(send.chunk, send.dst) for send in live if send.kind.startswith("copy")}
         needed |= {(send.chunk, send.src) for send in live if not send.kind.endswith("-input")}
         steps.append(Step(rounds_for(schedule, live), live))
-    return Schedule(schedule.network, schedule.collective, schedule.chunks, tuple(reversed(steps)))
+    return Schedule(schedule.network, schedule.collective, chunks, tuple(reversed(steps)))
 
 
 def rounds_for(schedule: Schedule, sends: tuple) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from synth.encodings.model import Model
 from synth.encodings.rounds import constrain
@@ -45,9 +46,9 @@ def encode(translation: Translation, steps: int, rounds: int, *, roots: int = 2)
 def _encode_chunk(model: Model, network: Network, steps: int, roots: int) -> _Chunk:
     chunk = _Chunk()
     ranks = range(network.ranks)
-    reach = network.distances
-    far = [max(d if d is not None else steps for d in row) for row in reach]  # from n to the farthest
-    deep = [max(row[n] if row[n] is not None else steps for row in reach) for n in ranks]  # from the farthest to n
+    reach = [[steps if d is None else d for d in row] for row in network.distances]
+    far = [max(row) for row in reach]  # from n to the farthest
+    deep = [max(row[n] for row in reach) for n in ranks]  # from the farthest to n
     root = [model.var() for _ in ranks]
     # done[n][t]: n has sent its sum up by the end of step t; total[n][t]: n holds the total by then
     done = [[model.var() for _ in range(steps)] for _ in ranks]
@@ -55,7 +56,7 @@ def _encode_chunk(model: Model, network: Network, steps: int, roots: int) -> _Ch
     _choose_roots(model, network, root, roots)
     for n in ranks:
         for row in (done[n], total[n]):
-            for early, late in zip(row, row[1:], strict=False):
+            for early, late in pairwise(row):
                 model.clause([-early, late])
         model.clause([total[n][-1]])
         for t in range(min(deep[n] - 1, steps)):  # the total cannot be anywhere before the farthest contribution is

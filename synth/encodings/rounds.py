@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from synth.encodings.model import Model
 from synth.encodings.translate import Load
@@ -18,7 +19,7 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
     most = rounds - steps + 1
     bits = [[model.var() for _ in range(most - 1)] for _ in range(steps)]
     for row in bits:
-        for low, high in zip(row, row[1:], strict=False):
+        for low, high in pairwise(row):
             model.clause([low, -high])
     for load in loads:
         ceiling = load.most(most)

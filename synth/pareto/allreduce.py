@@ -9,6 +9,7 @@ admits a schedule proves nothing, so no bound comes from here.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,11 +28,14 @@ from synth.topology import Network
 from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
-POINT_SECONDS = 10.0  # wall seconds for an S whose bound is not met, when there is no limit on the whole
+POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, when there is no limit on the whole
+OTHER_CPU = 5.0  # the same for collectives other than allreduce, whose bounds are mostly not met
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
-# what is tried, in which order, and how many conflicts each try may take
+# What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
+# halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
 EFFORTS = (
-    ("meet", 2_000), ("meet", 20_000), ("near", 5_000), ("meet", 100_000), ("near", 50_000), ("meet", 1_000_000), ("near", 500_000),
+    ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000),
+    ("meet", 600_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000),
 )  # fmt: skip
 
 Item = Point | Open | tuple[int | None, LowerBound]
@@ -93,9 +97,11 @@ class _Search:
         """What is found at `steps`: an optimal point, or the best improvement and an open interval."""
         began = time.monotonic()
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
+        reason = "gave-up"
         if point is None or point.bandwidth > bound.value:
-            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, self._until(began))
+            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began))
             here.run()
+            reason = "time" if here.spent else reason
             if here.schedule is not None:
                 schedule = here.schedule
                 point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
@@ -103,14 +109,15 @@ class _Search:
             self.best = point.bandwidth
             yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
         if self.best != bound.value:
-            reason = "time" if time.monotonic() >= self._until(began) else "gave-up"
             yield Open(steps, bound.value, self.best, reason, bound.certificate)
 
-    def _until(self, began: float) -> float:
+    def _limits(self, began: float) -> tuple[float, float]:
+        """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
-            return began + POINT_SECONDS
+            cpu = OTHER_CPU if self.candidates.hub_steps is None else POINT_CPU
+            return began + 3 * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
-        return began + min(left, max(POINT_SECONDS, left / 4))
+        return began + min(left, max(POINT_CPU, left / 4)), math.inf
 
 
 @dataclass
@@ -122,6 +129,7 @@ class _Here:
     bound: Fraction
     upper: Fraction | None
     until: float
+    cpu: float
     schedule: Schedule | None = None
     construction: str = ""
     refuted: set[Candidate] = field(default_factory=set)
@@ -129,29 +137,36 @@ class _Here:
     def run(self) -> None:
         """Fills `schedule` and `construction` with the best that is found."""
         meet = self.search.candidates.meeting(self.steps, self.bound)
-        frames: list[Frame] | None = None
-        for which, conflicts in EFFORTS:
-            if which == "meet":
-                self._meet(meet, conflicts)
+        near: list[Frame] = []
+        for k, (which, conflicts) in enumerate(EFFORTS):
+            seed = self.search.budget.seed + k
+            if which.endswith("meet"):
+                hubs = [c for c in meet if c.engine == "hub"]
+                self._meet(meet if which.startswith("any") else hubs or meet, conflicts, seed)
             else:
-                if frames is None:
-                    frames = self.search.candidates.frames(self.steps, self.bound)
-                self._near(frames, conflicts)
+                near = near or self.search.candidates.frames(self.steps, self.bound)
+                hubs = [frame for frame in near if frame.base.engine == "hub"]
+                self._near(near if which.startswith("any") else hubs or near, conflicts, seed)
             if self._done:
                 return
         self._compose()
 
     @property
-    def _done(self) -> bool:
-        return self.upper == self.bound or time.monotonic() >= self.until
+    def spent(self) -> bool:
+        """Whether the time for this S is up."""
+        return time.monotonic() >= self.until or self.search.desk.cpu >= self.cpu
 
-    def _meet(self, candidates: Sequence[Candidate], conflicts: int) -> None:
+    @property
+    def _done(self) -> bool:
+        return self.upper == self.bound or self.spent
+
+    def _meet(self, candidates: Sequence[Candidate], conflicts: int, seed: int) -> None:
         """Asks for schedules that meet the bound."""
-        for candidate, outcome in self._ask((c for c in candidates if c not in self.refuted), conflicts):
+        for candidate, outcome in self._ask((c for c in candidates if c not in self.refuted), conflicts, seed):
             if outcome.status != "gave-up":
                 self.refuted.add(candidate)
 
-    def _near(self, frames: Sequence[Frame], conflicts: int) -> None:
+    def _near(self, frames: Sequence[Frame], conflicts: int, seed: int) -> None:
         """Asks each frame for less and less, until none of them answers with this effort."""
         for frame in frames:
             frame.now = 0
@@ -159,7 +174,7 @@ class _Here:
         while progress and not self._done:
             progress = False
             asked: dict[Candidate, Frame] = {}
-            for candidate, outcome in self._ask(self._next(frames, asked), conflicts):
+            for candidate, outcome in self._ask(self._next(frames, asked), conflicts, seed):
                 progress = True
                 frame = asked[candidate]
                 if outcome.schedule is not None:
@@ -176,7 +191,7 @@ class _Here:
                 asked[candidate] = frame
                 yield candidate
 
-    def _ask(self, candidates: Iterable[Candidate], conflicts: int) -> Iterator[tuple[Candidate, Outcome]]:
+    def _ask(self, candidates: Iterable[Candidate], conflicts: int, seed: int) -> Iterator[tuple[Candidate, Outcome]]:
         """Outcomes as they come; keeps improvements, and ends when the bound is met or the time is up."""
         asked: dict[Try, Candidate] = {}
 
@@ -185,7 +200,7 @@ class _Here:
                 self.search.progress(
                     f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least {show(self.bound)})"
                 )
-                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, self.search.budget.seed)
+                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, seed)
                 asked[query] = c
                 yield query
 

@@ -33,6 +33,11 @@ class Candidate:
         """R / C."""
         return Fraction(self.rounds, self.translation.chunks)
 
+    @property
+    def rank(self) -> tuple[bool, int, int]:
+        """What to try first: hubs; then small formulas whose loads are averaged over few orbits; then few chunks."""
+        return self.engine != "hub", self.cost * len(self.translation.loads), self.translation.chunks
+
 
 @dataclass(eq=False)
 class Frame:
@@ -62,7 +67,7 @@ class Candidates:
         self.network, self.collective, self.seed = network, collective, seed
 
     def meeting(self, steps: int, bound: Fraction) -> list[Candidate]:
-        """Those whose R/C is `bound`, the cheapest first."""
+        """Those whose R/C is `bound`, the most promising first."""
         made = []
         for engine, shape, count in self._frames(steps):
             fine = self._fine(shape)
@@ -72,18 +77,18 @@ class Candidates:
                     continue
                 more = max(1, ceil(steps / (bound * chunks)))
                 made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
-        return sorted(made, key=lambda c: (c.cost, c.translation.chunks))
+        return sorted(made, key=lambda c: c.rank)
 
     def frames(self, steps: int, bound: Fraction) -> list[Frame]:
-        """Every engine, shape and number of representatives with the finest rounds, the cheapest first."""
+        """Every engine, shape and number of representatives, with coarse and with the finest rounds, the most promising first."""
         made = []
         for engine, shape, count in self._frames(steps):
-            copies = self._fine(shape)
-            chunks = self._chunks(shape, count) * copies
-            more = max(1, ceil(steps / (bound * chunks)))
-            chunks, copies = chunks * more, copies * more
-            made.append(Frame(self._candidate(engine, shape, chunks, copies, steps, 0), max(steps, ceil(bound * chunks))))
-        return sorted(made, key=lambda f: (f.base.cost, f.base.translation.chunks))
+            for copies in {1, self._fine(shape)}:
+                chunks = self._chunks(shape, count) * copies
+                more = max(1, ceil(steps / (bound * chunks)))
+                base = self._candidate(engine, shape, chunks * more, copies * more, steps, 0)
+                made.append(Frame(base, max(steps, ceil(bound * chunks * more))))
+        return sorted(made, key=lambda f: f.base.rank)
 
     def _frames(self, steps: int) -> Iterator[tuple[str, Shape, int]]:
         hub = self.hub_steps is not None and steps >= self.hub_steps

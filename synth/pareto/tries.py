@@ -20,7 +20,7 @@ MODULES = (
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """`engine` ("direct" or "hub") on representatives of `translation`, in `steps` steps and `rounds` rounds, given up after `conflicts`."""
+    """`engine` ("direct" or "hub") on representatives of `translation`, in S steps and R rounds, given up after `conflicts`."""
 
     engine: str
     translation: Translation
