@@ -10,7 +10,7 @@ import pytest
 
 from synth import api
 from synth.errors import MissingDependencyError, UsageError
-from synth.frontier import Frontier, LowerBound, Point
+from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.schedule import Schedule, Send, Step
 from synth.view import plot, report
 from synth.view.html import frontier_html, report_html
@@ -76,6 +76,15 @@ def test_what_complete_means_is_said_and_only_then():
     assert any(line.startswith("complete up to 8 steps") for line in report.sentences(made((2, 3, 2), complete=True, max_steps=8)))
     assert not any(line.startswith("complete") for line in report.sentences(made((2, 3, 2))))
     assert any(line.startswith("incomplete") for line in report.sentences(made((2, 3, 2))))
+
+
+def test_open_intervals_that_say_the_same_are_said_once():
+    same = tuple(Open(steps, Fraction(1), Fraction(3, 2), "time") for steps in (3, 4, 5))
+    lines = report.sentences(made((2, 3, 2), open=(*same, Open(6, Fraction(1), None, "time"))))
+    assert lines[:2] == [
+        "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
+        "open: with 6 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
+    ]
 
 
 def test_an_empty_frontier_can_be_shown():

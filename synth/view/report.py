@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -54,7 +56,7 @@ def title(network: Network, collective: Collective) -> str:
 def sentences(found: Frontier) -> list[str]:
     """What is proved, what is open, which point to take at 128 MB, and the notes of the machine."""
     lines = _proved(found)
-    lines += [_open(interval) for interval in found.open]
+    lines += _open(found.open)
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
         if not found.network.latency:
@@ -79,7 +81,7 @@ def choice(found: Frontier, size: int) -> Report:
          number(found.gbps(point, size)), _range(*span) if span else "no size")
         for point, span in zip(found.points, spans(found), strict=True)
     )  # fmt: skip
-    lines = _proved(found) + [_open(interval) for interval in found.open]
+    lines = _proved(found) + _open(found.open)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
         beta = float(slope(found, best)) * size * 10**6
@@ -127,10 +129,15 @@ def _proved(found: Frontier) -> list[str]:
     return [f"complete up to {found.max_steps} steps: no schedule of so many steps in this model, with any number of chunks, is better"]
 
 
-def _open(interval: Open) -> str:
-    why = WHY.get(interval.reason, interval.reason)
-    upper = "nothing was found" if interval.upper is None else f"at most {show(interval.upper)}"
-    return f"open: with {interval.steps} steps the least rounds/chunk is at least {show(interval.lower)}, {upper} ({why})"
+def _open(intervals: Sequence[Open]) -> list[str]:
+    """A sentence for each run of steps of which the same is known."""
+    lines = []
+    for (lower, upper, reason), group in itertools.groupby(intervals, key=lambda item: (item.lower, item.upper, item.reason)):
+        steps = [item.steps for item in group]
+        span = str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        most = "nothing was found" if upper is None else f"at most {show(upper)}"
+        lines.append(f"open: with {span} steps the least rounds/chunk is at least {show(lower)}, {most} ({WHY.get(reason, reason)})")
+    return lines
 
 
 def _status(point: Point) -> str:
