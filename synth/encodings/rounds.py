@@ -16,6 +16,9 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
     rounds iff its j-th unary bit holds; a load that j rounds do not carry forces that bit.
     """
     steps = len(sends)
+    if rounds < steps:
+        model.clause([])
+        return
     most = rounds - steps + 1
     bits = [[model.var() for _ in range(most - 1)] for _ in range(steps)]
     for row in bits:

@@ -29,7 +29,7 @@ from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, when there is no limit on the whole
-OTHER_CPU = 5.0  # the same for collectives other than allreduce, whose bounds are mostly not met
+OTHER_CPU = 5.0  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
@@ -114,7 +114,7 @@ class _Search:
     def _limits(self, began: float) -> tuple[float, float]:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
-            cpu = OTHER_CPU if self.candidates.hub_steps is None else POINT_CPU
+            cpu = OTHER_CPU if self.same_bits or self.candidates.hub_steps is None else POINT_CPU
             return began + 3 * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
         return began + min(left, max(POINT_CPU, left / 4)), math.inf
@@ -177,7 +177,7 @@ class _Here:
             for candidate, outcome in self._ask(self._next(frames, asked), conflicts, seed):
                 progress = True
                 frame = asked[candidate]
-                if outcome.schedule is not None:
+                if outcome.schedule is not None and self.upper is not None and self.upper <= candidate.value:
                     frame.alive = True
                 elif outcome.status == "unsat":
                     frame.least = max(frame.least, candidate.rounds + 1)

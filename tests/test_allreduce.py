@@ -1,0 +1,234 @@
+"""Allreduce: the frontier of the known table, the engines, and their compositions; every schedule is replayed."""
+
+from fractions import Fraction
+
+import pytest
+
+from synth import verify
+from synth.bounds import check
+from synth.collective import collective
+from synth.encodings import direct, hub
+from synth.encodings.compose import compose
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.translate import Translation
+from synth.errors import SynthError
+from synth.frontier import Open, Point
+from synth.liveness import prune
+from synth.pareto import allreduce
+from synth.pareto.candidates import Candidates
+from synth.pareto.shapes import shapes
+from synth.samebits import same_bits
+from synth.schedule import Schedule, Send, Step
+from synth.topologies import topology
+from synth.verdict import Budget
+
+
+def net(name):
+    return topology(name).network()
+
+
+def everything(name, **options):
+    network = net(name)
+    return list(allreduce.points(network, collective("allreduce", network.ranks), budget=Budget(), **options))
+
+
+def replayed(point):
+    """The point, its schedule replayed and its bound re-checked from the certificate."""
+    schedule = point.schedule
+    found = verify.schedule(schedule)
+    assert (found.steps, found.bandwidth) == (point.steps, point.bandwidth)
+    value = check.check(point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps)
+    assert value == point.bound.value <= point.bandwidth
+    assert (point.status == "optimal") == (value == point.bandwidth)
+    return point
+
+
+TABLE = [
+    ("fully-connected:8", 2, {1: "1", 2: "1/4"}),
+    ("switch:8:units=12", 2, {1: "7/12", 2: "7/48"}),
+    ("hypercube:8", 5, {3: "1", 4: "2/3", 5: "7/12"}),
+    ("ring:8", 5, {4: "2", 5: "5/4"}),
+    ("dgx1", 4, {2: "1", 3: "1/2", 4: "1/3"}),
+    ("hypercube:16", 4, {4: "1"}),
+]
+
+
+@pytest.mark.parametrize(("name", "max_steps", "known"), TABLE)
+def test_optimal_points(name, max_steps, known):
+    found = [replayed(item) for item in everything(name, max_steps=max_steps) if isinstance(item, Point)]
+    assert {p.steps: str(p.bandwidth) for p in found} == known
+    assert all(p.status == "optimal" for p in found)
+
+
+@pytest.mark.slow
+def test_the_whole_frontier_of_a_dgx1():
+    items = everything("dgx1")
+    found = {p.steps: replayed(p) for p in items if isinstance(p, Point)}
+    assert {s: str(p.bandwidth) for s, p in found.items() if s != 5} == {2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}
+    assert found[5].bandwidth <= Fraction(3, 10)
+    assert [o.steps for o in items if isinstance(o, Open)] in ([], [5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8"), ("torus:4x4", 6, "1/2"), ("torus:4x4", 7, "15/32")])
+def test_later_points(name, steps, value):
+    found = {p.steps: replayed(p) for p in everything(name, max_steps=steps) if isinstance(p, Point)}
+    assert (str(found[steps].bandwidth), found[steps].status) == (value, "optimal")
+
+
+def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce"):
+    network = net(name)
+    task = collective(coll, network.ranks)
+    shape = next(s for s in shapes(network, task) if not s.inner and len(s.moves) == moves)
+    model, read = engine.encode(Translation(network, task, shape.moves, chunks, copies), steps, rounds)
+    answer = Cadical().solve(model)
+    if answer.status != "sat":
+        return None
+    schedule = read({v for v, holds in enumerate(answer.values) if holds})
+    found = verify.schedule(schedule)
+    assert found.steps == steps
+    assert found.bandwidth <= Fraction(rounds, chunks)
+    return schedule
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "chunks", "steps", "rounds", "copies", "possible"),
+    [
+        ("dgx1", 4, 8, 3, 4, 1, True),
+        ("dgx1", 4, 12, 4, 4, 1, True),
+        ("dgx1", 4, 8, 3, 3, 1, False),
+        ("ring:8", 8, 8, 7, 7, 1, True),
+        ("ring:8", 8, 8, 7, 6, 1, False),
+        ("switch:8:units=12", 8, 96, 2, 14, 12, True),
+        ("line:4", 1, 1, 3, 3, 1, True),
+    ],
+)
+def test_direct(name, moves, chunks, steps, rounds, copies, possible):
+    assert (solved(name, direct, moves, chunks, steps, rounds, copies) is not None) == possible
+
+
+@pytest.mark.parametrize(
+    ("name", "moves", "chunks", "steps", "rounds", "possible"),
+    [
+        ("dgx1", 4, 12, 4, 4, True),
+        ("ring:8", 8, 8, 7, 7, True),
+        ("ring:8", 8, 8, 6, 8, False),
+        ("hypercube:8", 8, 24, 5, 14, True),
+        ("star:5", 1, 1, 2, 2, True),
+        ("star:5", 1, 1, 1, 9, False),
+    ],
+)
+def test_hub(name, moves, chunks, steps, rounds, possible):
+    schedule = solved(name, hub, moves, chunks, steps, rounds)
+    assert (schedule is not None) == possible
+    if schedule is not None:
+        sends = sum(len(step.sends) for step in schedule.steps)
+        assert sends == 2 * (schedule.network.ranks - 1) * schedule.chunks
+        assert same_bits(schedule)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [("ring:8", 7), ("hypercube:8", 5), ("dgx1", 3), ("star:5", 2), ("line:4", 3), ("torus:4x4", 7)]
+)
+def test_least_steps_of_hubs(name, steps):
+    network = net(name)
+    assert Candidates(network, collective("allreduce", network.ranks), 0).hub_steps == steps
+
+
+def ring_allgather(network, forward=1):
+    n = network.ranks
+    steps = [Step(1, tuple(Send((i - forward * t) % n, i, (i + forward) % n) for i in range(n))) for t in range(n - 1)]
+    return Schedule(network, collective("allgather", n), 1, tuple(steps))
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_reduce_scatter_then_allgather(times):
+    network, task = net("ring:5"), collective("allreduce", 5)
+    forwards = ring_allgather(network)
+    repeated = Schedule(network, forwards.collective, times, tuple(
+        Step(times, tuple(Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times))) for step in forwards.steps
+    ))  # fmt: skip
+    made = compose(ring_allgather(network.reversed(), -1), repeated, task)
+    found = verify.schedule(made)
+    assert (found.steps, found.chunks, found.bandwidth) == (8, 5 * times, Fraction(8, 5))
+    assert same_bits(made)
+
+
+def test_only_allgathers_are_composed():
+    network = net("ring:4")
+    other = Schedule(network, collective("broadcast", 4), 1, ())
+    with pytest.raises(SynthError, match="got one for broadcast"):
+        compose(other, other, collective("allreduce", 4))
+
+
+def by_hand(ranks, *steps):
+    network = net(f"fully-connected:{ranks}")
+    made = tuple(Step(9, tuple(Send(0, *send) for send in step)) for step in steps)
+    return Schedule(network, collective("allreduce", ranks), 1, made)
+
+
+SWAP = [(a, a ^ 1, "reduce") for a in range(4)]
+CROSS = [(a, a ^ 2, "reduce") for a in range(4)]
+BITS = [
+    ("swap of two operands", by_hand(2, [(0, 1, "reduce"), (1, 0, "reduce")]), True),
+    ("lone root", by_hand(3, [(1, 0, "reduce"), (2, 0, "reduce")], [(0, 1, "copy"), (0, 2, "copy")]), True),
+    ("recursive doubling", by_hand(4, SWAP, CROSS), True),
+    ("everyone adds in an order of its own", by_hand(3, [(a, b, "reduce") for a in range(3) for b in range(3) if a != b]), False),
+    ("raw inputs reused", by_hand(4, SWAP, [(0, 2, "reduce"), (2, 0, "reduce"), (0, 3, "reduce-input"), (1, 3, "reduce-input"),
+                                            (2, 1, "reduce"), ]), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schedule", "same"), [row[1:] for row in BITS], ids=[row[0] for row in BITS])
+def test_same_bits(schedule, same):
+    verify.schedule(schedule)
+    assert same_bits(schedule) == same
+
+
+def test_recursive_doubling_over_three_dimensions_has_the_same_bits():
+    rows = [[(a, a ^ (1 << k), "reduce") for a in range(8)] for k in range(3)]
+    schedule = by_hand(8, *rows)
+    verify.schedule(schedule)
+    assert same_bits(schedule)
+
+
+def test_only_schedules_with_the_same_bits_on_request():
+    items = everything("fully-connected:4", same_bits=True)
+    (point,) = [replayed(item) for item in items if isinstance(item, Point)]
+    assert point.same_bits
+    assert same_bits(point.schedule)
+    assert (point.steps, str(point.bandwidth), point.status) == (2, "1/2", "optimal")
+    (opened,) = [item for item in items if isinstance(item, Open)]
+    assert (opened.steps, opened.lower, opened.upper) == (1, 1, None)
+
+
+def test_pruning_drops_what_nobody_reads():
+    lean = by_hand(3, [(1, 0, "reduce"), (2, 0, "reduce"), (1, 2, "reduce")], [(0, 1, "copy"), (0, 2, "copy")])
+    pruned = prune(lean)
+    assert [len(step.sends) for step in pruned.steps] == [2, 2]
+    assert [step.rounds for step in pruned.steps] == [1, 1]
+    verify.schedule(pruned)
+
+
+def test_pruning_keeps_what_is_read_before_it_is_replaced():
+    made = by_hand(3, [(1, 0, "reduce")], [(0, 2, "reduce"), (2, 0, "reduce")], [(0, 1, "copy")])
+    verify.schedule(made)
+    assert [len(step.sends) for step in prune(made).steps] == [1, 2, 1]
+
+
+def test_known_points_are_taken_over():
+    first = {p.steps: p for p in everything("fully-connected:4") if isinstance(p, Point)}
+    asked = []
+    again = [p for p in everything("fully-connected:4", known=first, progress=asked.append) if isinstance(p, Point)]
+    assert {p.steps: p.schedule for p in again} == {s: p.schedule for s, p in first.items()}
+    assert not any("C=" in text for text in asked)
+
+
+def test_a_budget_that_is_spent_leaves_open_intervals():
+    network = net("torus:4x4")
+    items = list(allreduce.points(network, collective("allreduce", 16), budget=Budget(0.0)))
+    assert not [i for i in items if isinstance(i, Point)]
+    opened = [i for i in items if isinstance(i, Open)]
+    assert opened[0].steps == 4
+    assert opened[0].lower == 1
+    assert opened[0].upper is None

@@ -1,0 +1,89 @@
+"""Scan and custom combining collectives: the direct encoding with wanted sets; every schedule is replayed."""
+
+from fractions import Fraction
+
+import pytest
+
+from synth import verify
+from synth.collective import Collective, collective
+from synth.encodings import direct
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.translate import Translation
+from synth.errors import InfeasibleError
+from synth.frontier import Open, Point
+from synth.pareto import allreduce
+from synth.pareto.shapes import shapes
+from synth.samebits import same_bits
+from synth.topologies import topology
+from synth.topology import Link, Topology
+from synth.verdict import Budget
+
+
+def items(network, task, **options):
+    return list(allreduce.points(network, task, budget=Budget(), **options))
+
+
+def check(found):
+    """Every point replays; every S has a point, an interval or a bound."""
+    best = None
+    for item in found:
+        if isinstance(item, Point):
+            verify.schedule(item.schedule)
+            assert item.bound.value <= item.bandwidth
+            assert best is None or item.bandwidth < best
+            best = item.bandwidth
+        elif isinstance(item, Open):
+            assert item.upper == best is not None
+            assert item.lower < item.upper
+    return [item for item in found if isinstance(item, Point)]
+
+
+def test_scan_on_a_line_needs_one_step_a_hop():
+    network = topology("line:4").network()
+    found = check(items(network, collective("scan", 4), max_steps=3))
+    assert (found[0].steps, found[0].bandwidth, found[0].status) == (3, 3, "optimal")
+
+
+def test_scan_on_a_dgx1_ends_with_points_or_intervals():
+    network = topology("dgx1").network()
+    found = items(network, collective("scan", 8), max_steps=2)
+    points = check(found)
+    assert points[0].steps == 2
+    assert points[0].bandwidth <= 2
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_all_prefixes_of_a_pair(rounds):
+    network = topology("line:2").network()
+    task = collective("scan", 2)
+    model, read = direct.encode(Translation(network, task, shapes(network, task)[-1].moves, rounds), 1, rounds)
+    answer = Cadical().solve(model)
+    schedule = read({v for v, holds in enumerate(answer.values) if holds})
+    assert verify.schedule(schedule).bandwidth == 1
+    assert [s[1:4] for s in schedule.steps[0].sends] == [(0, 1, "reduce")] * rounds
+    assert same_bits(schedule)
+
+
+def sums(ranks, *units):
+    """A combining collective: each unit from some contributors to some ranks."""
+    pre, post = zip(*units, strict=True)
+    return Collective("sums", ranks, tuple(map(frozenset, pre)), tuple(map(frozenset, post)), True)
+
+
+def test_contributors_and_receivers_may_be_apart():
+    network = topology("line:4").network()
+    found = check(items(network, sums(4, ({0, 1}, {2, 3})), max_steps=3))
+    assert (found[0].steps, found[0].chunks) == (3, 1)
+    assert found[0].bandwidth == 3
+
+
+def test_several_units_share_the_links():
+    network = topology("ring:4").network()
+    found = check(items(network, sums(4, ({0, 1}, {0, 1}), ({2, 3}, {2, 3})), max_steps=1))
+    assert (found[0].steps, found[0].bandwidth, found[0].status) == (1, Fraction(1), "optimal")
+
+
+def test_what_cannot_be_reached_is_infeasible():
+    network = Topology("apart", 3, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()
+    with pytest.raises(InfeasibleError):
+        items(network, collective("allreduce", 3))
