@@ -166,6 +166,14 @@ def test_parallel_routes_and_limits() -> None:
     assert bound.value == Fraction(1, 2) == proved(limited, task, bound, 1)
 
 
+def test_equal_limits_are_no_trouble() -> None:
+    routes = tuple(Route(u, v, 2) for u, v in ((0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)))
+    network = Network("twice", 3, routes, (Cap((0, 5), 1), Cap((0, 5), 1), Cap((1, 2), 1), Cap((1, 2), 1), Cap((3, 4), 1), Cap((3, 4), 1)))
+    for name, value in (("allgather", Fraction(2)), ("allreduce", Fraction(4, 3))):
+        bound = bounds.allreduce(network, collective(name, 3), 2)
+        assert bound.value == value == proved(network, collective(name, 3), bound, 2)
+
+
 # random schedules ----------------------------------------------------------------------------------------------------
 
 

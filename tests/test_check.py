@@ -133,7 +133,7 @@ def test_no_corrupted_certificate_proves_too_much(case: int) -> None:
             refused += 1
             continue
         # asked about fewer steps than the original a bound may rise; a count of steps is no bound on rounds
-        if asked == steps and doc["kind"] == certificate["kind"]:
+        if asked == steps and (doc["kind"] == certificate["kind"] or doc["kind"] not in ("distance", "unreachable")):
             assert found <= value, doc
     assert refused > 25
 

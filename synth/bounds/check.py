@@ -155,7 +155,7 @@ class Packing:
             places.setdefault(limit, []).append(k)
         images = [places.get((frozenset(links[i] for i in inside), b), []) for inside, b in p.limits]
         need(all(images), "limits are not kept", place)
-        limits = [image.pop() for image in images]
+        limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
             post = {ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()}
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
