@@ -57,7 +57,7 @@ def solve(problem: Problem, budget: Budget, restrictions: Restrictions = Restric
     z3 = need("z3", "the path encoding", "pip install z3-solver")
     began, wall = time.process_time(), time.monotonic()
     context = z3.Context()  # a fresh one: z3's limits and names are per context
-    solver = z3.SolverFor("QF_LIA", ctx=context)
+    solver = z3.Solver(ctx=context)  # about twice as fast here as SolverFor("QF_LIA")
     if budget.seconds is not None:
         solver.set("timeout", max(1, int(budget.seconds * 1000)))
     solver.set("random_seed", budget.seed)

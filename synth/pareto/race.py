@@ -17,7 +17,7 @@ import selectors
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -83,20 +83,24 @@ def solve(
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
         return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
     if isinstance(verdict, Unsat) and proof is not None:
-        return _proved(plain, verdict, proof, budget, began)
+        return _proved(problem, verdict, proof, budget, began)
     return verdict
 
 
 def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, began: float) -> Verdict:
-    """The same refutation with a proof file, as far as the rest of the budget goes."""
+    """The same refutation with a proof file, as far as the rest of the budget goes; its certificate is in the cost's detail."""
     from synth.encodings.proofs import write_proof
 
     left = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
     with _turn:
-        job = _start(Racer("step", "cadical"), write_proof, (problem, folder), budget)
+        job = _start(Racer("step", "cadical"), write_proof, (problem, folder.absolute()), budget)
         _wait([job], None if left is None else time.monotonic() + left)
+        if not job.ended:
+            job.kill()
     if job.result and job.result[0] == "ok":
-        return Unsat(verdict.reason, verdict.cost, job.result[1]["file"])
+        certificate = job.result[1]
+        cost = replace(verdict.cost, detail={**verdict.cost.detail, "certificate": certificate})
+        return Unsat(verdict.reason, cost, str(folder / certificate["file"]))
     if job.result and isinstance(job.result[1], SynthError):
         raise job.result[1]
     return verdict

@@ -56,7 +56,10 @@ class CpSat:
         solver.parameters.random_seed = self.seed
         if self.conflicts is not None:
             solver.parameters.max_number_of_conflicts = self.conflicts
-        status = self.status.get(solver.status_name(solver.solve(program)), "crash")
+        found = solver.status_name(solver.solve(program))
+        if found not in self.status:
+            return Answer("crash", detail=f"CP-SAT says {found}")
+        status = self.status[found]
         if status != "sat":
             return Answer(status, detail="conflicts" if status == "gave-up" else "")
         solution = list(solver.response_proto.solution)

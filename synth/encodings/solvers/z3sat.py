@@ -49,12 +49,12 @@ class Z3Sat:
             solver.set("random_seed", self.seed)
         if self.conflicts is not None:
             solver.set("max_conflicts", self.conflicts)
-        lines = [" ".join(map(str, clause)) for clause in clauses]
-        solver.from_string(f"p cnf {variables} {len(clauses)}\n" + " 0\n".join(lines) + " 0\n")
+        lines = [" ".join(map(str, clause)) + " 0\n" for clause in clauses]
+        solver.from_string(f"p cnf {variables} {len(clauses)}\n" + "".join(lines))
         found = str(solver.check())
         if found not in self.status:
             why, text = reason(solver.reason_unknown())
-            return Answer(why, detail="conflicts" if "max-conflicts" in text else text)
+            return Answer(why, detail="conflicts" if "conflicts" in text else text)
         if found == "unsat":
             return Answer("unsat")
         values = [False] * (variables + 1)

@@ -1,0 +1,223 @@
+"""Step, quotient and path: known answers, agreement on random problems, and the pieces they stand on."""
+
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synth import verify
+from synth.collective import collective
+from synth.encodings import path
+from synth.encodings.model import Model
+from synth.encodings.quotient import Quotient, ShiftedQuotient
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.solvers.cpsat import CpSat
+from synth.encodings.solvers.z3sat import Z3Sat
+from synth.encodings.step import MonotoneStep, Step
+from synth.encodings.tight import tight_cuts
+from synth.errors import UsageError
+from synth.schedule import Problem
+from synth.symmetry import subgroups
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+from synth.verdict import Budget, Sat, Unsat
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def network(ranks, links, caps=()):
+    return Network("test", ranks, tuple(Route(u, v, n) for u, v, n in links), tuple(caps))
+
+
+def decide(problem, encoding=Step(), solver=Cadical()):
+    """True or False; a schedule is replayed before it counts."""
+    model, inverse = encoding.apply(problem)
+    answer = solver.solve(model)
+    assert answer.status in ("sat", "unsat")
+    if answer.status == "sat":
+        schedule = encoding.invert(inverse, answer.values)
+        verify.schedule(schedule)
+        assert (schedule.chunks, len(schedule.steps), schedule.rounds) == (problem.chunks, problem.steps, problem.rounds)
+    return answer.status == "sat"
+
+
+@st.composite
+def problems(draw, most_ranks=4):
+    ranks = draw(st.integers(3, most_ranks))
+    pairs = [(u, v) for u in range(ranks) for v in range(ranks) if u != v]
+    links = [(u, v, draw(st.integers(1, 2))) for u, v in draw(st.lists(st.sampled_from(pairs), unique=True, min_size=ranks))]
+    caps = []
+    if draw(st.booleans()):
+        caps.append(Cap(tuple(draw(st.sets(st.integers(0, len(links) - 1), min_size=2))), draw(st.integers(1, 2))))
+    name = draw(st.sampled_from(["allgather", "broadcast", "alltoall", "gather", "scatter", "multi-broadcast", "alltonext"]))
+    steps = draw(st.integers(1, 3))
+    rounds = steps + draw(st.integers(0, 2))
+    return Problem(network(ranks, links, caps), collective(name, ranks), draw(st.integers(1, 2)), steps, rounds)
+
+
+@quick
+@given(problems())
+def test_encodings_and_solvers_agree(problem):
+    want = decide(problem)
+    assert decide(problem, MonotoneStep(), Cadical(seed=3)) is want
+    assert decide(problem, Step(tight=False), Z3Sat()) is want
+    assert decide(problem, Step(), CpSat(seed=1)) is want
+    for generators in subgroups(problem.network, problem.collective):
+        for encoding in (Quotient(generators), ShiftedQuotient(generators)):
+            assert want or not decide(problem, encoding)
+
+
+@settings(quick, max_examples=25)
+@given(problems(3))
+def test_path_agrees_with_step(problem):
+    verdict = path.solve(problem, Budget(60))
+    assert isinstance(verdict, Sat | Unsat)
+    assert isinstance(verdict, Sat) is decide(problem)
+    if isinstance(verdict, Sat):
+        verify.schedule(verdict.schedule)
+
+
+def brute_force(problem):
+    """Is there a schedule? By trying every set of sends of every step (copies only, one round vector at a time)."""
+    net, coll = problem.network, problem.collective
+    chunks = [(u, i) for u in range(coll.units) for i in range(problem.chunks)]
+    vectors = [v for v in itertools.product(range(1, problem.rounds + 1), repeat=problem.steps) if sum(v) == problem.rounds]
+
+    def search(held, t, vector):
+        if all((c, n) in held for c in chunks for n in coll.post[c[0]]):
+            return True
+        if t == problem.steps:
+            return False
+        choices = []
+        for r in net.routes:
+            ready = [(c, r.dst) for c in chunks if (c, r.src) in held and (c, r.dst) not in held]
+            most = min(len(ready), r.units * vector[t])
+            choices.append(list(itertools.combinations(ready, most)))
+        for pick in itertools.product(*choices):
+            loads = [len(p) for p in pick]
+            fits = all(sum(loads[i] for i in cap.routes) <= cap.units * vector[t] for cap in net.caps)
+            if fits and search(held | {x for p in pick for x in p}, t + 1, vector):
+                return True
+        return False
+
+    start = frozenset((c, n) for c in chunks for n in coll.pre[c[0]])
+    return any(search(start, 0, vector) for vector in vectors)
+
+
+@settings(quick, max_examples=60)
+@given(problems(3), st.booleans())
+def test_step_agrees_with_trying_everything(problem, broadcast):
+    uncapped = Network("test", 3, problem.network.routes)
+    coll = collective("broadcast" if broadcast else "allgather", 3)
+    problem = Problem(uncapped, coll, problem.chunks, min(problem.steps, 2), min(problem.steps, 2) + problem.rounds - problem.steps)
+    assert decide(problem) is brute_force(problem)
+
+
+KNOWN = [
+    ("dgx1", "allgather", 1, 2, 2, True), ("dgx1", "allgather", 2, 2, 3, True), ("dgx1", "allgather", 2, 3, 3, True),
+    ("dgx1", "allgather", 3, 4, 4, True), ("dgx1", "allgather", 6, 3, 7, True), ("dgx1", "allgather", 3, 2, 4, False),
+    ("dgx1", "allgather", 6, 2, 7, False), ("dgx1", "allgather", 6, 2, 8, False), ("dgx1", "broadcast", 2, 2, 2, True),
+    ("dgx1", "broadcast", 6, 3, 3, True), ("dgx1", "broadcast", 12, 4, 4, True), ("dgx1", "broadcast", 22, 3, 9, True),
+    ("dgx1", "broadcast", 3, 2, 2, False), ("dgx1", "alltoall", 1, 3, 3, True), ("dgx1", "alltoall", 1, 2, 3, True),
+    ("dgx1", "alltoall", 1, 2, 2, False), ("dgx1", "alltoall", 3, 2, 8, True), ("mi50-z52", "allgather", 1, 4, 4, True),
+    ("mi50-z52", "allgather", 2, 4, 7, True), ("mi50-z52", "allgather", 1, 3, 3, False), ("mi50-z52", "broadcast", 2, 4, 4, True),
+    ("mi50-z52", "alltoall", 1, 4, 8, True), ("dgx2", "allgather", 2, 1, 5, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), KNOWN)
+def test_known_answers(name, coll, chunks, steps, rounds, feasible):
+    net = topology(name).network()
+    assert decide(Problem(net, collective(coll, net.ranks), chunks, steps, rounds)) is feasible
+
+
+# what the whole formula finds slowly and a quotient at once; the subgroup is an index
+QUOTIENTS = [
+    ("dgx1", "allgather", 6, 7, 7),
+    ("dgx1", "alltoall", 3, 8, 8),
+    ("hypercube:16", "allgather", 4, 4, 15),
+    ("ring:16", "allgather", 2, 15, 15),
+]
+
+
+@pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds"), QUOTIENTS)
+def test_some_quotient_has_a_schedule(name, coll, chunks, steps, rounds):
+    net = topology(name).network()
+    problem = Problem(net, collective(coll, net.ranks), chunks, steps, rounds)
+    groups = subgroups(net, problem.collective)
+    assert any(decide(problem, Quotient(generators), Cadical(conflicts=None)) for generators in groups)
+
+
+def test_several_holders_are_used():
+    net = network(4, [(0, 2, 1), (1, 3, 1)])
+    coll = collective("broadcast", 4)
+    two = type(coll)("custom", 4, (frozenset({0, 1}),), (frozenset(range(4)),))
+    assert decide(Problem(net, two, 1, 1, 1)) is True
+    assert decide(Problem(net, coll, 1, 1, 1)) is False
+
+
+def test_a_rank_out_of_reach_is_infeasible():
+    net = network(3, [(0, 1, 1), (1, 0, 1)])
+    assert decide(Problem(net, collective("broadcast", 3), 1, 2, 2)) is False
+
+
+def test_parallel_routes_through_switches_are_kept_apart():
+    routes = (Route(0, 1, 1, ("a",)), Route(0, 1, 1, ("b",)))
+    wires = ((0, "a", 1), ("a", 1, 1), (0, "b", 1), ("b", 1, 1))
+    net = Network("two", 2, routes, wires=wires)
+    assert decide(Problem(net, collective("broadcast", 2), 2, 1, 1)) is True
+    assert decide(Problem(net, collective("broadcast", 2), 3, 1, 1)) is False
+
+
+def test_combining_is_refused_by_the_encoding():
+    with pytest.raises(UsageError, match="combines"):
+        Step().apply(Problem(topology("dgx1").network(), collective("reduce", 8), 1, 2, 2))
+
+
+def test_tight_cuts_of_dgx1():
+    net = topology("dgx1").network()
+    assert {frozenset({n}) for n in range(8)} <= set(tight_cuts(Problem(net, collective("allgather", 8), 6, 3, 7)))
+    assert tight_cuts(Problem(net, collective("allgather", 8), 2, 2, 3)) == []
+    assert frozenset(range(4)) in tight_cuts(Problem(net, collective("alltoall", 8), 3, 2, 8))
+
+
+def test_path_with_memory_and_pipelining():
+    ring = topology("ring:4").network()
+    problem = Problem(ring, collective("scatter", 4), 1, 2, 2)
+    assert isinstance(path.solve(problem, Budget(60)), Sat)
+    assert isinstance(path.solve(problem, Budget(60), path.Restrictions(extra_memory=0)), Unsat)
+    gather = Problem(ring, collective("allgather", 4), 1, 3, 3)
+    assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=2)), Sat)
+    assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=1)), Unsat)
+    with pytest.raises(UsageError, match="one round a step"):
+        path.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(60), path.Restrictions(pipeline=1))
+
+
+def test_path_answers_reductions_by_reversal():
+    net = topology("ring:4").network()
+    verdict = path.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(60))
+    assert isinstance(verdict, Sat)
+    verify.schedule(verdict.schedule)
+    with pytest.raises(UsageError, match="allreduce"):
+        path.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(60))
+
+
+@pytest.mark.parametrize("size", range(1, 6))
+def test_counts_mean_what_they_say(size):
+    for scale, levels, full in itertools.product(range(4), range(3), (False, True)):
+        model = Model()
+        model.block(size + levels)
+        literals, bits = list(range(1, size + 1)), list(range(size + 1, size + levels + 1))
+        (model.exactly_times if full else model.at_most_times)(literals, scale, bits)
+        for values in itertools.product((False, True), repeat=size + levels):
+            unary = values[size:]
+            if any(b and not a for a, b in itertools.pairwise(unary)):
+                continue
+            fixed = Model()
+            fixed.block(model.variables)
+            fixed.counts = model.counts
+            fixed.clauses = [[v if values[v - 1] else -v] for v in range(1, model.variables + 1)]
+            room = scale * (1 + sum(unary))
+            right = sum(values[:size]) == room if full else sum(values[:size]) <= room
+            assert (Cadical().solve(fixed).status == "sat") is right

@@ -1,0 +1,204 @@
+"""The race: right answers whoever wins, unknown for every other ending, and no process left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from synth import verify
+from synth.collective import collective
+from synth.errors import UsageError
+from synth.pareto import race, racers
+from synth.pareto.workers import Nursery
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.verdict import Budget, Sat, Unknown, Unsat
+
+HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stopped():
+    yield
+    race.stop()
+
+
+def dgx1(coll, *query):
+    return Problem(topology("dgx1").network(), collective(coll, 8), *query)
+
+
+def solved(problem, **options):
+    verdict = race.solve(problem, budget=options.pop("budget", Budget(120)), **options)
+    if isinstance(verdict, Sat):
+        verify.schedule(verdict.schedule)
+        assert verdict.schedule.problem.fingerprint == problem.fingerprint
+    return verdict
+
+
+@pytest.mark.parametrize("encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "path", "step/cpsat", "quotient@1/z3"])
+def test_a_schedule_whoever_is_asked(encoding):
+    verdict = solved(dgx1("allgather", 1, 2, 2), encoding=encoding)
+    assert isinstance(verdict, Sat)
+    name = racers.parse(encoding)[0]
+    assert name == "auto" or verdict.cost.engine.startswith(name)
+    assert verdict.cost.cpu > 0
+
+
+@pytest.mark.parametrize(
+    ("coll", "query", "kind"),
+    [
+        ("allgather", (6, 3, 7), Sat), ("reduce-scatter", (6, 3, 7), Sat), ("reduce", (6, 3, 3), Sat), ("alltoall", (3, 2, 8), Sat),
+        ("allgather", (3, 2, 4), Unsat), ("reduce-scatter", (3, 2, 4), Unsat), ("alltoall", (1, 2, 2), Unsat),
+    ],
+)  # fmt: skip
+def test_auto(coll, query, kind):
+    assert isinstance(solved(dgx1(coll, *query)), kind)
+
+
+def test_a_quotient_alone_never_proves_anything():
+    verdict = solved(dgx1("allgather", 3, 2, 4), encoding="quotient@0")
+    assert isinstance(verdict, Unknown)
+    assert verdict.reason == "gave-up"
+
+
+def test_deterministic_gives_the_same_schedule_twice():
+    problem = dgx1("allgather", 6, 3, 7)
+    first, second = (solved(problem, budget=Budget(120, seed=5, deterministic=True)) for _ in range(2))
+    assert isinstance(first, Sat)
+    assert first.schedule.to_json() == second.schedule.to_json()
+    assert first.cost.engine == second.cost.engine
+    assert isinstance(solved(dgx1("allgather", 3, 2, 4), budget=Budget(60, deterministic=True)), Unsat)
+
+
+def test_time_runs_out_as_unknown():
+    verdict = solved(dgx1("allgather", *HARD), budget=Budget(0.4))
+    assert isinstance(verdict, Unknown)
+    assert verdict.reason == "time"
+
+
+def test_memory_runs_out_as_unknown():
+    verdict = solved(dgx1("alltoall", 3, 8, 8), encoding="step", budget=Budget(60, memory=30 << 20))
+    assert isinstance(verdict, Unknown)
+    assert verdict.reason == "memory"
+
+
+def crash():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def fail():
+    raise ValueError("on purpose")
+
+
+def test_a_crash_is_unknown(monkeypatch):
+    monkeypatch.setattr(race, "attempt", _crash_instead)
+    verdict = race.solve(dgx1("allgather", 1, 2, 2), budget=Budget(20), encoding="step")
+    assert isinstance(verdict, Unknown)
+    assert verdict.reason == "crash"
+
+
+def _crash_instead(*_):
+    crash()
+
+
+def test_nursery_jobs_fail_alone():
+    nursery = Nursery(())
+    try:
+        bad, good = nursery.start(1, fail, (), None), nursery.start(2, max, (3, 4), None)
+        for job in (bad, good):
+            while job.channel.fileno() >= 0:
+                job.receive()
+        assert isinstance(bad.result[1], ValueError)
+        assert good.result == ("ok", 4)
+    finally:
+        nursery.close()
+
+
+def test_unknown_names_and_collectives_are_usage_errors():
+    problem = dgx1("allgather", 1, 2, 2)
+    for options, message in [
+        ({"encoding": "stepp"}, "did you mean step"), ({"solver": "cadicall"}, "did you mean cadical"), ({"encoding": "quotient@99"}, "subgroups"),
+        ({"encoding": "path", "solver": "cadical"}, "its own solver"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            race.solve(problem, budget=Budget(5), **options)
+    with pytest.raises(UsageError, match="allreduce"):
+        race.solve(dgx1("allreduce", 1, 2, 2), budget=Budget(5))
+
+
+def test_fewer_rounds_than_steps():
+    assert isinstance(race.solve(dgx1("allgather", 1, 3, 2), budget=Budget(5)), Unsat)
+
+
+def test_a_proof_on_request(tmp_path):
+    from synth.encodings.proofs import check_proof
+
+    problem = dgx1("allgather", 3, 2, 4)
+    verdict = solved(problem, proof=tmp_path)
+    assert isinstance(verdict, Unsat)
+    check_proof(verdict.cost.detail["certificate"], problem, tmp_path)
+
+
+def descendants(pid):
+    found, todo = [], [pid]
+    while todo:
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(todo.pop())], capture_output=True, text=True, check=False).stdout
+        todo += [int(x) for x in listed.split()]
+        found += [int(x) for x in listed.split()]
+    return found
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+BUSY = f"""
+from synth.pareto import race
+from synth.collective import collective
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.verdict import Budget
+print("ready", flush=True)
+try:
+    race.solve(Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD}), budget=Budget(60))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_behind(how):
+    process = subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    until = time.monotonic() + 30
+    children = []
+    while len(children) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+        children = descendants(process.pid)
+    assert len(children) >= 3
+    process.send_signal(how)
+    output = process.communicate(timeout=20)[0]
+    assert output == ("interrupted\n" if how == signal.SIGINT else "")
+    until = time.monotonic() + 20
+    while any(map(alive, children)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, children))
+
+
+def test_from_several_threads():
+    verdicts = []
+    threads = [threading.Thread(target=lambda: verdicts.append(solved(dgx1("allgather", 2, 2, 3)))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [type(v) for v in verdicts] == [Sat] * 3
