@@ -30,7 +30,10 @@ def network(ranks, links, caps=()):
     return Network("test", ranks, tuple(Route(u, v, n) for u, v, n in links), tuple(caps))
 
 
-def decide(problem, encoding=Step(), solver=Cadical()):
+STEP, CADICAL = Step(), Cadical()
+
+
+def decide(problem, encoding=STEP, solver=CADICAL):
     """True or False; a schedule is replayed before it counts."""
     model, inverse = encoding.apply(problem)
     answer = solver.solve(model)

@@ -121,7 +121,8 @@ def test_nursery_jobs_fail_alone():
 def test_unknown_names_and_collectives_are_usage_errors():
     problem = dgx1("allgather", 1, 2, 2)
     for options, message in [
-        ({"encoding": "stepp"}, "did you mean step"), ({"solver": "cadicall"}, "did you mean cadical"), ({"encoding": "quotient@99"}, "subgroups"),
+        ({"encoding": "stepp"}, "did you mean step"), ({"solver": "cadicall"}, "did you mean cadical"),
+        ({"encoding": "quotient@99"}, "subgroups"),
         ({"encoding": "path", "solver": "cadical"}, "its own solver"),
     ]:  # fmt: skip
         with pytest.raises(UsageError, match=message):
