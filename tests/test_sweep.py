@@ -1,0 +1,175 @@
+"""The guided sweep end to end: known frontiers, resumption, interruption, honesty about budgets."""
+
+import copy
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import synth
+from synth import audit
+from synth.errors import InfeasibleError, VerificationError
+from synth.pareto.events import SweepInterrupted
+from synth.pareto.log import Log
+
+F = Fraction
+
+
+def frontier(tmp_path, topology, collective, **options):
+    return synth.pareto(topology, collective, log=tmp_path / "log.jsonl", **options)
+
+
+def values(found):
+    return {p.steps: p.bandwidth for p in found.points}
+
+
+@pytest.mark.parametrize(
+    ("topology", "collective", "expected"),
+    [
+        ("dgx1", "allgather", {2: F(3, 2), 3: F(7, 6)}),
+        ("dgx1", "reduce-scatter", {2: F(3, 2), 3: F(7, 6)}),
+        ("dgx1", "alltoall", {2: F(8, 3)}),
+        ("ring:8", "allgather", {4: F(7, 2)}),
+        ("hypercube:16", "allgather", {4: F(15, 4)}),
+        ("torus:4x4", "allgather", {4: F(15, 4)}),
+        ("dgx2", "allgather", {1: F(5, 2)}),
+    ],
+)
+def test_known_complete_frontiers(tmp_path, topology, collective, expected):
+    found = frontier(tmp_path, topology, collective)
+    assert values(found) == expected
+    assert found.complete
+    assert found.max_steps is None
+    assert audit.document(json.loads(json.dumps(found.to_json())))[-1].startswith("complete")
+
+
+def test_broadcast_is_followed_to_a_given_number_of_steps(tmp_path):
+    found = frontier(tmp_path, "dgx1", "broadcast", max_steps=5)
+    assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13), 5: F(5, 19)}
+    assert (found.complete, found.max_steps) == (True, 5)
+    assert audit.document(found.to_json())[-1].endswith("up to 5 steps")
+
+
+def test_a_disconnected_machine_is_proved_infeasible(tmp_path):
+    links = tuple(synth.Link(a, b, F(1)) for a, b in [(0, 1), (1, 0), (2, 3), (3, 2)])
+    with pytest.raises(InfeasibleError, match="cannot"):
+        frontier(tmp_path, synth.Topology("split", 4, links), "allgather")
+
+
+def test_a_collective_with_nothing_to_do_is_complete(tmp_path):
+    found = frontier(tmp_path, synth.Topology("one", 1, ()), "allgather")
+    assert found.points == ()
+    assert found.complete
+
+
+def test_a_spent_budget_leaves_intervals_not_claims(tmp_path):
+    found = frontier(tmp_path, "dgx1", "broadcast", max_steps=8, time_limit=0.01)
+    assert not found.complete
+    assert found.open
+    assert found.open[-1].reason == "time"
+    audit.document(found.to_json())
+
+
+def test_an_interrupted_sweep_continues_from_its_log(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    def interrupt(event):
+        if event.kind == "point" and event.steps == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(SweepInterrupted) as stopped:
+        synth.pareto("dgx1", "broadcast", max_steps=4, log=path, on_event=interrupt)
+    assert values(stopped.value.frontier) == {2: 1, 3: F(9, 22)}
+    assert stopped.value.log == path
+    asked = []
+    found = synth.pareto("dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13)}
+    assert {e.steps for e in asked} == {4}, "only what was in flight is asked again"
+    assert not path.exists(), "a finished sweep leaves no log"
+
+
+def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    def interrupt(event):
+        if event.kind == "point" and event.steps == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(SweepInterrupted):
+        synth.pareto("dgx1", "broadcast", max_steps=3, log=path, on_event=interrupt)
+    lines = path.read_text().splitlines()
+    forged = []
+    for line in lines:
+        record = json.loads(line) if line else {}
+        if record.get("kind") == "point" and record["point"]["steps"] == 3:
+            record["point"]["schedule"]["steps"][0]["sends"].pop()
+        forged.append(json.dumps(record))
+    path.write_text("\n".join(forged) + '\n{"kind": "poi')
+    asked = []
+    found = synth.pareto("dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    assert values(found) == {2: 1, 3: F(9, 22)}
+    assert 3 in {e.steps for e in asked}
+
+
+def test_the_log_of_another_question_is_not_used(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = Log(path, "one")
+    log.append({"kind": "unsat", "query": [1, 2, 3]})
+    log.close(finished=False)
+    assert Log(path, "two").records == []
+
+
+def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
+    found = frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_chunks=2, encoding="path", solver="z3")
+    assert values(found)[2] == F(3, 2)
+    assert all(p.construction.startswith("path") for p in found.points)
+
+
+def test_uneven_and_custom_collectives(tmp_path):
+    found = synth.pareto("ring:4", "allgatherv", sizes=[2, 1, 0, 1], log=tmp_path / "a")
+    assert found.complete
+    file = tmp_path / "mine.yaml"
+    file.write_text("pre: [[0, 0], [1, 3]]\npost: [[0, [2, 3]], [1, 0]]\n")
+    found = synth.pareto("ring:4", str(file), log=tmp_path / "b")
+    assert found.complete
+    audit.document(found.to_json())
+
+
+@pytest.mark.parametrize(
+    "where", ["bandwidth", "rounds", "steps", "chunks", "status", "bound", "complete", "certificate", "open", "max_steps"]
+)
+def test_a_frontier_altered_in_one_place_fails(tmp_path, where):
+    doc = frontier(tmp_path, "dgx1", "allgather").to_json()
+    audit.document(copy.deepcopy(doc))
+    point = doc["points"][0]
+    match where:
+        case "bandwidth":
+            point["bandwidth"] = "7/5"
+        case "rounds" | "steps" | "chunks":
+            point[where] += 1
+        case "status":
+            point["status"] = "best-known"
+        case "bound":
+            point["bound"]["value"] = "7/5"
+        case "complete":
+            doc["points"].pop()
+        case "certificate":
+            point["bound"]["certificate"]["prices"][0][3] += 1
+        case "open":
+            doc["open"] = [{"steps": 3, "lower": "1", "upper": "7/6", "reason": "time"}]
+        case "max_steps":
+            doc["max_steps"] = True
+    with pytest.raises(VerificationError):
+        audit.document(doc)
+
+
+def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
+    found = synth.pareto("dgx1", "allgather")
+    assert found.best(1 << 10).steps == 2
+    assert found.best(1 << 30).steps == 3
+    assert found.to_json()["schema"] == "synth.frontier/1"
+    path = Path(tmp_path / "frontier.json")
+    path.write_text(json.dumps(found.to_json()))
+    assert synth.verify(path)[-1].startswith("complete")
