@@ -1,0 +1,8 @@
+"""Measurements, each made by one command that writes JSON to bench/results and a table beside it.
+
+python -m bench.encodings     SCCL's encoding in z3 against the default, instance by instance
+python -m bench.sweeps        SCCL's sweep against the guided one
+python -m bench.goals         what the command line does, how fast, and whether the answers are the known ones
+python -m bench.pictures      the pictures of the README
+python -m bench               the first three
+"""

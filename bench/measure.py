@@ -1,0 +1,143 @@
+"""What every measurement needs: where it ran, what a subprocess cost, medians, and a place for the results.
+
+CPU is user + system seconds, of a command with all the helper processes it waited for. Wall times depend on what else
+the machine does; CPU seconds less so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "bench" / "results"
+LIBRARIES = ("ccl-synth", "z3-solver", "python-sat", "ortools", "scipy", "numpy", "networkx")
+
+
+def where() -> dict:
+    """The machine, the versions, the commit and the date of a measurement."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "libraries": {name: metadata.version(name) for name in LIBRARIES},
+        "commit": _git("rev-parse", "--short=12", "HEAD"),
+        "changed": bool(_git("status", "--porcelain", "--untracked-files=no", "--", "synth")),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _cpu_model() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found.group(1).strip() if found else platform.processor() or platform.machine()
+
+
+def _git(*arguments: str) -> str:
+    try:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished command: exit code, output, wall and CPU seconds."""
+
+    code: int
+    stdout: str
+    stderr: str
+    wall: float
+    cpu: float
+
+
+def command(arguments: Sequence[str], timeout: float | None = None) -> Run:
+    """Runs a command with nothing remembered from earlier ones. Exit code -1 means that it was stopped at `timeout`."""
+    with tempfile.TemporaryDirectory(prefix="synth-bench-") as cache:
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "SYNTH_CACHE": cache}, cwd=ROOT
+        )
+        try:
+            out, err = process.communicate(timeout=timeout)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            (out, err), code = _interrupted(process), -1
+        wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Run(code, out, err, wall, cpu)
+
+
+def _interrupted(process: subprocess.Popen) -> tuple[str, str]:
+    """As Ctrl-C does, so that helper processes are waited for and counted; killed when that is not heard."""
+    process.send_signal(signal.SIGINT)
+    try:
+        return process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()
+
+
+def synth(*arguments: str, timeout: float | None = None) -> Run:
+    """Runs the command line of this environment."""
+    return command([str(Path(sys.executable).with_name("synth")), *arguments], timeout)
+
+
+def median(values: Iterable[float]) -> float:
+    """The median; `math.inf` values (not solved) sort last. Raises ValueError when there are none."""
+    ordered = sorted(values)
+    if not ordered:
+        raise ValueError("the median of nothing")
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def geomean(values: Sequence[float]) -> float:
+    """The geometric mean; 1 of nothing."""
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else 1.0
+
+
+def seconds(value: float) -> str:
+    """Two significant digits below 10 s, whole seconds above 100."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2g}" if value >= 0.1 else f"{value:.4f}"
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; columns whose head ends with ``>`` are aligned to the right."""
+    names = [name.rstrip(">") for name in head]
+    rule = ["---:" if name.endswith(">") else "---" for name in head]
+    lines = [names, rule, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def setting(at: dict) -> str:
+    """One sentence on where a measurement was made."""
+    versions = ", ".join(f"{name} {version}" for name, version in at["libraries"].items())
+    changed = " with uncommitted changes" if at["changed"] else ""
+    return f"{at['cpu']}, {at['cores']} cores, Python {at['python']}, {versions}; commit {at['commit']}{changed}, {at['date']}."
+
+
+def keep(document: dict, table: str, path: Path) -> None:
+    """Writes the JSON to `path` and its table beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    path.with_suffix(".md").write_text(table, encoding="utf-8")
