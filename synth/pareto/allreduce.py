@@ -2,7 +2,8 @@
 
 For each S from the least possible up: the bound first, then symmetric shapes (`synth.pareto.shapes`) whose R/C can meet
 it, on the direct encoding and, where S allows it, on the hub encoding, the cheapest first, with conflict limits that
-grow from round to round; then shapes that come close; for allreduce also reduce-scatter + allgather. A schedule that
+grow from round to round; then shapes that come close. For allreduce pipelined spanning trees and reduce-scatter +
+allgather come before them. A schedule that
 meets the bound is optimal for every C; otherwise the best one found is reported with its interval. That no shape
 admits a schedule proves nothing, so no bound comes from here.
 """
@@ -14,10 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 from synth import bounds
-from synth.collective import Collective, collective
+from synth.collective import Collective
+from synth.collective import collective as collective_named
 from synth.encodings.compose import compose
+from synth.flows import tau
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto.candidates import Candidate, Candidates, Frame, construction
 from synth.pareto.tries import Desk, Outcome, Try
@@ -29,7 +33,8 @@ from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, when there is no limit on the whole
-OTHER_CPU = 5.0  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
+OTHER_CPU = 2.5  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
+FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
@@ -87,6 +92,7 @@ class _Search:
     candidates: Candidates
     best: Fraction | None = None
     began: float = field(default_factory=time.monotonic)
+    _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
 
     @property
     def out_of_time(self) -> bool:
@@ -119,6 +125,43 @@ class _Search:
         left = self.budget.seconds - (began - self.began)
         return began + min(left, max(POINT_CPU, left / 4)), math.inf
 
+    @cached_property
+    def forest(self) -> tau.Forest | None:
+        """Trees that attain the rate for large messages, where they are known to and the network is small."""
+        small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
+        return tau.forest(self.network) if small and tau.applies(self.network) else None
+
+    def composed(self, steps: int, upper: Fraction | None) -> Schedule | None:
+        """Reduce-scatter + allgather in `steps` steps, if its bounds say that it may be below `upper`."""
+        task = collective_named("allgather", self.network.ranks)
+        sides = (self.network.reversed(), self.network)
+        least = int(bounds.steps(self.network, task).value)
+        splits = [(self._gather_bound(a) + self._gather_bound(steps - a), a) for a in range(least, steps - least + 1)]
+        if not splits or (upper is not None and min(splits)[0] / self.network.ranks >= upper):
+            return None
+        first = min(splits)[1]
+        parts = [self._gathered(side, task, n) for side, n in zip(sides, (first, steps - first), strict=True)]
+        if parts[0] is None or parts[1] is None:
+            return None
+        return compose(parts[0], parts[1], self.collective)
+
+    def _gather_bound(self, steps: int) -> Fraction:
+        """R/C of allgather at `steps`. Reduce-scatter's is taken to be the same, which only decides what is tried."""
+        if steps not in self._gather_bounds:
+            task = collective_named("allgather", self.network.ranks)
+            self._gather_bounds[steps] = bounds.flow(self.network, task, steps).value
+        return self._gather_bounds[steps]
+
+    def _gathered(self, network: Network, task: Collective, steps: int) -> Schedule | None:
+        """An allgather schedule that meets its bound, None when none is found quickly."""
+        from synth.pareto import race
+
+        value = bounds.flow(network, task, steps).value
+        more = max(1, -(-steps // value.numerator))
+        problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
+        verdict = race.solve(problem, budget=replace(self.budget, seconds=COMPOSE_SECONDS))
+        return verdict.schedule if isinstance(verdict, Sat) else None
+
 
 @dataclass
 class _Here:
@@ -136,6 +179,10 @@ class _Here:
 
     def run(self) -> None:
         """Fills `schedule` and `construction` with the best that is found."""
+        if self.search.candidates.hub_steps is not None and self.search.collective.units == 1:
+            self._built()
+            if self._done:
+                return
         meet = self.search.candidates.meeting(self.steps, self.bound)
         near: list[Frame] = []
         for k, (which, conflicts) in enumerate(EFFORTS):
@@ -149,7 +196,6 @@ class _Here:
                 self._near(near if which.startswith("any") else hubs or near, conflicts, seed)
             if self._done:
                 return
-        self._compose()
 
     @property
     def spent(self) -> bool:
@@ -222,27 +268,11 @@ class _Here:
             return
         self.schedule, self.construction, self.upper = schedule, name, schedule.bandwidth
 
-    def _compose(self) -> None:
-        """Reduce-scatter + allgather, both in half of the steps, where that is not refuted by what is there already."""
-        network, half = self.search.network, self.steps // 2
-        if self.search.candidates.hub_steps is None or self.search.collective.units != 1:
-            return
-        gathered = [_allgather(side, half, self.search.budget) for side in (network.reversed(), network)]
-        if gathered[0] is not None and gathered[1] is not None:
-            composed = compose(gathered[0], gathered[1], self.search.collective)
-            if len(composed.steps) == self.steps:
-                self._take(composed, "reduce-scatter + allgather")
-
-
-def _allgather(network: Network, steps: int, budget: Budget) -> Schedule | None:
-    """An allgather schedule of `steps` steps that meets its bound, None when none is found quickly."""
-    from synth.pareto import race
-
-    task = collective("allgather", network.ranks)
-    if steps < bounds.steps(network, task).value:
-        return None
-    value = bounds.flow(network, task, steps).value
-    more = max(1, -(-steps // value.numerator))
-    problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
-    verdict = race.solve(problem, budget=replace(budget, seconds=COMPOSE_SECONDS))
-    return verdict.schedule if isinstance(verdict, Sat) else None
+    def _built(self) -> None:
+        """The constructions that need no search of their own: spanning trees, and reduce-scatter + allgather."""
+        made = self.search.forest
+        if made is not None and self.steps >= 2 * made.height:
+            self._take(tau.schedule(made, self.search.collective, self.steps - 2 * made.height + 1), "tau forest")
+        composed = None if self._done else self.search.composed(self.steps, self.upper)
+        if composed is not None:
+            self._take(composed, "reduce-scatter + allgather")
