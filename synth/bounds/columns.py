@@ -155,6 +155,7 @@ class Restricted:
         self.prices = np.maximum(np.array(x[: self.count]), 0.0).reshape(-1, self.steps)
         self.worth = {u: x[i] for u, i in self.worth_at.items()}
         self.rounds = [-d for d in duals[: self.steps]]
+        self.slack = x[self.count : self.count + self.steps]
         self.share: dict[int, list[float]] = {u: [] for u in self.space.units}
         for (unit, _), dual in zip(self.columns, duals[self.steps :], strict=True):
             self.share[unit].append(max(0.0, -dual))

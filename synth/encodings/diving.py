@@ -9,8 +9,8 @@ identity fixes a unit, so that every tree may be taken alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,17 +19,20 @@ from synth.bounds.columns import Restricted, Space
 
 TOLERANCE = 1e-6
 PRICINGS = 4
+SETTLING = 40
 CANDIDATES = 3
+NEARLY = 0.5
+REACHES = (2, 4, 6, 10)
+OPTIONS = 500
 
 
 @dataclass
 class Partial:
-    """Chunks that are placed: the trees taken by each unit, the loads they make, the rounds that are settled."""
+    """Chunks that are placed: the trees taken by each unit, the loads they make, the rounds of each step."""
 
     taken: dict[int, list[Tree]]
     loads: np.ndarray
     floors: list[int]
-    settled: bool = field(default=False)
 
 
 class Dive:
@@ -45,12 +48,31 @@ class Dive:
             for tree in mine:
                 self.master.add(u, tree)
 
-    def run(self, until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
-        """One dive, up to the monotonic time `until`. `finish` is asked to complete what is nearly done."""
-        state = Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), [1] * self.steps)
-        if not self._solve(state, until):
-            return None
-        if not self._settle(state, until):
+    def settle(self, until: float) -> Iterator[list[int]]:
+        """Whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
+
+        Rounds that do not fit give a Benders cut, which rules out others.
+        """
+        state = self._nothing([1] * self.steps)
+        if not self._solve(state, until, SETTLING):
+            return
+        options = _near(self.master.rounds, self.rounds)
+        while options.size and time.monotonic() < until:
+            first, options = options[0], options[1:]
+            state = self._nothing([int(f) for f in first])
+            if self._solve(state, until, SETTLING):
+                yield state.floors
+            elif options.size:
+                value = self.master.value + (options - first) @ np.array(self.master.slack)
+                options = options[value <= self.rounds + TOLERANCE]
+
+    def _nothing(self, floors: list[int]) -> Partial:
+        return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
+
+    def run(self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
+        """One dive at the given rounds, up to the monotonic time `until`. `finish` is asked to complete what is nearly done."""
+        state = self._nothing(floors)
+        if not self._solve(state, until, SETTLING):
             return None
         total = self.chunks * len(self.space.units)
         asked = total
@@ -59,7 +81,7 @@ class Dive:
             left = sum(need.values())
             if not left:
                 return state
-            if left <= asked * 0.6:
+            if left <= asked * NEARLY:
                 asked = left
                 done = finish(state, need)
                 if done is not None:
@@ -71,11 +93,11 @@ class Dive:
     def _need(self, state: Partial) -> dict[int, int]:
         return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
 
-    def _solve(self, state: Partial, until: float) -> bool:
+    def _solve(self, state: Partial, until: float, pricings: int = PRICINGS) -> bool:
         """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
         need = self._need(state)
         self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
-        for turn in range(PRICINGS):
+        for turn in range(pricings):
             if not self.master.solve():
                 return False
             if self.master.value <= self.rounds + TOLERANCE:
@@ -89,7 +111,7 @@ class Dive:
                     continue
                 known = self._near(u, price)
                 limit = self.master.worth[u] / self.space.weight[u] - 1e-7
-                for cost, tree in self.growers[u].search(price, known, 24, 3 + 3 * turn)[:10]:
+                for cost, tree in self.growers[u].search(price, known, 24, 3 + 3 * min(turn, 4))[:10]:
                     added += cost < limit and self.master.add(u, tree)
             if not added:
                 return False
@@ -99,25 +121,6 @@ class Dive:
         mine = self.master.trees[unit]
         cost = [sum(price[r, t - 1] for t, r in tree) for tree in mine]
         return [mine[i] for i in np.argsort(cost, kind="stable")[:24]]
-
-    def _settle(self, state: Partial, until: float) -> bool:
-        """Make the rounds of every step whole, so that they sum to what is asked for."""
-        while sum(state.floors) < self.rounds:
-            shares = [r - f for r, f in zip(self.master.rounds, state.floors, strict=True)]
-            whole = [max(f, int(r + TOLERANCE)) for r, f in zip(self.master.rounds, state.floors, strict=True)]
-            if sum(whole) > sum(state.floors):
-                state.floors = whole
-                continue
-            order = sorted(range(self.steps), key=lambda t: -shares[t] - 0.3 * self.random.random())
-            for t in order[:CANDIDATES]:
-                before = list(state.floors)
-                state.floors[t] += 1
-                if self._solve(state, until):
-                    break
-                state.floors = before
-            else:
-                return False
-        return self._solve(state, until)
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
         """Take the trees that the linear program takes whole, else one of those it takes most of."""
@@ -147,3 +150,25 @@ class Dive:
             state.taken[unit].append(tree)
         else:
             state.taken[unit].remove(tree)
+
+
+def _near(fractions: Sequence[float], total: int) -> np.ndarray:
+    """Whole vectors ≥ 1 with sum `total`, those nearest to `fractions` first; some thousands of them at most."""
+    found: list[tuple[float, list[int]]] = []
+    for reach in REACHES:
+        found = []
+        stack: list[tuple[float, list[int]]] = [(0.0, [])]
+        while stack:
+            far, head = stack.pop()
+            rest = total - sum(head)
+            if len(head) == len(fractions):
+                found.append((far, head))
+                continue
+            last = len(head) == len(fractions) - 1
+            for n in [rest] if last else range(1, rest):
+                away = far + abs(n - fractions[len(head)])
+                if away <= reach and n >= 1:
+                    stack.append((away, [*head, n]))
+        if len(found) > OPTIONS:
+            break
+    return np.array([head for _, head in sorted(found)][: 4 * OPTIONS])

@@ -22,6 +22,7 @@ from synth.bounds.arborescence import Tree
 from synth.bounds.columns import Columns, Space, enrich, generate
 from synth.bounds.orbits import Generator, orbit, stabiliser
 from synth.bounds.trees import Prover
+from synth.encodings.completing import complete
 from synth.encodings.diving import Dive, Partial
 from synth.schedule import Problem, Schedule, Send, Step
 from synth.verdict import Budget, Cost, Sat, Unknown, Verdict
@@ -29,7 +30,11 @@ from synth.verdict import Budget, Cost, Sat, Unknown, Verdict
 MAX_COLUMNS = 1500
 GROWTH = 300
 DIVE_COLUMNS = 120
-FIRST_SLICE = 1.0
+VECTORS = 4
+COMPLETING_SECONDS = 3.0
+MAX_PLACES = 12_000
+FIRST_SLICE = 0.5
+DIVE_SLICES = 30
 MAX_TURNS = 8
 
 
@@ -95,53 +100,56 @@ class Packing:
                         found.append(Bundle(u, orbit_))
         return found
 
-    def choose(
-        self, bundles: Sequence[Bundle], rounds: int, seconds: float, seed: int, partial: Partial | None = None
-    ) -> tuple[dict[int, list[Tree]], list[int]] | None:
-        """``(trees of each unit, rounds of each step)`` with Σ rounds = `rounds`, beyond what `partial` has; None: not found."""
+    def choose(self, bundles: Sequence[Bundle], rounds: Sequence[int], seconds: float, seed: int) -> dict[int, list[Tree]] | None:
+        """Trees of each unit that fit into `rounds` of each step; None where none were found."""
         from ortools.sat.python import cp_model
 
         model = cp_model.CpModel()
         use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
-        if partial is None:
-            turns = [model.new_int_var(1, rounds, "") for _ in range(self.steps)]
-            model.add(sum(turns) == rounds)
-        else:
-            turns = [model.new_constant(n) for n in partial.floors]
         terms: dict[tuple[int, int], list] = {}
         for unit, weight in self.space.weight.items():
             mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
-            have = len(partial.taken[unit]) if partial else 0
-            model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks - have)
+            model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
             for b, x in mine:
                 loads = self.space.loads(b.trees[0], self.steps) * (weight * len(b.trees))
                 for o, t in zip(*np.nonzero(loads), strict=True):
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
-            fixed = int(partial.loads[o, t]) if partial else 0
-            model.add(sum(a * x for a, x in row) + fixed <= int(self.space.capacity[o]) * turns[t])
+            model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * rounds[t])
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = seed
         solver.parameters.max_time_in_seconds = max(0.01, seconds)
         if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
-        taken = {u: list(partial.taken[u]) if partial else [] for u in self.space.units}
+        taken: dict[int, list[Tree]] = {u: [] for u in self.space.units}
         for b, x in zip(bundles, use, strict=True):
             taken[b.unit] += [tree for tree in b.trees for _ in range(solver.value(x))]
-        return taken, [solver.value(r) for r in turns]
+        return taken
 
-    def dive(self, rounds: int, until: float, seed: int) -> tuple[dict[int, list[Tree]], list[int]] | None:
-        """The same by diving; the trees it finds join `columns`."""
-        start = {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units}
-        dive = Dive(self.space, self.steps, self.chunks, rounds, start, seed)
+    def diver(self, rounds: int, seed: int) -> Dive:
+        """What dives in the folded problem, from the best trees of `columns`."""
+        return Dive(self.space, self.steps, self.chunks, rounds, {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units}, seed)
+
+    def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
+        """As `choose`, by diving; the trees it finds join `columns`."""
+        dive = self.diver(sum(rounds), seed)
 
         def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            bundles = [Bundle(u, (tree,)) for u, n in need.items() if n for tree in dive.master.trees[u]]
-            found = self.choose(bundles, rounds, min(FIRST_SLICE, until - time.monotonic()), seed, partial)
-            return None if found is None else Partial(found[0], partial.loads, found[1])
+            if sum(need.values()) * len(self.space.network.routes) * self.steps > MAX_PLACES:
+                return None
+            room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
+            found = complete(self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.monotonic()), seed)
+            if found is None:
+                return None
+            return Partial({u: mine + found.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors)
 
-        done = dive.run(until, finish)
+        done = dive.run(list(rounds), until, finish)
+        self.learn(dive)
+        return None if done is None else done.taken
+
+    def learn(self, dive: Dive) -> None:
+        """Add the trees that a dive has found to `columns`."""
         for u in self.space.units:
             rep, path = self.origin[u]
             back = sorted(range(len(path)), key=path.__getitem__)
@@ -149,7 +157,6 @@ class Packing:
             new = [t for t in (move(tree, back) for tree in dive.master.trees[u]) if t not in known]
             self.columns.trees[rep] += new
             self.columns.share[rep] += [0.0] * len(new)
-        return None if done is None else (done.taken, done.floors)
 
     def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
         """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
@@ -201,20 +208,39 @@ def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Se
     if slack < -1e-6:
         return Unknown("gave-up", f"the trees found allow no less than {columns.value:.6g} rounds per chunk", cost(lp=columns.value))
     packings = [Packing(columns, group, problem.chunks) for group in groups]
-    slice_ = FIRST_SLICE
-    for turn in range(MAX_TURNS):
+    whole = packings[0].diver(problem.rounds, budget.seed)
+    vectors, tried, turn = whole.settle(until), [], 0
+    while turn < MAX_TURNS and time.monotonic() < until:
+        fresh = next(vectors, None) if turn < VECTORS else None
+        tried += [] if fresh is None else [fresh]
+        if not tried:
+            break
+        packings[0].learn(whole)
         enrich(columns, slack, GROWTH, budget.seed + turn)
-        for packing in packings:
-            for how in ("choose", "dive"):
-                if time.monotonic() >= until:
-                    return Unknown("time", "", cost(lp=columns.value))
-                if how == "choose":
-                    seconds = min(slice_, until - time.monotonic())
-                    found = packing.choose(packing.bundles(MAX_COLUMNS), problem.rounds, seconds, budget.seed + turn)
-                elif packing.loose:
-                    found = packing.dive(problem.rounds, min(until, time.monotonic() + 4 * slice_), budget.seed + turn)
-                if found is not None:
-                    detail = {"lp": columns.value, "order": len(packing.space.units), "turn": turn, "by": how}
-                    return Sat(packing.schedule(*found), cost(**detail))
-        slice_ *= 2
+        found = _try(packings, fresh or tried[turn % len(tried)], until, budget.seed + turn, FIRST_SLICE * 2 ** (turn // 2))
+        if found is not None:
+            detail = {"lp": columns.value, "orbits": len(found[0].space.units), "turn": turn, "by": found[2]}
+            return Sat(found[0].schedule(found[1], fresh or tried[turn % len(tried)]), cost(**detail))
+        turn += 1
+    if time.monotonic() >= until:
+        return Unknown("time", "", cost(lp=columns.value))
     return Unknown("gave-up", "no whole multiplicities of the trees found", cost(lp=columns.value))
+
+
+def _try(
+    packings: Sequence[Packing], rounds: list[int], until: float, seed: int, slice_: float
+) -> tuple[Packing, dict[int, list[Tree]], str] | None:
+    """Choose among known trees, and dive for new ones, group by group, at the given rounds of each step."""
+    for packing in packings:
+        ways = ("choose", "dive") if packing.loose else ("choose",)
+        for how in ways:
+            end = min(until, time.monotonic() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
+            if end <= time.monotonic():
+                return None
+            if how == "choose":
+                found = packing.choose(packing.bundles(MAX_COLUMNS), rounds, end - time.monotonic(), seed)
+            else:
+                found = packing.dive(rounds, end, seed)
+            if found is not None:
+                return packing, found, how
+    return None
