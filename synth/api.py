@@ -208,15 +208,19 @@ bounds = bound
 
 
 def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:
-    """Replay and re-check a schedule or frontier, from a file or a value; one line for each thing established.
+    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing established.
 
-    Raises VerificationError with the place of what is wrong, FormatError for a file that is neither.
+    `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
+    what is wrong, FormatError for a file that is none of these.
     """
     from synth import audit
+    from synth.pareto import refutation
 
     doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
     try:
-        return audit.document(doc, proof)
+        if doc.get("schema") == refutation.SCHEMA:
+            return refutation.check(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
+        return audit.document(doc)
     except SynthError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

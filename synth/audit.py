@@ -38,19 +38,19 @@ def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-def document(doc: dict, proofs: Path | None = None) -> list[str]:
+def document(doc: dict) -> list[str]:
     """Check a schedule or a frontier; returns one line for each thing established. Raises VerificationError."""
     match doc.get("schema"):
         case "synth.schedule/1":
             replay = verify.schedule(doc)
             return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {replay.sends} sends replayed, postcondition holds"]
         case "synth.frontier/1":
-            return frontier(doc, proofs)
+            return frontier(doc)
         case other:
-            raise FormatError(f"schema is {other!r}; synth verifies synth.schedule/1 and synth.frontier/1")
+            raise FormatError(f"schema is {other!r}; synth verifies synth.schedule/1, synth.frontier/1 and synth.refutation/1")
 
 
-def frontier(doc: dict, proofs: Path | None = None) -> list[str]:
+def frontier(doc: dict) -> list[str]:
     """Check every point, bound and claim of a frontier document."""
     needed = {"schema", "topology", "collective", "complete", "max_steps", "points", "open", "seconds"}
     for key in sorted(needed - doc.keys()):
@@ -58,15 +58,15 @@ def frontier(doc: dict, proofs: Path | None = None) -> list[str]:
     if unknown := sorted(doc.keys() - needed - {"bounds", "notes", "labels"}):
         raise VerificationError(f"{unknown[0]!r} is not a known field", "$")
     try:
-        return _frontier(doc, proofs)
+        return _frontier(doc)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise VerificationError(f"malformed: {error!r}", "$") from None
 
 
-def _frontier(doc: dict, proofs: Path | None) -> list[str]:
+def _frontier(doc: dict) -> list[str]:
     said, points = [], []
     for i, entry in enumerate(doc["points"]):
-        points.append(_point(doc, entry, f"$.points[{i}]", proofs, said))
+        points.append(_point(doc, entry, f"$.points[{i}]", said))
     for i, (before, after) in enumerate(itertools.pairwise(points)):
         if after[0] <= before[0] or after[1] >= before[1]:
             raise VerificationError("is dominated by the point before it", f"$.points[{i + 1}]")
@@ -102,7 +102,7 @@ def _at_one(coll: dict, chunks: int) -> dict:
     return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
 
 
-def _point(doc: dict, entry: dict, place: str, proofs: Path | None, said: list[str]) -> tuple[int, Fraction, bool]:
+def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fraction, bool]:
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
     inner = entry["schedule"]
     if inner["topology"] != doc["topology"]:
@@ -116,7 +116,7 @@ def _point(doc: dict, entry: dict, place: str, proofs: Path | None, said: list[s
     if stated != replay.bandwidth:
         raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
     _number(entry["seconds"], f"{place}.seconds")
-    value = _certificate(doc, entry["bound"], f"{place}.bound", replay.steps, replay.chunks, replay.rounds, proofs)
+    value = _certificate(doc, entry["bound"], f"{place}.bound", replay.steps, replay.chunks)
     if value > replay.bandwidth:
         raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
     optimal = value == replay.bandwidth and entry["bound"]["scope"] == "any-chunks"
@@ -136,9 +136,7 @@ def _same_bits(entry: dict, place: str) -> None:
         raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
 
 
-def _certificate(
-    doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None, rounds: int | None = None, proofs: Path | None = None
-) -> Fraction:
+def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
     scope = entry["scope"]
     if scope not in ("any-chunks", "this-chunks"):
         raise VerificationError(f"{scope!r} is neither any-chunks nor this-chunks", f"{place}.scope")

@@ -12,6 +12,7 @@ from synth import audit
 from synth.errors import InfeasibleError, VerificationError
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.log import Log
+from synth.verdict import Unsat
 
 F = Fraction
 
@@ -173,3 +174,18 @@ def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
     path = Path(tmp_path / "frontier.json")
     path.write_text(json.dumps(found.to_json()))
     assert synth.verify(path)[-1].startswith("complete")
+
+
+def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
+    verdict = synth.solve("dgx1", "broadcast", 3, 2, 2, proof=tmp_path)
+    assert isinstance(verdict, Unsat)
+    assert verdict.proof.endswith(".json")
+    assert "no schedule" in synth.verify(verdict.proof)[0]
+    doc = json.loads(Path(verdict.proof).read_text())
+    for key, value in (("chunks", 1), ("rounds", 3), ("topology", doc["topology"] | {"links": doc["topology"]["links"][1:]})):
+        with pytest.raises(VerificationError):
+            synth.verify(doc | {key: value}, tmp_path)
+    proof = tmp_path / doc["certificate"]["file"]
+    proof.write_bytes(proof.read_bytes()[:-40])
+    with pytest.raises(VerificationError, match="not the one"):
+        synth.verify(verdict.proof)

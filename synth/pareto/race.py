@@ -22,7 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
-from synth.errors import MissingDependencyError, SynthError, UsageError
+from synth.errors import MissingDependencyError, UsageError
+from synth.pareto import refutation
 from synth.pareto.racers import Attempt, Racer, attempt, parse
 from synth.pareto.workers import Job, Nursery
 from synth.registry import find, installed
@@ -30,6 +31,7 @@ from synth.schedule import Problem, Schedule
 from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
 
 HEAD_START = 0.03  # seconds the first racer has to itself
+LARGE = 100_000  # send variables above which quotients go before the whole formula
 SLICE = 0.1  # seconds between changes of turn, growing with the time spent
 DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential rounds; the last round has none
 
@@ -97,20 +99,22 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
         _wait([job], None if left is None else time.monotonic() + left)
         if not job.ended:
             job.kill()
+        elif job.result is None:
+            _drain(job)
     if job.result and job.result[0] == "ok":
         certificate = job.result[1]
+        path = refutation.write(problem, certificate, folder)
         cost = replace(verdict.cost, detail={**verdict.cost.detail, "certificate": certificate})
-        return Unsat(verdict.reason, cost, str(folder / certificate["file"]))
-    if job.result and isinstance(job.result[1], SynthError):
-        raise job.result[1]
-    return verdict
+        return Unsat(verdict.reason, cost, str(path))
+    why = "the time ran out" if not job.ended else str(job.result[1]) if job.result else "its process died"
+    return replace(verdict, reason=f"{verdict.reason}; no proof was written: {why}")
 
 
 @lru_cache(maxsize=16)
 def _subgroups(network: object, collective: object) -> tuple:
     from synth.symmetry import subgroups
 
-    return subgroups(network, collective)  # type: ignore[arg-type]
+    return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
 def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, tuple]]:
@@ -137,17 +141,32 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
         return [(Racer(name, "cadical" if solver == "auto" else solver, k), groups[k]) for k in chosen]
     if name != "auto":
         return [(Racer(name, "cadical" if solver == "auto" else solver), ())]
-    return [entry for entry in _everybody(groups, solver) if _available(entry[0])]
+    everybody = [entry for entry in _everybody(groups, solver) if _available(entry[0])]
+    if _size(problem) > LARGE:
+        everybody.sort(key=lambda entry: entry[0].solver != _first(solver) or entry[0].subgroup is None)
+    return everybody
+
+
+def _size(problem: Problem) -> int:
+    """About how many send variables the whole formula has."""
+    return problem.collective.units * problem.chunks * len(problem.network.routes) * problem.steps
+
+
+def _first(solver: str) -> str:
+    """The solver that "auto" means where one is needed."""
+    return "cadical" if solver == "auto" else solver
 
 
 def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]]:
-    first = "cadical" if solver == "auto" else solver
+    first = _first(solver)
     racers: list[tuple[Racer, tuple]] = []
     if groups:
         racers.append((Racer("quotient", first, 0), groups[0]))
     racers.append((Racer("step", first), ()))
     for k in range(1, min(3, len(groups))):
         racers.append((Racer("quotient", first, k), groups[k]))
+        if k == 1:
+            racers.append((Racer("quotient-mono", first, k), groups[k]))
     if groups:
         racers.append((Racer("quotient-mono", first, 0), groups[0]))
     racers.append((Racer("step-mono", first), ()))
@@ -232,7 +251,7 @@ class _Race:
 
     def __init__(self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None]) -> None:
         self.problem, self.budget, self.tell = problem, budget, tell
-        self.runners = [_Runner(racer, generators, _handicap(place)) for place, (racer, generators) in enumerate(racers)]
+        self.runners = [_Runner(racer, generators, _handicap(place, problem)) for place, (racer, generators) in enumerate(racers)]
         self.began = time.monotonic()
         self.deadline = None if budget.seconds is None else self.began + budget.seconds
 
@@ -358,8 +377,9 @@ class _Race:
         return "gave-up", "; ".join(f"{r.racer}: {r.detail}" for r in self.runners if r.detail)
 
 
-def _handicap(place: int) -> float:
-    return (0.0, 0.02, 0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0, 8.0)[min(place, 9)]
+def _handicap(place: int, problem: Problem) -> float:
+    """Seconds that the racers before may have first; more where all are slower."""
+    return (0.0, 0.02, 0.1, 0.2, 0.5, 1.0, 1.5, 2.5, 4.0, 8.0)[min(place, 9)] * max(1.0, _size(problem) / 10_000)
 
 
 def _wait_endings(jobs: list[Job], until: float) -> None:
