@@ -92,7 +92,7 @@ class Translation:
 
     @cached_property
     def loads(self) -> tuple[Load, ...]:
-        """One constraint per orbit of routes and caps."""
+        """One constraint per orbit of routes and caps, on the first route of each class of `inner`."""
         found: dict[tuple, tuple[int, int]] = {}
         resources = [((i,), r.units) for i, r in enumerate(self.network.routes)] + [(c.routes, c.units) for c in self.network.caps]
         back = [sorted(range(len(m.routes)), key=m.routes.__getitem__) for m in self.moves]
@@ -100,7 +100,8 @@ class Translation:
             weight: dict[int, int] = {}
             for inverse in back:
                 for r in routes:
-                    weight[inverse[r]] = weight.get(inverse[r], 0) + 1
+                    alike = self.classes.routes[inverse[r]]
+                    weight[alike] = weight.get(alike, 0) + 1
             common = math.gcd(*weight.values())
             key = tuple(sorted((r, w // common) for r, w in weight.items()))
             divisor = common * self.copies

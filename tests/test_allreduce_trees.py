@@ -1,0 +1,78 @@
+"""Spanning-tree packings: the rate τ, the partition that proves it, and pipelined schedules."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import verify
+from synth.collective import collective
+from synth.errors import SynthError
+from synth.flows import tau
+from synth.samebits import same_bits
+from synth.topologies import topology
+from synth.topology import Network, Route
+
+
+def undirected(ranks, pairs):
+    return Network("made", ranks, tuple(Route(*ends, units) for a, b, units in pairs for ends in ((a, b), (b, a))))
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [("dgx1", "24/7"), ("ring:8", "8/7"), ("hypercube:8", "12/7"), ("fully-connected:8", "4"), ("line:5", "1"), ("star:6", "1")],
+)
+def test_known_rates(name, rate):
+    network = topology(name).network()
+    made = tau.forest(network)
+    assert str(made.rate) == rate
+    assert tau.partition_rate(network, made.partition) == made.rate
+
+
+def test_a_weak_pair_decides():
+    made = tau.forest(undirected(4, [(0, 1, 2), (1, 2, 1), (0, 2, 1), (2, 3, 1)]))
+    assert made.rate == 1
+    assert made.partition[3] not in made.partition[:3]
+
+
+@st.composite
+def networks(draw):
+    ranks = draw(st.integers(2, 6))
+    order = draw(st.permutations(range(ranks)))
+    pairs = {tuple(sorted(pair)) for pair in pairwise(order)}
+    pairs |= {(a, b) for a in range(ranks) for b in range(a + 1, ranks) if draw(st.booleans())}
+    return undirected(ranks, [(a, b, draw(st.integers(1, 3))) for a, b in sorted(pairs)])
+
+
+def partitions(ranks):
+    """All ways to put ranks into parts, as tuples of part names."""
+    made = [(0,)]
+    for _ in range(1, ranks):
+        made = [(*p, k) for p in made for k in range(max(p) + 2)]
+    return [p for p in made if max(p)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(networks(), st.integers(1, 3))
+def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipeline):
+    made = tau.forest(network)
+    assert made.rate == min(tau.partition_rate(network, p) for p in partitions(network.ranks))
+    schedule = tau.schedule(made, collective("allreduce", network.ranks), pipeline)
+    found = verify.schedule(schedule)
+    assert found.steps == 2 * made.height + pipeline - 1
+    assert found.chunks == made.rate.numerator * pipeline
+    assert found.bandwidth <= Fraction(found.steps, pipeline) / made.rate
+    assert same_bits(schedule)
+
+
+def test_one_way_links_are_refused():
+    network = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
+    with pytest.raises(SynthError, match="same units both ways"):
+        tau.forest(network)
+
+
+def test_a_partition_has_two_parts():
+    with pytest.raises(SynthError, match="two parts"):
+        tau.partition_rate(undirected(2, [(0, 1, 1)]), (0, 0))
