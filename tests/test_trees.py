@@ -1,0 +1,216 @@
+"""The tree engine: column generation, tree bounds with certificates, schedules out of trees."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import bounds, symmetry, verify
+from synth.bounds.branching import Branch, Cases
+from synth.bounds.check import check
+from synth.bounds.columns import generate
+from synth.bounds.trees import Prover, tree_bound
+from synth.collective import Collective, collective
+from synth.encodings.trees import solve
+from synth.errors import VerificationError
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+from synth.verdict import Budget, Sat, Unknown
+
+TWO_BOXES = "dgx1*2:cross=0+2+5+7"
+
+
+def network(name: str) -> Network:
+    return topology(name).network()
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "steps", "value"),
+    [
+        ("dgx1", "allgather", 2, "3/2"),
+        ("dgx1", "allgather", 3, "7/6"),
+        ("dgx1", "alltoall", 2, "8/3"),
+        ("dgx1", "broadcast", 3, "9/22"),
+        ("dgx1", "broadcast", 5, "5/19"),
+        ("hypercube:16", "allgather", 4, "15/4"),
+        (TWO_BOXES, "allgather", 3, "4"),
+        (TWO_BOXES, "allgather", 4, "14/5"),
+        (TWO_BOXES, "allgather", 5, "18/7"),
+    ],
+)
+def test_column_generation_reaches_the_known_infimum(name, what, steps, value):
+    net = network(name)
+    coll = collective(what, net.ranks)
+    exact = Prover(net, steps, Budget(), time.monotonic()).cheapest
+    found = generate(net, coll, steps, symmetry.generators(net, coll), target=float(Fraction(value)), exact=exact)
+    assert found is not None
+    assert found.value == pytest.approx(float(Fraction(value)), rel=1e-6)
+    for unit, trees in found.trees.items():
+        assert sum(found.share[unit]) == pytest.approx(1)
+        for tree in trees:
+            assert_tree(net, tree, coll.pre[unit], coll.post[unit], steps)
+
+
+def assert_tree(net, tree, pre, post, steps):
+    at = dict.fromkeys(pre, 0)
+    for step, route in tree:
+        r = net.routes[route]
+        assert r.src in at and at[r.src] < step <= steps
+        assert r.dst not in at
+        at[r.dst] = step
+    assert post <= at.keys()
+
+
+def test_too_few_steps_have_no_trees():
+    net = network("ring:6")
+    assert generate(net, collective("allgather", 6), 2) is None
+
+
+def test_chunks_that_cannot_be_split_cost_more_than_flows():
+    net = network(TWO_BOXES)
+    coll = collective("allgather", net.ranks)
+    found = tree_bound(net, coll, 3, Budget(seconds=60))
+    assert bounds.flow(net, coll, 3).value == Fraction(15, 4)
+    assert found is not None and found.value == 4
+    assert found.certificate["kind"] == "deadline-cut-trees"
+    assert len(json.dumps(found.certificate)) < 20_000
+    assert check(found.certificate, net.to_json(), coll.to_json(1), steps=3) == 4
+
+
+def test_no_tree_bound_where_flows_are_tight():
+    net = network("dgx1")
+    assert tree_bound(net, collective("broadcast", 8), 4, Budget(seconds=60)) is None
+
+
+def test_altered_tree_certificates_prove_no_more():
+    net = network(TWO_BOXES)
+    coll = collective("allgather", net.ranks)
+    found = tree_bound(net, coll, 3, Budget(seconds=60))
+    assert found is not None
+    chance, accepted = random.Random(0), 0
+    for _ in range(150):
+        doc = json.loads(json.dumps(found.certificate))
+        place = chance.choice(list(numbers(doc["cuts"])) + list(numbers(doc["prices"])))
+        place[0][place[1]] += chance.choice((-2, -1, 1, 2))
+        try:
+            assert check(doc, net.to_json(), coll.to_json(1), steps=3) <= 4
+            accepted += 1
+        except VerificationError:
+            pass
+    assert accepted < 150
+
+
+def numbers(doc):
+    """Every (container, key) at which a whole number stands."""
+    for key, value in doc.items() if isinstance(doc, dict) else enumerate(doc):
+        if isinstance(value, int):
+            yield doc, key
+        elif isinstance(value, dict | list):
+            yield from numbers(value)
+
+
+def test_case_trees_price_what_flows_cannot():
+    # Three ranks that must be reached through two of three relays: fractions take half of each relay, whole chunks cannot.
+    relays = {1: (4, 5), 2: (5, 6), 3: (4, 6)}
+    routes = [Route(0, n, 1) for n in relays] + [Route(n, d, 1) for n, ds in relays.items() for d in ds]
+    net = Network("steiner", 7, tuple(routes))
+    prices = np.array([[1.0, 1.0] if r.src == 0 else [0.0, 0.0] for r in routes])
+    proof = Cases(net, 2, [0], [4, 5, 6], prices).prove(2.0, 100)
+    assert isinstance(proof, Branch)
+    assert proof.value == pytest.approx(2.0)
+    cheaper = Cases(net, 2, [0], [4, 5, 6], prices).prove(2.5, 100)
+    assert isinstance(cheaper, tuple)
+    assert_tree(net, cheaper, frozenset([0]), {4, 5, 6}, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "csr"),
+    [
+        ("dgx1", "allgather", (1, 2, 2)),
+        ("dgx1", "allgather", (2, 2, 3)),
+        ("dgx1", "allgather", (6, 3, 7)),
+        ("dgx1", "allgather", (6, 7, 7)),
+        ("dgx1", "broadcast", (22, 3, 9)),
+        ("dgx1", "broadcast", (13, 4, 4)),
+        ("dgx1", "alltoall", (1, 3, 3)),
+        ("dgx1", "alltoall", (3, 2, 8)),
+        ("dgx1", "alltoall", (3, 8, 8)),
+        ("ring:8", "allgather", (2, 4, 7)),
+        ("dgx2", "allgather", (2, 1, 5)),
+        ("dgx1", "gather", (1, 3, 3)),
+        ("hypercube:16", "allgather", (4, 4, 15)),
+        (TWO_BOXES, "allgather", (1, 3, 4)),
+        (TWO_BOXES, "allgather", (5, 4, 14)),
+        pytest.param("dgx1", "broadcast", (37, 8, 8), marks=pytest.mark.slow),
+        pytest.param(TWO_BOXES, "allgather", (4, 6, 10), marks=pytest.mark.slow),
+    ],
+)
+def test_known_schedules_are_found_and_replayed(name, what, csr):
+    chunks, steps, rounds = csr
+    net = network(name)
+    verdict = solve(Problem(net, collective(what, net.ranks), chunks, steps, rounds), Budget(seconds=120))
+    assert isinstance(verdict, Sat), verdict
+    replay = verify.schedule(verdict.schedule)
+    assert (replay.chunks, replay.steps, replay.rounds) == csr
+    assert verdict.cost.engine == "tree"
+
+
+@pytest.mark.parametrize(
+    ("what", "csr"), [("allgather", (6, 2, 7)), ("allgather", (3, 1, 9)), ("allgather", (2, 3, 2)), ("reduce", (1, 2, 2))]
+)
+def test_nothing_is_claimed_where_nothing_is_found(what, csr):
+    net = network("dgx1")
+    verdict = solve(Problem(net, collective(what, 8), *csr), Budget(seconds=20))
+    assert isinstance(verdict, Unknown)
+
+
+def test_the_same_seed_gives_the_same_schedule():
+    net = network("dgx1")
+    problem = Problem(net, collective("broadcast", 8), 13, 4, 4)
+    first, second = (solve(problem, Budget(seconds=120, seed=3)) for _ in range(2))
+    assert isinstance(first, Sat) and isinstance(second, Sat)
+    assert first.schedule == second.schedule
+
+
+@st.composite
+def problems(draw):
+    ranks = draw(st.integers(3, 6))
+    order = draw(st.permutations(range(ranks)))
+    ends = {(order[i - 1], order[i]) for i in range(ranks)}
+    ends |= set(draw(st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]), max_size=8)))
+    routes = tuple(Route(u, v, draw(st.integers(1, 2))) for u, v in sorted(ends))
+    caps = (Cap((0, len(routes) - 1), draw(st.integers(1, 2))),) if draw(st.booleans()) else ()
+    units = draw(st.integers(1, 3))
+    pre = tuple(frozenset([draw(st.integers(0, ranks - 1))]) for _ in range(units))
+    post = tuple(frozenset(draw(st.sets(st.integers(0, ranks - 1), min_size=1))) for _ in range(units))
+    return Network("random", ranks, routes, caps), Collective("custom", ranks, pre, post)
+
+
+@settings(max_examples=25, deadline=None)
+@given(problems())
+def test_bounds_stay_below_schedules(problem):
+    net, coll = problem
+    if all(post <= pre for pre, post in zip(coll.pre, coll.post, strict=True)):
+        return
+    steps = int(bounds.steps(net, coll).value) + 1
+    flow = bounds.flow(net, coll, steps).value
+    group = symmetry.generators(net, coll)
+    folded, plain = (generate(net, coll, steps, g, target=float(flow)) for g in (group, ()))
+    assert folded is not None and plain is not None
+    assert folded.value >= float(flow) * (1 - 1e-6)
+    assert folded.value == pytest.approx(plain.value, rel=1e-5)
+    tree = tree_bound(net, coll, steps, Budget(seconds=20))
+    if tree is not None:
+        assert check(tree.certificate, net.to_json(), coll.to_json(1), steps=steps) == tree.value > flow
+    rounds = max(steps, -int(-2 * (tree.value if tree else flow) // 1) + 1)
+    verdict = solve(Problem(net, coll, 2, steps, rounds), Budget(seconds=10))
+    if isinstance(verdict, Sat):
+        assert verify.schedule(verdict.schedule).bandwidth >= (tree.value if tree else flow)
