@@ -18,7 +18,7 @@ from synth.bounds.check import check
 from synth.bounds.columns import generate
 from synth.bounds.trees import Prover, tree_bound
 from synth.collective import Collective, collective
-from synth.encodings.trees import solve
+from synth.encodings.trees import minimise, solve
 from synth.errors import VerificationError
 from synth.schedule import Problem
 from synth.topologies import topology
@@ -170,6 +170,13 @@ def test_nothing_is_claimed_where_nothing_is_found(what, csr):
     net = network("dgx1")
     verdict = solve(Problem(net, collective(what, 8), *csr), Budget(seconds=20))
     assert isinstance(verdict, Unknown)
+
+
+def test_the_least_rounds_per_chunk_among_small_chunk_counts():
+    net = network("dgx1")
+    best = minimise(net, collective("allgather", 8), 2, (1, 2, 3), Budget(seconds=60))
+    assert best is not None and best.bandwidth == Fraction(3, 2)
+    verify.schedule(best)
 
 
 def test_the_same_seed_gives_the_same_schedule():

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 
 import numpy as np
 
@@ -22,14 +23,16 @@ from synth.bounds.arborescence import Tree
 from synth.bounds.columns import Columns, Space, enrich, generate
 from synth.bounds.orbits import Generator, orbit, stabiliser
 from synth.bounds.trees import Prover
+from synth.collective import Collective
 from synth.encodings.completing import complete
 from synth.encodings.diving import Dive, Partial
 from synth.schedule import Problem, Schedule, Send, Step
+from synth.topology import Network
 from synth.verdict import Budget, Cost, Sat, Unknown, Verdict
 
 MAX_COLUMNS = 1500
 GROWTH = 300
-DIVE_COLUMNS = 120
+DIVE_COLUMNS = 300
 VECTORS = 4
 COMPLETING_SECONDS = 3.0
 MAX_PLACES = 12_000
@@ -148,15 +151,22 @@ class Packing:
         self.learn(dive)
         return None if done is None else done.taken
 
-    def learn(self, dive: Dive) -> None:
-        """Add the trees that a dive has found to `columns`."""
+    def learn(self, dive: Dive, use: bool = False) -> None:
+        """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from now on."""
+        for rep in self.columns.space.units if use else ():
+            self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
         for u in self.space.units:
             rep, path = self.origin[u]
             back = sorted(range(len(path)), key=path.__getitem__)
-            known = set(self.columns.trees[rep])
-            new = [t for t in (move(tree, back) for tree in dive.master.trees[u]) if t not in known]
-            self.columns.trees[rep] += new
-            self.columns.share[rep] += [0.0] * len(new)
+            mine, share = self.columns.trees[rep], self.columns.share[rep]
+            at = {tree: i for i, tree in enumerate(mine)}
+            for tree, amount in zip(dive.master.trees[u], dive.master.share[u], strict=False):
+                i = at.setdefault(move(tree, back), len(mine))
+                if i == len(mine):
+                    mine.append(move(tree, back))
+                    share.append(0.0)
+                if use:
+                    share[i] += amount
 
     def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
         """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
@@ -173,9 +183,9 @@ class Packing:
 
 
 def _order(columns: Columns, unit: int) -> list[int]:
-    """Trees of `unit`, those that the master uses first, then by reduced cost."""
+    """Trees of `unit`, those in use first, then by reduced cost, the newest first."""
     reduced, share = columns.reduced_costs(unit), columns.share[unit]
-    return sorted(range(len(reduced)), key=lambda i: (-share[i], reduced[i], i))
+    return sorted(range(len(reduced)), key=lambda i: (-share[i], round(reduced[i], 6), -i))
 
 
 def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None) -> Verdict:
@@ -215,7 +225,8 @@ def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Se
         tried += [] if fresh is None else [fresh]
         if not tried:
             break
-        packings[0].learn(whole)
+        if fresh is not None:
+            packings[0].learn(whole, use=True)
         enrich(columns, slack, GROWTH, budget.seed + turn)
         found = _try(packings, fresh or tried[turn % len(tried)], until, budget.seed + turn, FIRST_SLICE * 2 ** (turn // 2))
         if found is not None:
@@ -244,3 +255,30 @@ def _try(
             if found is not None:
                 return packing, found, how
     return None
+
+
+def minimise(network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None) -> Schedule | None:
+    """The schedule of least R/C found at `steps` steps with one of the given numbers of chunks; None where none was found.
+
+    Starts for each C from what column generation allows and goes up by a round at a time while that still improves.
+    """
+    budget = budget or Budget()
+    until = time.monotonic() + (float("inf") if budget.seconds is None else budget.seconds)
+    groups = symmetry.subgroups(network, collective)
+    columns = generate(
+        network, collective, steps, groups[0], seconds=None if budget.seconds is None else budget.seconds / 4, seed=budget.seed
+    )
+    if columns is None:
+        return None
+    best: Schedule | None = None
+    for count in chunks:
+        rounds = max(steps, ceil(columns.value * count - 1e-6))
+        while time.monotonic() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
+            share = None if budget.seconds is None else min(until - time.monotonic(), budget.seconds / (2 * len(chunks)))
+            limits = Budget(share, budget.memory, budget.seed, budget.jobs, budget.deterministic)
+            verdict = solve(Problem(network, collective, count, steps, rounds), limits, groups=groups)
+            if isinstance(verdict, Sat):
+                best = verdict.schedule
+                break
+            rounds += 1
+    return best
