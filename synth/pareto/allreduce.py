@@ -33,6 +33,7 @@ from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, when there is no limit on the whole
+FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 OTHER_CPU = 2.5  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
@@ -40,7 +41,7 @@ COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
 EFFORTS = (
     ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000),
-    ("meet", 600_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000),
+    ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000),
 )  # fmt: skip
 
 Item = Point | Open | tuple[int | None, LowerBound]
@@ -185,15 +186,21 @@ class _Here:
                 return
         meet = self.search.candidates.meeting(self.steps, self.bound)
         near: list[Frame] = []
+        hubs = any(c.engine == "hub" for c in meet)
         for k, (which, conflicts) in enumerate(EFFORTS):
-            seed = self.search.budget.seed + k
+            if which.startswith("any") and not hubs:
+                continue
+            seed, few = self.search.budget.seed + k, FEW if conflicts <= 60_000 else FEW // 2
             if which.endswith("meet"):
-                hubs = [c for c in meet if c.engine == "hub"]
-                self._meet(meet if which.startswith("any") else hubs or meet, conflicts, seed)
+                left = [c for c in meet if c not in self.refuted]
+                first = [c for c in left if not hubs or c.engine == "hub"][:few]
+                rest = [c for c in left if c.engine == "direct"][:few] if which.startswith("any") else []
+                self._meet([*first, *rest], conflicts, seed)
             else:
                 near = near or self.search.candidates.frames(self.steps, self.bound)
-                hubs = [frame for frame in near if frame.base.engine == "hub"]
-                self._near(near if which.startswith("any") else hubs or near, conflicts, seed)
+                first = [f for f in near if not hubs or f.base.engine == "hub"][:few]
+                rest = [f for f in near if f.base.engine == "direct"][:few] if which.startswith("any") else []
+                self._near([*first, *rest], conflicts, seed)
             if self._done:
                 return
 
@@ -208,7 +215,7 @@ class _Here:
 
     def _meet(self, candidates: Sequence[Candidate], conflicts: int, seed: int) -> None:
         """Asks for schedules that meet the bound."""
-        for candidate, outcome in self._ask((c for c in candidates if c not in self.refuted), conflicts, seed):
+        for candidate, outcome in self._ask(candidates, conflicts, seed):
             if outcome.status != "gave-up":
                 self.refuted.add(candidate)
 
