@@ -7,6 +7,7 @@ gone. Each answer makes the cuts weigh more; the price of any tree is at least t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -49,16 +50,20 @@ class Branch:
 
 
 class Cases:
-    """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps at whole `prices[route, step - 1]`."""
+    """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
+
+    `prices[route, step - 1]` are whole; `until` is a monotonic time after which cases are no longer split.
+    """
 
     def __init__(
-        self, network: Network, steps: int, sources: Sequence[int], targets: Sequence[int], prices: np.ndarray, seed: int = 0
-    ) -> None:
+        self, network: Network, steps: int, sources: Sequence[int], targets: Sequence[int], prices: np.ndarray,
+        seed: int = 0, until: float = float("inf"),
+    ) -> None:  # fmt: skip
         self.network, self.steps, self.prices = network, steps, prices
         self.sources = tuple(sorted(sources))
         self.targets = tuple(sorted(set(targets) - set(sources)))
         self.late = {n: distances_from(network.reversed(), [n]) for n in range(network.ranks)}
-        self.seed = seed
+        self.seed, self.until = seed, until
         self.leaves = 0
 
     def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
@@ -68,7 +73,7 @@ class Cases:
 
     def _prove(self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None) -> Branch | Leaf | Tree:
         case = known or self._case(has, gone)
-        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most:
+        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.monotonic() > self.until:
             return case.leaf
         options = case.doubtful()
         if not options:
@@ -155,6 +160,8 @@ class _Case:
         order: list[Cut] = []
         value, duals = 0.0, []
         for _ in range(MAX_CYCLES):
+            if duals and time.monotonic() > self.cases.until:
+                break
             fresh = []
             for cut in self._violated():
                 row = tuple(self.at[place] for place in entered(network, cut, steps) if place in self.at)

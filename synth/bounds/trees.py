@@ -73,17 +73,19 @@ class Prover:
     """Case trees at given prices, within one budget."""
 
     def __init__(self, network: Network, steps: int, budget: Budget, began: float) -> None:
-        self.network, self.steps, self.budget, self.began = network, steps, budget, began
+        self.network, self.steps, self.budget = network, steps, budget
+        self.until = float("inf") if budget.seconds is None else began + budget.seconds
 
     def cases(self, space: Space, unit: int, prices: np.ndarray) -> Cases:
         """The cases of a unit at prices per route and step."""
         collective = space.collective
-        return Cases(self.network, self.steps, sorted(collective.pre[unit]), sorted(collective.post[unit]), prices, self.budget.seed)
+        return Cases(
+            self.network, self.steps, sorted(collective.pre[unit]), sorted(collective.post[unit]), prices, self.budget.seed, self.until
+        )
 
     def most(self) -> int:
         """How many linear programs a case tree may take now."""
-        late = self.budget.seconds is not None and time.monotonic() - self.began > self.budget.seconds
-        return 1 if late else MOST_PROGRAMS
+        return 1 if time.monotonic() > self.until else MOST_PROGRAMS
 
     def cheapest(self, space: Space, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
         """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is one."""
