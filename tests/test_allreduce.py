@@ -70,7 +70,7 @@ def test_the_whole_frontier_of_a_dgx1():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8"), ("torus:4x4", 6, "1/2"), ("torus:4x4", 7, "15/32")])
+@pytest.mark.parametrize(("name", "steps", "value"), [("ring:8", 7, "7/8"), ("torus:4x4", 7, "15/32")])
 def test_later_points(name, steps, value):
     found = {p.steps: replayed(p) for p in everything(name, max_steps=steps) if isinstance(p, Point)}
     assert (str(found[steps].bandwidth), found[steps].status) == (value, "optimal")
