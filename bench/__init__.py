@@ -4,5 +4,6 @@ python -m bench.encodings     SCCL's encoding in z3 against the default, instanc
 python -m bench.sweeps        SCCL's sweep against the guided one
 python -m bench.goals         what the command line does, how fast, and whether the answers are the known ones
 python -m bench.pictures      the pictures of the README
+python -m bench.readme        the figures of the README, from the JSON
 python -m bench               the first three
 """
