@@ -64,12 +64,12 @@ def _peers() -> str:
     peers = (
         (
             "DGX-1 allgather, the frontier",
-            "msccl-tools: 24.6 CPU s (measured, 2 shared cores), 111 s (its SYNTHESIS.md)",
+            "msccl-tools: 24.6 CPU s (measured), 111 s (its SYNTHESIS.md)",
             ("DGX-1 allgather",),
         ),
         (
             "DGX-1 alltoall (24, 8, 8), here C=3",
-            "SCCL: 133.7 s (paper), failure after a day (msccl-tools issue 52)",
+            "SCCL: 133.7 s (paper), a failure (msccl-tools issue 52)",
             ("DGX-1 alltoall (3,8,8)",),
         ),
         ("allgather on 16 GPUs", "SCCL: > 24 h (as quoted by SyCCL)", SIXTEEN),
