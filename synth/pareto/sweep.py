@@ -8,7 +8,7 @@ point. Where none is found the tree bound may be higher; else the best schedule 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -27,10 +27,11 @@ from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown, Unsat
 
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
-FIRST_SLICE = 6.0  # wall seconds of the first try at a point that meets the bound
+MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
+FIRST_SLICES = (4.0, 1.5, 1.5, 1.0, 1.0)  # wall seconds for each of them, at first
+LATER_SLICES = (5.0, 12.0)  # and when nothing else is left to try
 SEARCH_SLICE = 4.0  # wall seconds of one query when only a good schedule is sought
 SEARCH_CHUNKS = (1, 2, 3, 4, 5, 6, 8)
-MULTIPLES = 3
 
 
 @dataclass
@@ -141,15 +142,18 @@ class Sweep:
             self._keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
             return
         until = began + self._point_seconds()
-        found, why = self._meet(steps, bound, min(FIRST_SLICE, until - began))
-        if found is None:
+        found, why = self._meet(steps, bound, FIRST_SLICES, until)
+        if found is None and time.monotonic() < until:
             higher = self._tree_bound(steps, bound, until)
             if higher is not None:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     self.bounds.append((steps, bound))
                     return
-            found, why = self._meet(steps, bound, max(1.0, (until - time.monotonic()) / 2))
+                found, why = self._meet(steps, bound, FIRST_SLICES, until)
+        for slice_ in LATER_SLICES:
+            if found is None and time.monotonic() < until - slice_:
+                found, why = self._meet(steps, bound, (slice_,) * len(MULTIPLES), until)
         if found is not None:
             self._keep(self._point(found, bound, "optimal", began))
             return
@@ -163,15 +167,15 @@ class Sweep:
             self.open.append(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
             self._tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
 
-    def _meet(self, steps: int, bound: LowerBound, seconds: float) -> tuple[Sat | None, str]:
-        """A schedule with R/C equal to the bound, for the first chunk counts that allow it."""
+    def _meet(self, steps: int, bound: LowerBound, slices: Sequence[float], until: float) -> tuple[Sat | None, str]:
+        """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds."""
         p, q = bound.value.numerator, bound.value.denominator
         start, why = max(1, ceil(Fraction(steps, p))), "gave-up"
-        until = time.monotonic() + seconds
-        for m in range(start, start + MULTIPLES):
+        for more, seconds in zip(MULTIPLES, slices, strict=True):
+            m = start + more
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
-            left = until - time.monotonic()
+            left = min(seconds, until - time.monotonic())
             if left <= 0:
                 break
             verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left)
