@@ -122,7 +122,9 @@ def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: R
                 for c in range(total)
                 for r in routes
             ]
+            sends = [(x, 1) for x in load]
             if problem.rounds == steps:
-                solver.add(z3.PbLe([(x, 1) for x in load], units))
+                solver.add(z3.PbLe(sends, units))
             else:
-                solver.add(z3.Sum([z3.If(x, 1, 0) for x in load]) <= units * rounds[first - 1])
+                for n in range(1, problem.rounds - steps + 2):  # every other step has a round at least
+                    solver.add(z3.Implies(rounds[first - 1] == n, z3.PbLe(sends, units * n)))

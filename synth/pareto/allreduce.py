@@ -32,7 +32,7 @@ from synth.topology import Network
 from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
-POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, when there is no limit on the whole
+POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 OTHER_CPU = 2.5  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
@@ -121,7 +121,7 @@ class _Search:
     def _limits(self, began: float) -> tuple[float, float]:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
-            cpu = OTHER_CPU if self.same_bits or self.candidates.hub_steps is None else POINT_CPU
+            cpu = OTHER_CPU if self.same_bits or self.candidates.hub_steps is None else POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
             return began + 3 * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
         return began + min(left, max(POINT_CPU, left / 4)), math.inf

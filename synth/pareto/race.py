@@ -32,6 +32,8 @@ from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
 
 HEAD_START = 0.03  # seconds the first racer has to itself
 LARGE = 100_000  # send variables above which quotients go before the whole formula
+HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
+TREE_SHARE = 0.2  # the tree engine's time counts so little: a processor is nearly its own once it has started
 SLICE = 0.1  # seconds between changes of turn, growing with the time spent
 DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential rounds; the last round has none
 
@@ -163,17 +165,18 @@ def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]
     if groups:
         racers.append((Racer("quotient", first, 0), groups[0]))
     racers.append((Racer("step", first), ()))
+    if solver == "auto":
+        racers.append((Racer("tree"), ()))
     for k in range(1, min(3, len(groups))):
         racers.append((Racer("quotient", first, k), groups[k]))
         if k == 1:
             racers.append((Racer("quotient-mono", first, k), groups[k]))
+    racers.append((Racer("step-mono", first), ()))
     if groups:
         racers.append((Racer("quotient-mono", first, 0), groups[0]))
-    racers.append((Racer("step-mono", first), ()))
     if solver == "auto":
         if groups:
             racers.append((Racer("quotient", "cpsat", 0), groups[0]))
-        racers.append((Racer("tree"), ()))
         racers.append((Racer("step", "cpsat"), ()))
     return racers
 
@@ -302,7 +305,7 @@ class _Race:
 
     def _turns(self, alive: list[_Runner], now: float, conflicts: int | None) -> None:
         slots = max(1, self.budget.jobs) if now - self.began >= HEAD_START or len(alive) < len(self.runners) else 1
-        order = sorted(alive, key=lambda r: r.ran + r.handicap)
+        order = sorted(alive, key=lambda r: r.ran * (TREE_SHARE if r.racer.encoding == "tree" else 1) + r.handicap)
         for runner in order[slots:]:
             if runner.running and runner.job is not None:
                 runner.job.stop()
@@ -379,7 +382,7 @@ class _Race:
 
 def _handicap(place: int, problem: Problem) -> float:
     """Seconds that the racers before may have first; more where all are slower."""
-    return (0.0, 0.02, 0.1, 0.2, 0.5, 1.0, 1.5, 2.5, 4.0, 8.0)[min(place, 9)] * max(1.0, _size(problem) / 10_000)
+    return HANDICAPS[min(place, len(HANDICAPS) - 1)] * max(1.0, _size(problem) / 10_000)
 
 
 def _wait_endings(jobs: list[Job], until: float) -> None:

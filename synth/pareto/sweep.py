@@ -28,10 +28,13 @@ from synth.verdict import Budget, Sat, Unknown, Unsat
 
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
 MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
-FIRST_SLICES = (4.0, 1.5, 1.5, 1.0, 1.0)  # wall seconds for each of them, at first
-LATER_SLICES = (5.0, 12.0)  # and when nothing else is left to try
-SEARCH_SLICE = 4.0  # wall seconds of one query when only a good schedule is sought
-SEARCH_CHUNKS = (1, 2, 3, 4, 5, 6, 8)
+FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # wall seconds for each of them, at first
+LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
+MOST_CHUNKS = 1000  # of all units together: a bound that needs more is not aimed at
+SEARCH_SECONDS = 9.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
+SEARCH_SLICE = 3.0  # of one query of that search
+SEARCH_CHUNKS = 12
+LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
 
 
 @dataclass
@@ -96,8 +99,10 @@ class Sweep:
         )
         first = int(least.value)
         end = self.options.max_steps or first + STEPS_BEYOND
+        ahead = None
         for steps in range(first, end + 1):
-            bound = bounds.flow(self.network, self.collective, steps)
+            bound = ahead or bounds.flow(self.network, self.collective, steps)
+            ahead = None
             self._tell("bound", f"S={steps}: at least {show(bound.value)} rounds per chunk", steps, bound.value)
             if self.best is not None and bound.value >= self.best:
                 self.bounds.append((steps, bound))
@@ -105,6 +110,13 @@ class Sweep:
                 self._close(steps, bound)
             if self.best == floor.value:
                 break
+            if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
+                ahead = bounds.flow(self.network, self.collective, steps + 1)
+                if ahead.value > floor.value:
+                    gain = float(1 - floor.value / bound.value)
+                    self.notes += (f"followed to {steps} steps: more can lower rounds/chunk by {gain:.1%} at most, as the bounds say",)
+                    end = steps
+                    break
             if self.out_of_time and steps < end:
                 self.open.append(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 break
@@ -114,6 +126,11 @@ class Sweep:
     def _combining(self) -> None:
         from synth.pareto import allreduce
 
+        least = bounds.steps(self.network, self.collective)
+        self.bounds.append((0, least))
+        if least.value == 0:
+            self.complete = True
+            return
         known = {p.steps: p for p in self._resumed()}
         found = allreduce.points(
             self.network, self.collective, budget=self._budget(None), max_steps=self.options.max_steps,
@@ -142,30 +159,37 @@ class Sweep:
             self._keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
             return
         until = began + self._point_seconds()
-        found, why = self._meet(steps, bound, FIRST_SLICES, until)
-        if found is None and time.monotonic() < until:
-            higher = self._tree_bound(steps, bound, until)
-            if higher is not None:
-                bound = higher
-                if self.best is not None and bound.value >= self.best:
-                    self.bounds.append((steps, bound))
-                    return
-                found, why = self._meet(steps, bound, FIRST_SLICES, until)
-        for slice_ in LATER_SLICES:
-            if found is None and time.monotonic() < until - slice_:
-                found, why = self._meet(steps, bound, (slice_,) * len(MULTIPLES), until)
+        found, why, bound = self._aim(steps, bound, until)
+        if found is None and self.best is not None and bound.value >= self.best:
+            self.bounds.append((steps, bound))
+            return
         if found is not None:
             self._keep(self._point(found, bound, "optimal", began))
             return
         if resumed:
             self._keep(resumed)
         if not self.out_of_time:
-            self._search(steps, bound, until, began)
+            self._search(steps, bound, time.monotonic() + min(SEARCH_SECONDS, self._point_seconds()), began)
         reached = [p.bandwidth for p in self.points if p.steps <= steps]
         if not any(p.steps == steps and p.status == "optimal" for p in self.points):
             reason = "time" if self.out_of_time else why
             self.open.append(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
             self._tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
+
+    def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
+        """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""
+        found, why = self._meet(steps, bound, FIRST_SLICES, until)
+        if found is None and time.monotonic() < until:
+            higher = self._tree_bound(steps, bound, until)
+            if higher is not None:
+                bound = higher
+                if self.best is not None and bound.value >= self.best:
+                    return None, why, bound
+                found, why = self._meet(steps, bound, FIRST_SLICES, until)
+        for slices in LATER_SLICES:
+            if found is None and time.monotonic() < until:
+                found, why = self._meet(steps, bound, slices, until)
+        return found, why, bound
 
     def _meet(self, steps: int, bound: LowerBound, slices: Sequence[float], until: float) -> tuple[Sat | None, str]:
         """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds."""
@@ -173,6 +197,8 @@ class Sweep:
         start, why = max(1, ceil(Fraction(steps, p))), "gave-up"
         for more, seconds in zip(MULTIPLES, slices, strict=True):
             m = start + more
+            if q * m * self.collective.units > MOST_CHUNKS:
+                return None, f"the bound is met by {q * m} chunks per unit at the least, more than are tried" if more == 0 else why
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
             left = min(seconds, until - time.monotonic())
@@ -202,18 +228,23 @@ class Sweep:
         return found
 
     def _search(self, steps: int, bound: LowerBound, until: float, began: float) -> None:
-        """Good schedules where none meets the bound: least R for a few C, each step an improvement or nothing."""
-        for chunks in SEARCH_CHUNKS:
-            if self.options.max_chunks is not None and chunks > self.options.max_chunks:
-                return
-            least, _ = bounds.rounds(self.network, self.collective, steps, chunks, bound)
-            rounds = max(steps, least)
-            while time.monotonic() < until and (self.best is None or Fraction(rounds, chunks) < self.best):
-                verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), SEARCH_SLICE)
-                if isinstance(verdict, Sat):
-                    self._keep(self._point(verdict, bound, "best-known", began))
-                    break
-                rounds += 1
+        """Good schedules where none meets the bound: by bisection over the least ratios R/C of few chunks."""
+        ratios: dict[Fraction, tuple[int, int]] = {}
+        for chunks in range(1, min(SEARCH_CHUNKS, self.options.max_chunks or SEARCH_CHUNKS) + 1):
+            least = max(steps, ceil(bound.value * chunks))
+            for rounds in range(least, least + 2 + (chunks <= 2) * steps):
+                ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
+        ordered = sorted(ratio for ratio in ratios if ratio > bound.value and (self.best is None or ratio < self.best))
+        low, high = 0, len(ordered)
+        while low < high and (left := until - time.monotonic()) > 0:
+            middle = (low + high) // 2
+            chunks, rounds = ratios[ordered[middle]]
+            verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), min(SEARCH_SLICE, left))
+            if isinstance(verdict, Sat):
+                self._keep(self._point(verdict, bound, "best-known", began))
+                high = middle
+            else:
+                low = middle + 1
 
     # ------------------------------------------------------------ helpers
 
