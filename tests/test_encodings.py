@@ -185,11 +185,44 @@ def test_tight_cuts_of_dgx1():
     assert frozenset(range(4)) in tight_cuts(Problem(net, collective("alltoall", 8), 3, 2, 8))
 
 
+PATH = [
+    ("dgx1", "allgather", 2, 2, 3, True), ("dgx1", "allgather", 3, 2, 4, False), ("dgx1", "allgather", 6, 2, 8, False),
+    ("dgx1-p100", "allgather", 4, 2, 7, True), ("hypercube:8", "allgather", 3, 3, 7, True), ("dgx1", "reduce-scatter", 2, 2, 3, True),
+    ("mi50-z52", "allgather", 2, 4, 7, True), ("mi50-z52", "allgather", 1, 3, 4, False), ("dgx1", "broadcast", 6, 3, 3, True),
+    ("dgx1", "broadcast", 3, 2, 2, False), ("dgx2", "allgather", 1, 1, 3, True), ("dgx2", "allgather", 1, 1, 2, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), PATH)
+def test_path_known_answers(name, coll, chunks, steps, rounds, feasible):
+    net = topology(name).network()
+    verdict = path.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(60))
+    assert isinstance(verdict, Sat if feasible else Unsat)
+    if isinstance(verdict, Sat):
+        verify.schedule(verdict.schedule)
+        assert (len(verdict.schedule.steps), verdict.schedule.rounds) == (steps, rounds)
+
+
+@pytest.mark.parametrize(("chunks", "units", "fewest"), [(1, 1, 3), (2, 1, 6), (1, 2, 2), (2, 2, 3)])
+@pytest.mark.parametrize(("name", "reverse"), [("broadcast", False), ("reduce", True)])
+def test_path_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse):
+    out = [(0, n, 2) for n in (1, 2, 3)]
+    links = [(v, u, b) for u, v, b in out] if reverse else out
+    problem = Problem(network(4, links, [Cap((0, 1, 2), units)]), collective(name, 4), chunks, 1, fewest)
+    verdict = path.solve(problem, Budget(60))
+    assert isinstance(verdict, Sat)
+    verify.schedule(verdict.schedule)
+    assert isinstance(path.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat)
+
+
 def test_path_with_memory_and_pipelining():
     ring = topology("ring:4").network()
     problem = Problem(ring, collective("scatter", 4), 1, 2, 2)
     assert isinstance(path.solve(problem, Budget(60)), Sat)
     assert isinstance(path.solve(problem, Budget(60), path.Restrictions(extra_memory=0)), Unsat)
+    longer = Problem(ring, collective("scatter", 4), 1, 2, 3)
+    assert isinstance(path.solve(longer, Budget(60)), Sat)
+    assert isinstance(path.solve(longer, Budget(60), path.Restrictions(extra_memory=0)), Unsat)
     gather = Problem(ring, collective("allgather", 4), 1, 3, 3)
     assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=2)), Sat)
     assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=1)), Unsat)

@@ -10,9 +10,15 @@ step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer 
     C5  for each step s and each bandwidth constraint (routes L, b): sends on L whose start at the receiver is s  <= b * rounds[s]
     C6  the rounds sum to R, each at least 1
 
-and the two restrictions that MSCCL's synthesizer offers: `pipeline` = p starts a new run of the schedule every p steps,
-so that steps s, s + p, s + 2p, ... share the bandwidth of one (one round each, R = S); `extra_memory` = m lets at most m
-chunks pass through a rank that neither starts with nor needs them.
+C5 has the fastest form known for what is asked. With R > S it is SCCL's own, as published in microsoft/msccl-tools,
+`msccl/path_encoding.py`: for each number of rounds i that a step can have, ``rounds[s] = i`` implies a pseudo-Boolean sum of at
+most b * i; a linear sum against ``b * rounds[s]`` takes z3 up to 10 times as long. With R = S every step has one round, so that
+the pseudo-Boolean sum stands alone, no slower than theirs. C1 to C3 say a little more than there, which is faster on most
+instances: a start lies in 0..S + 1, and what the postcondition demands is received, whatever its start.
+
+Two restrictions, after those that msccl-tools offers and narrower: `pipeline` = p starts a new run of the schedule every p steps,
+so that steps s, s + p, s + 2p, ... share the bandwidth of one (here with R = S alone); `extra_memory` = m lets at most m chunks
+pass through a rank that neither starts with nor needs them (there m places, which one chunk after another may use).
 """
 
 from __future__ import annotations
@@ -106,7 +112,7 @@ def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: 
 
 
 def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: Restrictions, start: dict, send: dict) -> None:
-    """C5 and C6. Where every step has one round the sums are pseudo-Boolean, else linear over integers."""
+    """C5 and C6: a pseudo-Boolean sum a step and wire, one for each number of rounds the step can have."""
     net, steps = problem.network, problem.steps
     rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]
     if problem.rounds != steps:
