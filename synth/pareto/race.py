@@ -33,7 +33,8 @@ from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
 HEAD_START = 0.03  # seconds the first racer has to itself
 LARGE = 100_000  # send variables above which quotients go before the whole formula
 HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
-TREE_SHARE = 0.2  # the tree engine's time counts so little: a processor is nearly its own once it has started
+TREE_SECONDS = 10.0  # of the tree engine, which count only
+TREE_SHARE = 0.2  # so much: a processor is nearly its own while they last
 SLICE = 0.1  # seconds between changes of turn, growing with the time spent
 DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential rounds; the last round has none
 
@@ -145,8 +146,17 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
         return [(Racer(name, "cadical" if solver == "auto" else solver), ())]
     everybody = [entry for entry in _everybody(groups, solver) if _available(entry[0])]
     if _size(problem) > LARGE:
-        everybody.sort(key=lambda entry: entry[0].solver != _first(solver) or entry[0].subgroup is None)
+        everybody.sort(key=lambda entry: _late_when_large(entry[0], _first(solver)))
     return everybody
+
+
+def _late_when_large(racer: Racer, solver: str) -> int:
+    """The largest subgroup first, then trees, then the other subgroups; what sees the whole problem comes last."""
+    if racer.encoding == "tree":
+        return 1
+    if racer.solver != solver or racer.subgroup is None:
+        return 3
+    return 0 if racer.subgroup == 0 and racer.encoding == "quotient" else 2
 
 
 def _size(problem: Problem) -> int:
@@ -248,6 +258,11 @@ class _Runner:
     why: Why | None = None
     detail: str = ""
 
+    def turn(self) -> float:
+        """Who has the least goes on. The tree engine's first seconds count little: it answers early or hardly ever."""
+        early = min(self.ran, TREE_SECONDS) * (1 - TREE_SHARE) if self.racer.encoding == "tree" else 0.0
+        return self.ran - early + self.handicap
+
 
 class _Race:
     """One query. Racers take turns on `budget.jobs` processors: those that ran least (plus their handicap) go on."""
@@ -305,7 +320,7 @@ class _Race:
 
     def _turns(self, alive: list[_Runner], now: float, conflicts: int | None) -> None:
         slots = max(1, self.budget.jobs) if now - self.began >= HEAD_START or len(alive) < len(self.runners) else 1
-        order = sorted(alive, key=lambda r: r.ran * (TREE_SHARE if r.racer.encoding == "tree" else 1) + r.handicap)
+        order = sorted(alive, key=_Runner.turn)
         for runner in order[slots:]:
             if runner.running and runner.job is not None:
                 runner.job.stop()
