@@ -31,8 +31,9 @@ MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some boun
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # wall seconds for each of them, at first
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
 MOST_CHUNKS = 1000  # of all units together: a bound that needs more is not aimed at
-SEARCH_SECONDS = 12.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
-SEARCH_SLICE = 4.0  # of one query of that search
+SEARCH_SECONDS = 20.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
+SEARCH_SLICE = 9.0  # of one query of that search
+CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends, how much better the next must be
 SEARCH_CHUNKS = 12
 LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
 
@@ -178,6 +179,8 @@ class Sweep:
 
     def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
         """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""
+        if bound.value.denominator * self.collective.units > MOST_CHUNKS:
+            return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
         found, why = self._meet(steps, bound, FIRST_SLICES, until)
         if found is None and time.monotonic() < until:
             higher = self._tree_bound(steps, bound, until)
@@ -197,8 +200,8 @@ class Sweep:
         start, why = max(1, ceil(Fraction(steps, p))), "gave-up"
         for more, seconds in zip(MULTIPLES, slices, strict=True):
             m = start + more
-            if q * m * self.collective.units > MOST_CHUNKS:
-                return None, f"the bound is met by {q * m} chunks per unit at the least, more than are tried" if more == 0 else why
+            if q * m * self.collective.units > MOST_CHUNKS and more > 0:
+                return None, why
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
             left = min(seconds, until - time.monotonic())
@@ -228,23 +231,21 @@ class Sweep:
         return found
 
     def _search(self, steps: int, bound: LowerBound, until: float, began: float) -> None:
-        """Good schedules where none meets the bound: halving, from the easy side, the least ratios R/C of few chunks."""
+        """Good schedules where none meets the bound: ever better ratios R/C, by growing C, until one is close."""
         ratios: dict[Fraction, tuple[int, int]] = {}
         for chunks in range(1, min(SEARCH_CHUNKS, self.options.max_chunks or SEARCH_CHUNKS) + 1):
             least = max(steps, ceil(bound.value * chunks))
             for rounds in range(least, least + 2 + (chunks <= 2) * steps):
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
-        ordered = sorted(ratio for ratio in ratios if ratio > bound.value and (self.best is None or ratio < self.best))
-        low, high = 0, len(ordered)
-        while low < high and (left := until - time.monotonic()) > 0:
-            middle = high - 1 - (high - low) // 3
-            chunks, rounds = ratios[ordered[middle]]
-            verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), min(SEARCH_SLICE, left))
-            if isinstance(verdict, Sat):
-                self._keep(self._point(verdict, bound, "best-known", began))
-                high = middle
-            else:
-                low = middle + 1
+        close = bound.value * (1 + CLOSE)
+        for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
+            left = until - time.monotonic()
+            if left <= 0 or (self.best is not None and self.best <= close):
+                break
+            if ratio > bound.value and (self.best is None or ratio <= self.best * (1 - WORTH)):
+                verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), min(SEARCH_SLICE, left))
+                if isinstance(verdict, Sat):
+                    self._keep(self._point(verdict, bound, "best-known", began))
 
     # ------------------------------------------------------------ helpers
 
