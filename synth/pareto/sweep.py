@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
@@ -119,7 +119,7 @@ class Sweep:
                     end = steps
                     break
             if self.out_of_time and steps < end:
-                self.open.append(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
+                self._leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 break
         self.complete = not self.open and self.best is not None
         self.last = None if self.best == floor.value else end
@@ -142,7 +142,7 @@ class Sweep:
                 case Point():
                     self._keep(item)
                 case Open():
-                    self.open.append(item)
+                    self._leave(item)
                 case (steps, bound):
                     self.bounds.append((steps, bound))
         floor = next((b for s, b in self.bounds if s is None), None)
@@ -174,7 +174,7 @@ class Sweep:
         reached = [p.bandwidth for p in self.points if p.steps <= steps]
         if not any(p.steps == steps and p.status == "optimal" for p in self.points):
             reason = "time" if self.out_of_time else why
-            self.open.append(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
+            self._leave(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
             self._tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
 
     def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
@@ -296,6 +296,11 @@ class Sweep:
         self.log.append({"kind": "point", "point": trusted.to_json()})
         text = f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
         self._tell("point", text, point.steps, point.bound.value, point)
+
+    def _leave(self, item: Open) -> None:
+        """Note an interval. Time that nobody limited did not run out: it was the default effort that ended."""
+        spent = item.reason == "time" and self.options.time_limit is None
+        self.open.append(replace(item, reason="effort") if spent else item)
 
     def _resumed(self) -> Iterator[Point]:
         """Points of an earlier run, replayed and re-checked before they are believed."""

@@ -16,6 +16,7 @@ KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB
 WHY = {
+    "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out", "memory": "the memory ran out", "interrupted": "interrupted", "crash": "the solver crashed",
     "gave-up": "the search ended without an answer",
 }  # fmt: skip
