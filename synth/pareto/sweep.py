@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, lcm
 
 from synth import bounds
 from synth.collective import Collective
@@ -29,8 +29,9 @@ from synth.verdict import Budget, Sat, Unknown, Unsat
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
 MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # wall seconds for each of them, at first
+SUGGESTED_SLICE = 8.0  # for the one that an optimal packing of trees suggests
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
-MOST_CHUNKS = 1000  # of all units together: a bound that needs more is not aimed at
+MOST_CHUNKS = 3000  # of all units together: a bound that needs more is not aimed at
 SEARCH_SECONDS = 20.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
 SEARCH_SLICE = 9.0  # of one query of that search
 CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends, how much better the next must be
@@ -181,26 +182,53 @@ class Sweep:
         """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""
         if bound.value.denominator * self.collective.units > MOST_CHUNKS:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
-        found, why = self._meet(steps, bound, FIRST_SLICES, until)
+        found, why = self._meet(steps, bound, FIRST_SLICES[:1], until)
+        if found is None and time.monotonic() < until:
+            found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, self._suggested(steps, bound))
         if found is None and time.monotonic() < until:
             higher = self._tree_bound(steps, bound, until)
             if higher is not None:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     return None, why, bound
-                found, why = self._meet(steps, bound, FIRST_SLICES, until)
+            again = 0 if higher is not None else 1
+            found, why = self._meet(
+                steps, bound, FIRST_SLICES[again:], until, [self._least_multiple(steps, bound) + m for m in MULTIPLES[again:]]
+            )
         for slices in LATER_SLICES:
             if found is None and time.monotonic() < until:
                 found, why = self._meet(steps, bound, slices, until)
         return found, why, bound
 
-    def _meet(self, steps: int, bound: LowerBound, slices: Sequence[float], until: float) -> tuple[Sat | None, str]:
+    def _suggested(self, steps: int, bound: LowerBound) -> list[int]:
+        """The m at which an optimal fractional packing of trees has whole rounds in every step, where there is one."""
+        from synth import symmetry
+        from synth.bounds.columns import generate
+
+        network, collective = self.network, self.collective
+        if collective.combining:
+            network, collective = network.reversed(), collective.reversed()
+        group = symmetry.generators(network, collective)
+        columns = generate(network, collective, steps, group, target=float(bound.value), seconds=SUGGESTED_SLICE, seed=self.options.seed)
+        if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
+            return []
+        q = bound.value.denominator
+        m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in columns.rounds)) // q
+        return [m] if q * m * self.collective.units <= MOST_CHUNKS else []
+
+    @staticmethod
+    def _least_multiple(steps: int, bound: LowerBound) -> int:
+        """The least m with at least a round for every step."""
+        return max(1, ceil(Fraction(steps, bound.value.numerator)))
+
+    def _meet(
+        self, steps: int, bound: LowerBound, slices: Sequence[float], until: float, multiples: Sequence[int] | None = None
+    ) -> tuple[Sat | None, str]:
         """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds."""
         p, q = bound.value.numerator, bound.value.denominator
-        start, why = max(1, ceil(Fraction(steps, p))), "gave-up"
-        for more, seconds in zip(MULTIPLES, slices, strict=True):
-            m = start + more
-            if q * m * self.collective.units > MOST_CHUNKS and more > 0:
+        start, why = self._least_multiple(steps, bound), "gave-up"
+        for m, seconds in zip(multiples if multiples is not None else [start + more for more in MULTIPLES], slices, strict=False):
+            if q * m * self.collective.units > MOST_CHUNKS and m > start:
                 return None, why
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
