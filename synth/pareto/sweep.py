@@ -191,10 +191,8 @@ class Sweep:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     return None, why, bound
-            again = 0 if higher is not None else 1
-            found, why = self._meet(
-                steps, bound, FIRST_SLICES[again:], until, [self._least_multiple(steps, bound) + m for m in MULTIPLES[again:]]
-            )
+            again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
+            found, why = self._meet(steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]])
         for slices in LATER_SLICES:
             if found is None and time.monotonic() < until:
                 found, why = self._meet(steps, bound, slices, until)
