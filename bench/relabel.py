@@ -21,7 +21,8 @@ def problem(topology: str, collective: str, chunks: int, steps: int, rounds: int
     order = list(range(network.ranks))
     if seed:
         network = relabelled(network, order, Random(f"{topology} {collective} {chunks} {steps} {rounds} {seed}"))
-    task = api.collective(collective, network.ranks, [order[root] for root in roots])
+    named = api.collective(collective, network.ranks, roots).roots  # a root that nobody named moves too
+    task = api.collective(collective, network.ranks, [order[root] for root in named])
     return Problem(network, task, chunks, steps, rounds)
 
 
