@@ -106,7 +106,8 @@ def pareto(
         max_steps, max_chunks, encoding, solver, time_limit, jobs=_jobs(jobs), seed=seed, deterministic=deterministic,
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    key = _digest([problem_fingerprint(network, task), max_steps, max_chunks, encoding, solver, sweep, seed, same_bits])
+    how = [max_steps, max_chunks, encoding, solver, sweep, seed, same_bits, deterministic, proof is not None]
+    key = _digest([problem_fingerprint(network, task), *how])
     record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
     kind: type[Sweep] = Sweep
     if sweep == "blind":
@@ -151,7 +152,7 @@ def solve(
 
     With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
     """
-    from synth import bounds, verify
+    from synth import verify
     from synth.pareto import race
     from synth.verdict import Sat
 
@@ -160,14 +161,10 @@ def solve(
     network = _named_topology(topology).network()
     task = _collective(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
-    if encoding == "auto" and proof is None:
-        least = bounds.steps(network, task)
-        if least.value > steps:
-            return Unsat(f"at least {least.value} steps are needed")
-        if not task.combining or task.reversible:
-            fewest, _ = bounds.rounds(network, task, steps, chunks)
-            if fewest > rounds:
-                return Unsat(f"C={chunks} in {steps} steps needs at least {fewest} rounds, by a cut certificate")
+    if encoding == "auto":
+        refuted = _by_bounds(problem, proof)
+        if refuted is not None:
+            return refuted
     budget = Budget(time_limit, seed=seed, jobs=_jobs(jobs), deterministic=deterministic)
     try:
         verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
@@ -176,6 +173,26 @@ def solve(
     if isinstance(verdict, Sat):
         verify.schedule(verdict.schedule)
     return verdict
+
+
+def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
+    """The refutation of `problem` by a lower bound, where one is enough; its document goes to the folder `proof`."""
+    from synth import bounds
+    from synth.pareto import refutation
+
+    network, task = problem.network, problem.collective
+    least = bounds.steps(network, task)
+    if least.value > problem.steps:
+        reason, certificate = f"at least {least.value} steps are needed", least.certificate
+    elif task.combining and not task.reversible:
+        return None
+    else:
+        fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks)
+        if fewest <= problem.rounds:
+            return None
+        reason = f"C={problem.chunks} in {problem.steps} steps needs at least {fewest} rounds, by a cut certificate"
+        certificate = per_chunks.certificate
+    return Unsat(reason, proof=None if proof is None else str(refutation.write(problem, certificate, proof)))
 
 
 def bound(
@@ -219,7 +236,7 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
     try:
         if doc.get("schema") == refutation.SCHEMA:
-            return refutation.check(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
+            return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
         return audit.document(doc)
     except SynthError:
         raise

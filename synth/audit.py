@@ -76,6 +76,9 @@ def _frontier(doc: dict) -> list[str]:
     if not isinstance(doc["complete"], bool) or not (doc["max_steps"] is None or type(doc["max_steps"]) is int):
         raise VerificationError("'complete' is true or false, 'max_steps' a number or null", "$")
     _number(doc["seconds"], "$.seconds")
+    labels = doc.get("labels", [])
+    if labels and (len(labels) != doc["topology"]["ranks"] or len(set(map(str, labels))) < len(labels)):
+        raise VerificationError("must give each rank a label of its own", "$.labels")
     if doc["complete"]:
         said.append(_completeness(doc, points, bounds))
     return said

@@ -177,7 +177,7 @@ def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
 
 
 def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
-    verdict = synth.solve("dgx1", "broadcast", 3, 2, 2, proof=tmp_path)
+    verdict = synth.solve("dgx1", "broadcast", 3, 2, 2, encoding="step", proof=tmp_path)
     assert isinstance(verdict, Unsat)
     assert verdict.proof.endswith(".json")
     assert "no schedule" in synth.verify(verdict.proof)[0]
@@ -189,3 +189,25 @@ def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
     proof.write_bytes(proof.read_bytes()[:-40])
     with pytest.raises(VerificationError, match="not the one"):
         synth.verify(verdict.proof)
+
+
+def test_a_refutation_by_a_bound_is_a_document_too(tmp_path):
+    verdict = synth.solve("dgx1", "allgather", 6, 3, 6, proof=tmp_path)
+    assert isinstance(verdict, Unsat)
+    assert "7 rounds are needed" in synth.verify(verdict.proof)[0]
+    doc = json.loads(Path(verdict.proof).read_text())
+    with pytest.raises(VerificationError, match="7 are asked for"):
+        synth.verify(doc | {"rounds": 7}, tmp_path)
+    assert "2 steps are needed" in synth.verify(synth.solve("dgx1", "allgather", 6, 1, 6, proof=tmp_path).proof)[0]
+
+
+def test_too_few_steps_are_proved_infeasible(tmp_path):
+    with pytest.raises(InfeasibleError, match="needs at least 2 steps"):
+        frontier(tmp_path, "ring:4", "broadcast", max_steps=1)
+
+
+def test_labels_belong_to_ranks(tmp_path):
+    doc = frontier(tmp_path, "ring:4", "allgather").to_json()
+    audit.document(doc | {"labels": [3, 2, 1, 0]})
+    with pytest.raises(VerificationError, match="label"):
+        audit.document(doc | {"labels": [0, 0, 1, 2]})

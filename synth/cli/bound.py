@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
-from synth.cli.output import deliver
+from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
 
@@ -27,6 +27,7 @@ def bound(**given: Any) -> None:
     from synth import api
     from synth.view import tables
 
+    ready(given["output"])
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
     found = api.bounds(topology, collective, max_steps=given["max_steps"])

@@ -24,12 +24,19 @@ def deliver(document: Callable[[], Any], table: Callable[[], None], output: str 
     """
     form = form.lower() if form else ("json" if output else "table")
     if output not in (None, "-"):
+        table()  # first: it is not lost if the file cannot be written
         write(Path(output), _json(document()) if form == "json" else captured(table))
-        form = "table"
-    if form == "json":
+    elif form == "json":
         click.echo(_json(document()), nl=False)
     else:
         table()
+
+
+def ready(*outputs: str | Path | None) -> None:
+    """Refuse, before anything is computed, a file that has no folder to be written into. Raises SynthError."""
+    for output in outputs:
+        if output not in (None, "-") and not Path(str(output)).parent.is_dir():
+            raise SynthError(f"cannot write {output}: No such file or directory")
 
 
 def captured(table: Callable[[], None]) -> str:

@@ -17,7 +17,7 @@ from synth.cli.options import (
     machine_options,
     output_options,
 )
-from synth.cli.output import deliver, remark, write
+from synth.cli.output import deliver, ready, remark, write
 from synth.cli.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Positive, Size
@@ -53,6 +53,7 @@ def pareto(**given: Any) -> int:
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
+    ready(given["output"], given["plot"])
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
     asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}

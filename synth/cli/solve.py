@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, engine, engine_options, machine_options, output_options
-from synth.cli.output import deliver
+from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
 from synth.errors import InfeasibleError, UndecidedError
@@ -32,6 +32,7 @@ def solve(**given: Any) -> None:
     from synth import api
     from synth.view import tables
 
+    ready(given["output"])
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
     asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"

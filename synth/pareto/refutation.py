@@ -1,9 +1,10 @@
-"""A refutation as a document: the problem that has no schedule, and the certificate that names its proof file.
+"""A refutation as a document: the problem that has no schedule, and a lower bound's certificate or one that names a proof file.
 
     {"schema": "synth.refutation/1", "topology", "collective" (one chunk per unit), "chunks", "steps", "rounds", "certificate"}
 
-`synth solve --proof DIR` and `synth pareto --proof DIR` write one beside each proof; `synth verify` checks it: the formula
-is built again from the problem, the proof is checked by `synth.bounds.lrat`, and no solver is loaded.
+`synth solve --proof DIR` and `synth pareto --proof DIR` write one for each refutation; `synth verify` checks it: a bound by
+`synth.bounds.check`; of a proof the formula is built again from the problem and the steps are checked by
+`synth.bounds.lrat`. No solver is loaded.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from synth.bounds import check
 from synth.collective import Collective
 from synth.errors import VerificationError
 from synth.schedule import Problem
@@ -21,19 +23,20 @@ FIELDS = {"schema", "topology", "collective", "chunks", "steps", "rounds", "cert
 
 
 def write(problem: Problem, certificate: dict, folder: Path) -> Path:
-    """Write the document beside its proof file and return where it is."""
+    """Write the document into `folder`, beside the proof file if it has one, and return where it is."""
     doc = {
         "schema": SCHEMA, "topology": problem.network.to_json(), "collective": problem.collective.to_json(1),
         "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds, "certificate": certificate,
     }  # fmt: skip
-    path = folder / (certificate["file"].removesuffix(".lrat.xz") + ".json")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{problem.fingerprint[:24]}.json"
     part = path.with_suffix(".part")
     part.write_text(json.dumps(doc) + "\n", encoding="utf-8")
     part.replace(path)
     return path
 
 
-def check(doc: dict, folder: Path) -> list[str]:
+def verify(doc: dict, folder: Path) -> list[str]:
     """Check the proof in `folder` that `doc` names; one line of what was established. Raises VerificationError."""
     from synth.encodings.proofs import check_proof
 
@@ -44,5 +47,17 @@ def check(doc: dict, folder: Path) -> list[str]:
         problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(f"malformed: {error!r}", "$") from None
-    check_proof(doc["certificate"], problem, folder)
-    return [f"C={problem.chunks} S={problem.steps} R={problem.rounds}: no schedule, {doc['certificate']['lemmas']} proof steps checked"]
+    asked = f"C={problem.chunks} S={problem.steps} R={problem.rounds}: no schedule"
+    kind = doc["certificate"].get("kind")
+    if kind == "lrat":
+        check_proof(doc["certificate"], problem, folder)
+        return [f"{asked}, {doc['certificate']['lemmas']} proof steps checked"]
+    if kind == "distance":
+        value = check.check(doc["certificate"], doc["topology"], doc["collective"])
+        if value <= problem.steps:
+            raise VerificationError(f"proves that {value} steps are needed, {problem.steps} are asked for", "$.certificate")
+        return [f"{asked}, {value} steps are needed"]
+    value = check.check(doc["certificate"], doc["topology"], doc["collective"], steps=problem.steps, chunks=problem.chunks)
+    if value * problem.chunks <= problem.rounds:
+        raise VerificationError(f"proves that {value * problem.chunks} rounds are needed, {problem.rounds} are asked for", "$.certificate")
+    return [f"{asked}, {value * problem.chunks} rounds are needed"]

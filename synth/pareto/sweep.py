@@ -15,7 +15,7 @@ from math import ceil, lcm
 
 from synth import bounds
 from synth.collective import Collective
-from synth.errors import SynthError
+from synth.errors import InfeasibleError, SynthError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import race
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
@@ -94,6 +94,7 @@ class Sweep:
         if least.value == 0:
             self.complete = True
             return
+        self._enough_steps(least)
         floor = bounds.flow(self.network, self.collective, None)
         self.bounds.append((None, floor))
         self._tell(
@@ -133,6 +134,7 @@ class Sweep:
         if least.value == 0:
             self.complete = True
             return
+        self._enough_steps(least)
         known = {p.steps: p for p in self._resumed()}
         found = allreduce.points(
             self.network, self.collective, budget=self._budget(None), max_steps=self.options.max_steps,
@@ -150,6 +152,14 @@ class Sweep:
         closed = floor is not None and self.best == floor.value
         self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
         self.last = None if closed else max((s for s, _ in self.bounds if s), default=self.options.max_steps)
+
+    def _enough_steps(self, least: LowerBound) -> None:
+        most = self.options.max_steps
+        if most is not None and most < least.value:
+            raise InfeasibleError(
+                f"{self.collective.name} on {self.network.name} needs at least {show(least.value)} steps, at most {most} were allowed",
+                least.certificate,
+            )
 
     # ------------------------------------------------------------ one S
 
