@@ -75,7 +75,8 @@ def solve(
     """
     coll = problem.collective
     if coll.combining and not coll.reversible:
-        raise UsageError(f"{coll.name} is not asked for one (C, S, R): `synth pareto --coll {coll.name} --max-steps {problem.steps}` finds its frontier")
+        instead = f"`synth pareto --coll {coll.name} --max-steps {problem.steps}` finds its frontier"
+        raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     began = time.monotonic()
     racers = entrants(plain, encoding, solver)
