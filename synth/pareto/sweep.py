@@ -31,6 +31,7 @@ MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some boun
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # wall seconds for each of them, at first
 SUGGESTED_SLICE = 8.0  # for the one that an optimal packing of trees suggests
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
+FEW_CHUNKS = 1000  # of all units together: above, a bound is aimed at but not insisted on
 MOST_CHUNKS = 3000  # of all units together: a bound that needs more is not aimed at
 SEARCH_SECONDS = 20.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
 SEARCH_SLICE = 9.0  # of one query of that search
@@ -203,7 +204,8 @@ class Sweep:
                     return None, why, bound
             again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
             found, why = self._meet(steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]])
-        for slices in LATER_SLICES:
+        few = bound.value.denominator * self.collective.units <= FEW_CHUNKS
+        for slices in LATER_SLICES if few else ():
             if found is None and time.monotonic() < until:
                 found, why = self._meet(steps, bound, slices, until)
         return found, why, bound
