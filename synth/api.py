@@ -115,8 +115,7 @@ def pareto(
     return kind(network, task, options, record, on_event or (lambda event: None), machine.notes, machine.labels).run()
 
 
-def _collective(name: str | Path | Collective, ranks: int, roots: Sequence[int], sizes: Sequence | None) -> Collective:
-    return collective(name, ranks, roots, sizes)
+_collective = collective  # for the functions that have a parameter of that name
 
 
 def _digest(doc: object) -> str:
@@ -219,9 +218,6 @@ def bound(
         if found[-1][1].value <= floor.value:
             break
     return [*found, (None, floor)]
-
-
-bounds = bound
 
 
 def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:

@@ -242,7 +242,7 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     def stop(*args, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "bounds", stop)
+    monkeypatch.setattr(api, "bound", stop)
     outcome = synth("bound --topo line:3 --coll broadcast", code=130)
     assert outcome.stderr.split() == ["synth:", "interrupted"]
 
@@ -408,7 +408,7 @@ def test_a_bug_is_one_line_that_says_how_to_report_it(monkeypatch):
     def bug(*args, **options):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(api, "bounds", bug)
+    monkeypatch.setattr(api, "bound", bug)
     says = refused("bound --topo line:3 --coll broadcast", code=1)
     assert "ZeroDivisionError: oops" in says
     assert "SYNTH_DEBUG=1" in says

@@ -211,3 +211,8 @@ def test_labels_belong_to_ranks(tmp_path):
     audit.document(doc | {"labels": [3, 2, 1, 0]})
     with pytest.raises(VerificationError, match="label"):
         audit.document(doc | {"labels": [0, 0, 1, 2]})
+
+
+def test_the_blind_sweep_too_knows_when_steps_are_too_few(tmp_path):
+    with pytest.raises(InfeasibleError, match="needs at least 2 steps"):
+        frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_steps=1)

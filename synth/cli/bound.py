@@ -30,7 +30,7 @@ def bound(**given: Any) -> None:
     ready(given["output"])
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
-    found = api.bounds(topology, collective, max_steps=given["max_steps"])
+    found = api.bound(topology, collective, max_steps=given["max_steps"])
     deliver(
         lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
         given["output"], given["form"],

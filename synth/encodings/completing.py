@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from synth.bounds.arborescence import Tree
@@ -51,13 +53,21 @@ def complete(space: Space, steps: int, room: np.ndarray, need: dict[int, int], s
                     model.add_bool_or([y for s, ys in into.get(src, {}).items() if s < t for y in ys] + [~x])
     for (o, t), row in terms.items():
         model.add(sum(row) <= int(room[o, t - 1]))
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = max(0.01, seconds)
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+    solver = solved(model, seconds, seed)
+    if solver is None:
         return None
     found: dict[int, list[Tree]] = {u: [] for u in need}
     for unit, send in chosen:
         found[unit].append(tuple(sorted((t, i) for (i, t), x in send.items() if solver.value(x))))
     return found
+
+
+def solved(model: Any, seconds: float, seed: int) -> Any:
+    """The CP-SAT solver holding a solution of `model`, None where one worker finds none in `seconds`."""
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed
+    solver.parameters.max_time_in_seconds = max(0.01, seconds)
+    return solver if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None

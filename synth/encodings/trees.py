@@ -24,7 +24,7 @@ from synth.bounds.columns import Columns, Space, enrich, generate
 from synth.bounds.orbits import Generator, orbit, stabiliser
 from synth.bounds.trees import Prover
 from synth.collective import Collective
-from synth.encodings.completing import complete
+from synth.encodings.completing import complete, solved
 from synth.encodings.diving import Dive, Partial
 from synth.schedule import Problem, Schedule, Send, Step
 from synth.topology import Network
@@ -119,11 +119,8 @@ class Packing:
                     terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
         for (o, t), row in sorted(terms.items()):
             model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * rounds[t])
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = seed
-        solver.parameters.max_time_in_seconds = max(0.01, seconds)
-        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        solver = solved(model, seconds, seed)
+        if solver is None:
             return None
         taken: dict[int, list[Tree]] = {u: [] for u in self.space.units}
         for b, x in zip(bundles, use, strict=True):

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from synth import bounds
 from synth.frontier import Open
-from synth.pareto import race
 from synth.pareto.sweep import STEPS_BEYOND, Sweep
 from synth.schedule import Problem
 from synth.verdict import Sat, Unknown
@@ -22,16 +21,9 @@ MAX_CHUNKS = 6
 class BlindSweep(Sweep):
     """The sweep as published; `Options.max_chunks` bounds C (default 6)."""
 
-    def _sweep(self) -> None:
-        race.warm(self.options.jobs)
-        least = bounds.steps(self.network, self.collective)
-        self.bounds.append((0, least))
-        if least.value == 0:
-            self.complete = True
-            return
+    def _sweep(self, first: int) -> None:
         floor = bounds.flow(self.network, self.collective, None)
         self.bounds.append((None, floor))
-        first = int(least.value)
         end = self.options.max_steps or first + STEPS_BEYOND
         for steps in range(first, end + 1):
             self._first(steps, floor)

@@ -61,10 +61,16 @@ class Sweep:
     def run(self) -> Frontier:
         """Sweep to the end, the budget or Ctrl-C (SweepInterrupted). Raises InfeasibleError when proved so."""
         try:
-            if self.collective.combining and not self.collective.reversible:
+            direct = self.collective.combining and not self.collective.reversible
+            if not direct:
+                race.warm(self.options.jobs)  # while the bounds are computed
+            first = self._least_steps()
+            if first == 0:
+                self.complete = True
+            elif direct:
                 self._combining()
             else:
-                self._sweep()
+                self._sweep(first)
         except KeyboardInterrupt:
             self.log.close(finished=False)
             raise SweepInterrupted(self.frontier(), self.log.path) from None
@@ -88,20 +94,10 @@ class Sweep:
 
     # ------------------------------------------------------------ the two kinds of sweep
 
-    def _sweep(self) -> None:
-        race.warm(self.options.jobs)
-        least = bounds.steps(self.network, self.collective)
-        self.bounds.append((0, least))
-        if least.value == 0:
-            self.complete = True
-            return
-        self._enough_steps(least)
+    def _sweep(self, first: int) -> None:
         floor = bounds.flow(self.network, self.collective, None)
         self.bounds.append((None, floor))
-        self._tell(
-            "bound", f"no schedule takes fewer than {show(least.value)} steps or {show(floor.value)} rounds per chunk", None, floor.value
-        )
-        first = int(least.value)
+        self._tell("bound", f"no schedule takes fewer than {first} steps or {show(floor.value)} rounds per chunk", None, floor.value)
         end = self.options.max_steps or first + STEPS_BEYOND
         ahead = None
         for steps in range(first, end + 1):
@@ -130,12 +126,6 @@ class Sweep:
     def _combining(self) -> None:
         from synth.pareto import allreduce
 
-        least = bounds.steps(self.network, self.collective)
-        self.bounds.append((0, least))
-        if least.value == 0:
-            self.complete = True
-            return
-        self._enough_steps(least)
         known = {p.steps: p for p in self._resumed()}
         found = allreduce.points(
             self.network, self.collective, budget=self._budget(None), max_steps=self.options.max_steps,
@@ -154,13 +144,23 @@ class Sweep:
         self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
         self.last = None if closed else max((s for s, _ in self.bounds if s), default=self.options.max_steps)
 
-    def _enough_steps(self, least: LowerBound) -> None:
+    def _least_steps(self) -> int:
+        """The least S, with its bound noted. Raises InfeasibleError where fewer are allowed."""
+        least = bounds.steps(self.network, self.collective)
+        self.bounds.append((0, least))
         most = self.options.max_steps
         if most is not None and most < least.value:
             raise InfeasibleError(
                 f"{self.collective.name} on {self.network.name} needs at least {show(least.value)} steps, at most {most} were allowed",
                 least.certificate,
             )
+        return int(least.value)
+
+    def _forwards(self) -> tuple[Network, Collective]:
+        """The problem as one that copies: itself, or its time reversal where it combines."""
+        if self.collective.combining:
+            return self.network.reversed(), self.collective.reversed()
+        return self.network, self.collective
 
     # ------------------------------------------------------------ one S
 
@@ -215,9 +215,7 @@ class Sweep:
         from synth import symmetry
         from synth.bounds.columns import generate
 
-        network, collective = self.network, self.collective
-        if collective.combining:
-            network, collective = network.reversed(), collective.reversed()
+        network, collective = self._forwards()
         group = symmetry.generators(network, collective)
         columns = generate(network, collective, steps, group, target=float(bound.value), seconds=SUGGESTED_SLICE, seed=self.options.seed)
         if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
@@ -255,9 +253,7 @@ class Sweep:
     def _tree_bound(self, steps: int, bound: LowerBound, until: float) -> LowerBound | None:
         from synth.bounds import trees
 
-        network, collective = self.network, self.collective
-        if collective.combining:
-            network, collective = network.reversed(), collective.reversed()
+        network, collective = self._forwards()
         left = max(2.0, (until - time.monotonic()) / 2)
         self._tell("query", f"S={steps}: tree bound", steps, bound.value)
         found = trees.tree_bound(network, collective, steps, self._budget(left))
