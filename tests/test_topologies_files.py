@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from synth import textfile
 from synth.errors import FormatError
-from synth.topologies import files, reading, topology
+from synth.topologies import files, topology
 from synth.topology import Topology
 
 PAIR = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": %s}]}'
@@ -295,4 +296,4 @@ def test_a_lying_xml_encoding_does_not_hide_a_document_type(tmp_path):
 
 
 def test_the_cap_on_bytes_is_the_documented_one():
-    assert reading.MAX_BYTES == 8 * 1024 * 1024
+    assert textfile.MAX_BYTES == 8 * 1024 * 1024

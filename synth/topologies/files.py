@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from synth.collective import unknown
+from synth.textfile import text_of
 from synth.topologies.build import MAX_LINKS, is_permutation, preserves
-from synth.topologies.reading import Fields, Plain, parse_json, parse_yaml, text_of
+from synth.topologies.reading import Fields, Plain, parse_json, parse_yaml
 from synth.topology import KINDS, Limit, Link, Topology
 
 MAX_FILE_RANKS = 4096

@@ -10,13 +10,11 @@ import json
 import re
 from collections.abc import Iterable
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NoReturn
 
 from synth.errors import FormatError
 from synth.rational import rational
 
-MAX_BYTES = 8 << 20
 MAX_DEPTH = 32
 _LARGEST, _SMALLEST = Fraction(10**9), Fraction(1, 10**9)
 _INTEGER = re.compile(r"-?\d{1,9}")
@@ -26,20 +24,6 @@ class Plain(str):
     """The text of an unquoted scalar."""
 
     __slots__ = ()
-
-
-def text_of(path: Path) -> str:
-    """The UTF-8 text of a regular file of at most `MAX_BYTES`. Raises FormatError."""
-    try:
-        if not path.is_file():
-            raise FormatError("is not a file" if path.exists() else "does not exist", str(path))
-        if path.stat().st_size > MAX_BYTES:
-            raise FormatError(f"has {path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}", str(path)) from None
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
 
 
 def parse_json(text: str, file: str) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from synth.errors import FormatError
 from synth.rational import rational
-from synth.topologies.reading import text_of
+from synth.textfile import text_of
 from synth.topology import Topology
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from synth.errors import FormatError
 from synth.rational import rational, show
 from synth.topologies.importers.fabric import Fabric, Pcie, topology
-from synth.topologies.importers.xml import Element, parse
 from synth.topology import Topology
+from synth.xmltree import Element, parse
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

@@ -37,8 +37,8 @@ class Element:
             at = at.parent
 
 
-def parse(text: str, file: str) -> Element:
-    """The root. Raises FormatError with the line."""
+def parse(text: str, file: str, limit: int = MAX_ELEMENTS) -> Element:
+    """The root; at most `limit` elements. Raises FormatError with the line."""
     parser = expat.ParserCreate()
     root: list[Element] = []
     stack: list[Element] = []
@@ -50,8 +50,8 @@ def parse(text: str, file: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
-        if count > MAX_ELEMENTS or len(stack) >= MAX_DEPTH:
-            refuse(f"has more than {MAX_ELEMENTS} elements, or nests them deeper than {MAX_DEPTH}")
+        if count > limit or len(stack) >= MAX_DEPTH:
+            refuse(f"has more than {limit} elements, or nests them deeper than {MAX_DEPTH}")
         element = Element(tag, attributes, parser.CurrentLineNumber, stack[-1] if stack else None)
         (stack[-1].children if stack else root).append(element)
         stack.append(element)

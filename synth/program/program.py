@@ -1,0 +1,271 @@
+"""The Program and its parts; the whole grammar:
+
+    Program  name collective chunks gpus protocol in_place min_bytes max_bytes
+    Gpu      rank input output scratch blocks             sizes of the three buffers, in chunks
+    Block    send recv channel ops via ports              a thread block: its ops run in order
+    Op       code src dst count deps flag ports group
+    Span     buffer offset rank packet                    `count` chunks from `offset`; rank None: one's own
+    Dep      block op                                     an op of another block of the same rank
+    Port     kind peer index                              the index-th memory or port channel to `peer`
+
+A program is one of two styles. *Two-sided* (MSCCL-IR): block (send, recv, channel) owns the sending end of the FIFO
+(rank → send, channel) and the receiving end of (recv → rank, channel); messages of `count` chunks arrive in order:
+
+    s     FIFO ← src             rcs   dst ← FIFO, and forward         cpy   dst ← src
+    r     dst ← FIFO             rrs   forward FIFO ⊕ src              re    dst ← dst ⊕ src
+    rrc   dst ← FIFO ⊕ src       rrcs  dst ← FIFO ⊕ src, and forward   nop   only waits for its dependencies
+
+*One-sided* (MSCCL++): no FIFOs; spans may lie on other ranks, and ports order them:
+
+    put   dst.. ← src, dst on other ranks       signal   one signal to the peer of each port
+    get   dst ← src, src on another rank        wait     for one signal from the peer of each port
+    reduce  dst.. ← src0 ⊕ src1 ⊕ ..            barrier  the blocks of `group` (this rank's) meet
+    cpy   dst.. ← src                           flush    the ports' puts have left
+
+An op starts when the op before it in its block has ended and every op of `deps` has. `flag`: others may wait for it.
+A span with `packet` carries its own flags: who reads it waits for the writer of this use of the span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from synth.collective import Collective
+
+SCHEMA = "synth.program/1"
+SENDING = frozenset({"s", "rcs", "rrs", "rrcs"})
+RECEIVING = frozenset({"r", "rcs", "rrs", "rrc", "rrcs"})
+REDUCING = frozenset({"rrs", "rrc", "rrcs", "re", "reduce"})
+TWO_SIDED = frozenset({"s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop"})
+ONE_SIDED = frozenset({"put", "get", "reduce", "cpy", "signal", "wait", "flush", "barrier", "nop"})
+CODES = TWO_SIDED | ONE_SIDED
+BUFFERS = ("i", "o", "s")
+PROTOCOLS = ("Simple", "LL", "LL128")
+PORT_KINDS = ("memory", "port")
+InPlace = Literal["out", "in", "both"]
+
+
+class Span(NamedTuple):
+    """Consecutive chunks of a buffer, as many as the op's `count`: ``i`` input, ``o`` output, ``s`` scratch."""
+
+    buffer: str
+    offset: int
+    rank: int | None = None
+    packet: bool = False
+
+
+class Dep(NamedTuple):
+    """Wait until op `op` of block `block` of the same rank has ended."""
+
+    block: int
+    op: int
+
+
+class Port(NamedTuple):
+    """The `index`-th channel of `kind` to `peer`; the same index at both ends makes a pair."""
+
+    kind: str
+    peer: int
+    index: int
+
+
+class Op(NamedTuple):
+    """One instruction; see the grammar above."""
+
+    code: str
+    src: tuple[Span, ...] = ()
+    dst: tuple[Span, ...] = ()
+    count: int = 1
+    deps: tuple[Dep, ...] = ()
+    flag: bool = False
+    ports: tuple[int, ...] = ()
+    group: tuple[int, ...] = ()
+
+
+class Block(NamedTuple):
+    """A thread block. `via`: the switches that its sends pass, where there is a choice (`Route.via`)."""
+
+    send: int | None
+    recv: int | None
+    channel: int
+    ops: tuple[Op, ...]
+    via: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+
+
+class Gpu(NamedTuple):
+    """One rank: buffer sizes in chunks, and its thread blocks."""
+
+    rank: int
+    input: int
+    output: int
+    scratch: int
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What all ranks do for one call of a collective.
+
+    `collective` is None only where a foreign file does not say what it computes. `chunks`: per unit of data, after
+    instances. `in_place` says for which calls the program is meant. It is offered for `min_bytes` <= size <=
+    `max_bytes` (None: no limit), sizes in nccl-tests' sense.
+    """
+
+    name: str
+    collective: Collective | None
+    chunks: int
+    gpus: tuple[Gpu, ...]
+    protocol: str = "Simple"
+    in_place: InPlace = "out"
+    min_bytes: int = 0
+    max_bytes: int | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks take part."""
+        return len(self.gpus)
+
+    @property
+    def loop_chunks(self) -> int:
+        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop): the divisor of the element count there."""
+        return self.chunks * (1 if self.collective is None else self.collective.buffer_units)
+
+    @cached_property
+    def channels(self) -> int:
+        """One more than the greatest channel."""
+        return 1 + max((block.channel for gpu in self.gpus for block in gpu.blocks), default=0)
+
+    @cached_property
+    def ops(self) -> int:
+        """Instructions of all ranks together."""
+        return sum(len(block.ops) for gpu in self.gpus for block in gpu.blocks)
+
+    @cached_property
+    def one_sided(self) -> bool:
+        """Whether ranks write into each other's memory (ports) rather than through FIFOs."""
+        return any(block.ports for gpu in self.gpus for block in gpu.blocks)
+
+    @cached_property
+    def senders(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
+        """(src rank, dst rank, channel) → the blocks (rank, block) that send on it; more than one is a fault."""
+        found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for gpu in self.gpus:
+            for b, block in enumerate(gpu.blocks):
+                if block.send is not None:
+                    found.setdefault((gpu.rank, block.send, block.channel), []).append((gpu.rank, b))
+        return found
+
+    @cached_property
+    def receivers(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
+        """(src rank, dst rank, channel) → the blocks (rank, block) that receive on it; more than one is a fault."""
+        found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        for gpu in self.gpus:
+            for b, block in enumerate(gpu.blocks):
+                if block.recv is not None:
+                    found.setdefault((block.recv, gpu.rank, block.channel), []).append((gpu.rank, b))
+        return found
+
+    def to_json(self) -> dict:
+        """The program as a JSON document (schema: docs/formats.md); what has its default value is left out."""
+        doc: dict = {"schema": SCHEMA, "name": self.name, "chunks": self.chunks, "protocol": self.protocol, "in_place": self.in_place}
+        if self.collective is not None:
+            doc["collective"] = self.collective.to_json(1)
+        doc["min_bytes"] = self.min_bytes
+        doc["max_bytes"] = self.max_bytes
+        doc["gpus"] = [
+            {"rank": g.rank, "input": g.input, "output": g.output, "scratch": g.scratch, "blocks": [_block_json(b) for b in g.blocks]}
+            for g in self.gpus
+        ]
+        return doc
+
+    @staticmethod
+    def from_json(doc: dict) -> Program:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        collective = Collective.from_json(doc["collective"], 1) if doc.get("collective") is not None else None
+        if doc["protocol"] not in PROTOCOLS or doc["in_place"] not in ("out", "in", "both"):
+            raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
+        gpus = tuple(
+            Gpu(_whole(g["rank"]), _whole(g["input"]), _whole(g["output"]), _whole(g["scratch"]), tuple(map(_block, g["blocks"])))
+            for g in doc["gpus"]
+        )
+        limit = doc["max_bytes"]
+        return Program(
+            str(doc["name"]), collective, _whole(doc["chunks"]), gpus, doc["protocol"], doc["in_place"], _whole(doc["min_bytes"]),
+            None if limit is None else _whole(limit),
+        )  # fmt: skip
+
+
+def _block_json(block: Block) -> dict:
+    doc: dict = {"send": block.send, "recv": block.recv, "channel": block.channel}
+    if block.via:
+        doc["via"] = list(block.via)
+    if block.ports:
+        doc["ports"] = [list(port) for port in block.ports]
+    doc["ops"] = [_op_json(op) for op in block.ops]
+    return doc
+
+
+def _op_json(op: Op) -> dict:
+    doc: dict = {"code": op.code}
+    if op.src:
+        doc["src"] = [_span_json(span) for span in op.src]
+    if op.dst:
+        doc["dst"] = [_span_json(span) for span in op.dst]
+    if op.count != 1:
+        doc["count"] = op.count
+    if op.deps:
+        doc["deps"] = [list(dep) for dep in op.deps]
+    if op.flag:
+        doc["flag"] = True
+    if op.ports:
+        doc["ports"] = list(op.ports)
+    if op.group:
+        doc["group"] = list(op.group)
+    return doc
+
+
+def _span_json(span: Span) -> list:
+    return [span.buffer, span.offset, *([span.rank] if span.rank is not None or span.packet else []), *([True] if span.packet else [])]
+
+
+def _block(doc: dict) -> Block:
+    ports = tuple(Port(str(k), _whole(p), _whole(i)) for k, p, i in doc.get("ports", ()))
+    if any(port.kind not in PORT_KINDS for port in ports):
+        raise ValueError(f"port kinds are {', '.join(PORT_KINDS)}; got {doc['ports']}")
+    return Block(
+        _peer(doc["send"]), _peer(doc["recv"]), _whole(doc["channel"]), tuple(map(_op, doc["ops"])),
+        tuple(str(name) for name in doc.get("via", ())), ports,
+    )  # fmt: skip
+
+
+def _op(doc: dict) -> Op:
+    if doc["code"] not in CODES:
+        raise ValueError(f"unknown instruction {doc['code']!r}")
+    return Op(
+        doc["code"], tuple(map(_span, doc.get("src", ()))), tuple(map(_span, doc.get("dst", ()))), _whole(doc.get("count", 1)),
+        tuple(Dep(_whole(b), _whole(s)) for b, s in doc.get("deps", ())), bool(doc.get("flag", False)),
+        tuple(_whole(p) for p in doc.get("ports", ())), tuple(_whole(b) for b in doc.get("group", ())),
+    )  # fmt: skip
+
+
+def _span(row: list) -> Span:
+    buffer, offset, *rest = row
+    if buffer not in BUFFERS:
+        raise ValueError(f"buffer {buffer!r}; i, o and s exist")
+    rank = rest[0] if rest else None
+    return Span(buffer, _whole(offset), None if rank is None else _whole(rank), bool(rest[1]) if len(rest) > 1 else False)
+
+
+def _peer(value: object) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number >= 0")
+    return value

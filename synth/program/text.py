@@ -1,0 +1,211 @@
+"""A Program as text that people read and golden tests compare, and back.
+
+    program ring-allgather
+    collective allgather ranks 4
+    chunks 1 protocol Simple in-place both bytes 0..
+    rank 0: input 1 output 4 scratch 0
+      block 0: send 1 recv 3 channel 0
+        0 cpy i[0] -> o[0] flag
+        1 s o[0] after 1.2
+        2 rcs -> o[3]
+      block 1: send 2 recv - channel 0 via s0 ports memory:2:0
+        0 put i[0:2] -> 2.s[4:6] ports 0
+
+``b[x:y]`` are chunks x to y - 1 of buffer b, ``b[x]`` one chunk; ``2.s[..]`` lies on rank 2, ``s[..]!`` is a packet
+span. ``after b.o``: dependencies; ``flag``: others may wait for this op. A collective that its name and roots do not
+give (custom, uneven) is written as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NoReturn
+
+from synth.collective import COLLECTIVES, Collective, collective
+from synth.errors import FormatError, UsageError
+from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
+
+_SPAN = re.compile(r"(?:(\d+)\.)?([a-z])\[(\d+)(?::(\d+))?\](!?)")
+_HEAD = re.compile(r"chunks (\d+) protocol (\S+) in-place (out|in|both) bytes (\d+)\.\.(\d*)")
+_RANK = re.compile(r"rank (\d+): input (\d+) output (\d+) scratch (\d+)")
+_BLOCK = re.compile(r"block (\d+): send (\d+|-) recv (\d+|-) channel (\d+)(?: via (\S+))?(?: ports (\S+))?")
+
+
+def dump(program: Program) -> str:
+    """The text of `program`: one line an op, stable."""
+    top = "" if program.max_bytes is None else str(program.max_bytes)
+    lines = [
+        f"program {program.name}",
+        f"collective {_collective_text(program.collective)}",
+        f"chunks {program.chunks} protocol {program.protocol} in-place {program.in_place} bytes {program.min_bytes}..{top}",
+    ]
+    for gpu in program.gpus:
+        lines.append(f"rank {gpu.rank}: input {gpu.input} output {gpu.output} scratch {gpu.scratch}")
+        for b, block in enumerate(gpu.blocks):
+            lines.append("  " + _block_text(b, block))
+            lines += [f"    {i} {op_text(op)}" for i, op in enumerate(block.ops)]
+    return "\n".join(lines) + "\n"
+
+
+def op_text(op: Op) -> str:
+    """One op, such as ``rrc o[3] -> o[3] after 1.2 flag``."""
+    parts = [op.code, *(span_text(span, op.count) for span in op.src)]
+    if op.dst:
+        parts += ["->", *(span_text(span, op.count) for span in op.dst)]
+    if not op.src and not op.dst and op.count != 1:
+        parts.append(f"count {op.count}")
+    if op.ports:
+        parts += ["ports", ",".join(map(str, op.ports))]
+    if op.group:
+        parts += ["group", ",".join(map(str, op.group))]
+    if op.deps:
+        parts += ["after", ",".join(f"{dep.block}.{dep.op}" for dep in op.deps)]
+    if op.flag:
+        parts.append("flag")
+    return " ".join(parts)
+
+
+def span_text(span: Span, count: int) -> str:
+    """One span of `count` chunks, such as ``2.s[4:6]!``."""
+    where = "" if span.rank is None else f"{span.rank}."
+    end = f":{span.offset + count}" if count != 1 else ""
+    return f"{where}{span.buffer}[{span.offset}{end}]{'!' if span.packet else ''}"
+
+
+def parse(text: str, file: str | None = None) -> Program:
+    """The inverse of `dump`. Raises FormatError with the line."""
+    return _Reader(text, file).program()
+
+
+def _collective_text(task: Collective | None) -> str:
+    if task is None:
+        return "unknown"
+    if task.name in COLLECTIVES and COLLECTIVES[task.name][1] in ((), ("root",)) and collective(task.name, task.ranks, task.roots) == task:
+        return f"{task.name} ranks {task.ranks}" + (f" roots {','.join(map(str, task.roots))}" if task.roots else "")
+    if task.name in ("allgather", "reduce-scatter", "alltoall") and collective(task.name, task.ranks) == task:
+        return f"{task.name} ranks {task.ranks}"
+    return json.dumps(task.to_json(1), separators=(",", ":"), sort_keys=True)
+
+
+def _block_text(number: int, block: Block) -> str:
+    send, recv = ("-" if peer is None else peer for peer in (block.send, block.recv))
+    via = f" via {','.join(block.via)}" if block.via else ""
+    ports = f" ports {','.join(f'{p.kind}:{p.peer}:{p.index}' for p in block.ports)}" if block.ports else ""
+    return f"block {number}: send {send} recv {recv} channel {block.channel}{via}{ports}"
+
+
+class _Reader:
+    def __init__(self, text: str, file: str | None) -> None:
+        self.lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+        self.at, self.file = 0, file
+
+    def fail(self, what: str) -> NoReturn:
+        line = self.lines[min(self.at, len(self.lines) - 1)][0] if self.lines else 1
+        raise FormatError(what, self.file, line)
+
+    def peek(self) -> str:
+        return self.lines[self.at][1] if self.at < len(self.lines) else ""
+
+    def match(self, pattern: re.Pattern[str], wanted: str) -> re.Match[str]:
+        found = pattern.fullmatch(self.peek())
+        if found is None:
+            self.fail(f"expected {wanted}, found {self.peek()[:60]!r}")
+        self.at += 1
+        return found
+
+    def program(self) -> Program:
+        name = self.match(re.compile(r"program (.*)"), "`program NAME`")[1]
+        task = self.collective(self.match(re.compile(r"collective (.*)"), "`collective NAME ranks N`")[1])
+        head = self.match(_HEAD, "`chunks N protocol P in-place both bytes MIN..MAX`")
+        if head[2] not in PROTOCOLS:
+            self.at -= 1
+            self.fail(f"unknown protocol {head[2]!r}; {', '.join(PROTOCOLS)} exist")
+        gpus = []
+        while self.at < len(self.lines):
+            gpus.append(self.gpu())
+        low, high = int(head[4]), int(head[5]) if head[5] else None
+        return Program(name, task, int(head[1]), tuple(gpus), head[2], head[3], low, high)  # type: ignore[arg-type]
+
+    def collective(self, text: str) -> Collective | None:
+        if text == "unknown":
+            return None
+        found = re.fullmatch(r"(\S+) ranks (\d{1,6})(?: roots ([\d,]+))?", text)
+        try:
+            if text.startswith("{"):
+                return Collective.from_json(json.loads(text), 1)
+            if found is None:
+                raise ValueError(f"expected `collective NAME ranks N [roots R,..]`, found {text[:60]!r}")
+            return collective(found[1], int(found[2]), [int(r) for r in (found[3] or "").split(",") if r])
+        except (UsageError, ValueError, KeyError, TypeError) as error:
+            self.at -= 1
+            self.fail(f"{error}")
+
+    def gpu(self) -> Gpu:
+        rank, held, wanted, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
+        blocks: list[Block] = []
+        while self.peek().startswith("block "):
+            blocks.append(self.block(len(blocks)))
+        return Gpu(rank, held, wanted, scratch, tuple(blocks))
+
+    def block(self, number: int) -> Block:
+        head = self.match(_BLOCK, "`block B: send P recv P channel C`")
+        if int(head[1]) != number:
+            self.at -= 1
+            self.fail(f"block {head[1]}, expected block {number}: blocks are numbered from 0 without gaps")
+        ports = tuple(self.port(item) for item in head[6].split(",")) if head[6] else ()
+        ops: list[Op] = []
+        while (line := self.peek()) and line[0].isdigit():
+            ops.append(self.op(line, len(ops)))
+            self.at += 1
+        send, recv = (None if peer == "-" else int(peer) for peer in (head[2], head[3]))
+        return Block(send, recv, int(head[4]), tuple(ops), tuple(head[5].split(",")) if head[5] else (), ports)
+
+    def port(self, text: str) -> Port:
+        kind, _, rest = text.partition(":")
+        found = re.fullmatch(r"(\d+):(\d+)", rest)
+        if kind not in PORT_KINDS or found is None:
+            self.at -= 1
+            self.fail(f"expected a port such as memory:2:0, found {text!r}")
+        return Port(kind, int(found[1]), int(found[2]))
+
+    def op(self, line: str, number: int) -> Op:
+        place, code, *words = [*line.split(), ""][: max(2, len(line.split()))]
+        if place != str(number):
+            self.fail(f"op {place}, expected op {number}: ops are numbered from 0 without gaps")
+        if code not in CODES:
+            self.fail(f"unknown instruction {code!r}")
+        src: list[Span] = []
+        dst: list[Span] = []
+        counts: set[int] = set()
+        spans, fields, flag = src, {}, False
+        words = iter(words)
+        for word in words:
+            if word == "->":
+                spans = dst
+            elif word == "flag":
+                flag = True
+            elif word in ("ports", "group", "after", "count"):
+                fields[word] = next(words, "")
+            else:
+                spans.append(self.span(word, counts))
+        if len(counts) > 1:
+            self.fail(f"the spans of one op have one length; found {sorted(counts)}")
+        count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
+        deps = tuple(Dep(*self.numbers(pair, ".", 2)) for pair in fields.get("after", "").split(",") if pair)
+        ports, group = (tuple(self.numbers(fields[key])) if key in fields else () for key in ("ports", "group"))
+        return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group)
+
+    def numbers(self, text: str, separator: str = ",", count: int | None = None) -> list[int]:
+        parts = text.split(separator)
+        if not all(re.fullmatch(r"\d{1,9}", part) for part in parts) or count not in (None, len(parts)):
+            self.fail(f"expected numbers, found {text!r}")
+        return list(map(int, parts))
+
+    def span(self, word: str, counts: set[int]) -> Span:
+        found = _SPAN.fullmatch(word)
+        if found is None or found[2] not in BUFFERS:
+            self.fail(f"expected a span such as o[3] or 2.s[0:4], found {word!r}")
+        start = int(found[3])
+        counts.add(int(found[4]) - start if found[4] else 1)
+        return Span(found[2], start, None if found[1] is None else int(found[1]), bool(found[5]))

@@ -1,0 +1,89 @@
+"""Program: text and JSON round trips, and the layout of buffers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth.collective import collective
+from synth.errors import FormatError
+from synth.program import text
+from synth.program.layout import Layout
+from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
+
+small = st.integers(0, 40)
+spans = st.builds(Span, st.sampled_from(BUFFERS), small, st.none() | small, st.booleans())
+ops = st.builds(
+    Op, st.sampled_from(sorted(CODES)), st.lists(spans, max_size=3).map(tuple), st.lists(spans, max_size=3).map(tuple), st.integers(1, 71),
+    st.lists(st.builds(Dep, small, small), max_size=3).map(tuple), st.booleans(), st.lists(small, max_size=3).map(tuple),
+    st.lists(small, max_size=3).map(tuple),
+)  # fmt: skip
+names = st.from_regex(r"[a-z0-9]{1,5}", fullmatch=True)
+ports = st.lists(st.builds(Port, st.sampled_from(PORT_KINDS), small, small), max_size=3).map(tuple)
+blocks = st.builds(
+    Block, st.none() | small, st.none() | small, small, st.lists(ops, max_size=5).map(tuple), st.lists(names, max_size=2).map(tuple), ports
+)
+tasks = st.sampled_from([
+    None, *(collective(name, 4) for name in ("allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "multi-gather", "alltonext")),
+    collective("broadcast", 4, [2]), collective("allgatherv", 4, (), [1, 0, 2, 1]),
+])  # fmt: skip
+
+
+@st.composite
+def programs(draw):
+    gpus = tuple(
+        Gpu(r, draw(small), draw(small), draw(small), tuple(draw(st.lists(blocks, max_size=3)))) for r in range(draw(st.integers(1, 3)))
+    )
+    return Program(
+        draw(names), draw(tasks), draw(st.integers(1, 9)), gpus, draw(st.sampled_from(PROTOCOLS)),
+        draw(st.sampled_from(["out", "in", "both"])), draw(small), draw(st.none() | small),
+    )  # fmt: skip
+
+
+@given(programs())
+def test_text_and_json_give_the_program_back(program):
+    assert text.parse(text.dump(program)) == program
+    assert Program.from_json(program.to_json()) == program
+
+
+GOOD = """program p
+collective allgather ranks 2
+chunks 1 protocol Simple in-place both bytes 0..
+rank 0: input 1 output 2 scratch 0
+  block 0: send 1 recv 1 channel 0
+    0 s i[0]
+    1 r -> o[1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("allgather", "allgathr", 2), ("Simple", "LL64", 3), ("in-place both", "in-place maybe", 3), ("output 2", "output x", 4),
+        ("block 0", "block 1", 5), ("0 s i[0]", "1 s i[0]", 6), ("s i[0]", "send i[0]", 6), ("o[1]", "q[1]", 7),
+        ("s i[0]", "s i[0] after 1", 6), ("send 1", "send one", 5), ("s i[0]", "cpy i[0:2] -> o[0]", 6), ("1 r ->", "1 ->", 7),
+    ],
+)  # fmt: skip
+def test_malformed_text_is_refused_with_its_line(old, new, line):
+    assert text.parse(GOOD).ranks == 1
+    with pytest.raises(FormatError) as caught:
+        text.parse(GOOD.replace(old, new, 1), "f.txt")
+    assert str(caught.value).startswith(f"f.txt:{line}:")
+
+
+@pytest.mark.parametrize(
+    ("name", "overlap"),
+    [
+        ("allreduce", (0, 0, 0)), ("allgather", (0, -2, -4)), ("reduce-scatter", (0, 2, 4)), ("broadcast", (0, 0, 0)),
+        ("gather", (0, 0, 0)), ("scatter", (0, 0, 0)), ("scan", (0, 0, 0)), ("alltoall", (None, None, None)),
+    ],
+)  # fmt: skip
+def test_in_place_is_what_nccl_calls_in_place(name, overlap):
+    layout = Layout(collective(name, 3), 2)
+    assert layout.overlaps == overlap
+    assert layout.placeable == (None not in overlap)
+
+
+def test_buffers_follow_chunk_ids():
+    layout = Layout(collective("alltoall", 2), 2)
+    assert layout.inputs == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert layout.outputs == ((0, 1, 4, 5), (2, 3, 6, 7))
