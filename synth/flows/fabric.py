@@ -1,0 +1,145 @@
+"""A machine of up to thousands of ranks as a capacitated directed graph: nothing is enumerated from rank to rank.
+
+    Fabric   topology nodes src dst cap unit link limit hub flipped
+
+Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
+node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
+so a cut of the fabric bounds the topology, and `links_of` tells which ways through the fabric the topology really has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.flows.maxflow import checked
+from synth.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """Edge e goes from `src[e]` to `dst[e]` and carries `cap[e]` units of `unit` GB/s; all arrays are int64.
+
+    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else -1.
+    `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
+    In a `flipped` fabric every edge runs against the links it stands for.
+    """
+
+    topology: Topology
+    nodes: int
+    src: np.ndarray
+    dst: np.ndarray
+    cap: np.ndarray
+    link: np.ndarray
+    limit: np.ndarray
+    hub: np.ndarray
+    ways: tuple[np.ndarray, ...]
+    unit: Fraction
+    flipped: bool = False
+
+    @property
+    def name(self) -> str:
+        """The topology's."""
+        return self.topology.name
+
+    @property
+    def ranks(self) -> int:
+        """How many of the nodes, the first ones, are ranks."""
+        return self.topology.ranks
+
+    @property
+    def compute(self) -> np.ndarray:
+        """Which nodes are ranks."""
+        return np.arange(self.nodes) < self.ranks
+
+    def reversed(self) -> Fabric:
+        """Every edge turned round: what reduce-scatter and reduce are allgather and broadcast on."""
+        return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
+
+    def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
+        """The topology's links that a path of edges stands for, in the order data takes them; None where there is no such way."""
+        return self._links(tuple(path))
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], tuple[int, ...] | None]:
+        return {}
+
+    def _links(self, path: tuple[int, ...]) -> tuple[int, ...] | None:
+        if path in self._known:
+            return self._known[path]
+        src, dst, link, hub = self._lists
+        found: list[int] = []
+        start, inner, result = -1, -1, True
+        for e in path:
+            a, b = src[e], dst[e]
+            if hub[a] < 0:
+                start, inner = a, -1
+            if link[e] >= 0:
+                inner = link[e]
+            if hub[b] < 0:
+                if inner < 0:
+                    inner = self._pairs[hub[a]].get((start, b), -1) if hub[a] >= 0 else -1
+                if inner < 0 or not self._joins(inner, start, b):
+                    result = False
+                    break
+                found.append(inner)
+        whole = tuple(found[::-1] if self.flipped else found) if result else None
+        self._known[path] = whole
+        return whole
+
+    def _joins(self, link: int, start: int, end: int) -> bool:
+        """Whether the link has these ends, as this fabric turns it."""
+        k = self.topology.links[link]
+        return ((k.dst, k.src) if self.flipped else (k.src, k.dst)) == (start, end)
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        return self.src.tolist(), self.dst.tolist(), self.link.tolist(), self.hub.tolist()
+
+    @cached_property
+    def _pairs(self) -> list[dict[tuple[int, int], int]]:
+        """For each gadget the link between two ends; one of several, as they are alike."""
+        links = self.topology.links
+        ends = (lambda k: (k.dst, k.src)) if self.flipped else (lambda k: (k.src, k.dst))
+        return [{ends(links[i]): i for i in way.tolist()} for way in self.ways]
+
+
+def fabric(topology: Topology) -> Fabric:
+    """The fabric of a topology.
+
+    Raises SynthError for a limit that is neither a port nor a NIC (two limits on the same side of a link), and for
+    capacities whose whole multiples do not fit 64 bits.
+    """
+    from synth.flows.gadgets import Builder
+
+    links = topology.links
+    if not links:
+        raise SynthError(f"{topology.name} has no links")
+    unit = topology.unit_bandwidth() if len(links) < 1000 else _unit(topology)
+    units: dict[int, int] = {}
+    for width in {id(k.bandwidth): k.bandwidth for k in (*links, *topology.limits)}.values():
+        units[id(width)] = int(width / unit)
+    cap = [units[id(k.bandwidth)] for k in links]
+    checked(sum(cap) + sum(units[id(m.bandwidth)] for m in topology.limits), topology.name)
+    ends = topology.ranks + len(topology.switches)
+    count = len(links)
+    src = np.fromiter((k.src for k in links), np.int64, count)
+    dst = np.fromiter((k.dst for k in links), np.int64, count)
+    build = Builder(topology, ends, src, dst, np.array(cap, np.int64), [units[id(m.bandwidth)] for m in topology.limits])
+    rows, hub, ways = build.run()
+    keep = rows[:, 2] > 0
+    rows = rows[keep]
+    columns = [np.ascontiguousarray(rows[:, i]) for i in range(5)]
+    return Fabric(topology, len(hub), *columns, hub, ways, unit)
+
+
+def _unit(topology: Topology) -> Fraction:
+    """As `Topology.unit_bandwidth`, looking at each width once."""
+    kept = {id(k.bandwidth): k for k in topology.links}
+    limits = {id(m.bandwidth): m for m in topology.limits}
+    return replace(topology, links=tuple(kept.values()), limits=tuple(limits.values())).unit_bandwidth()

@@ -1,0 +1,168 @@
+"""Limits as ports, NICs and crossbars: how links that share a capacity become edges and nodes of a fabric.
+
+Links that meet at the same limits form a component: its out-ports (limits of what leaves) and in-ports (of what enters).
+Where every out-port reaches every in-port, except within groups such as a box, one node in the middle says the same with
+as many edges as ports, not pairs; otherwise each link stays an edge between its two ports.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.topology import Topology
+
+MOST_PAIRS = 1 << 26
+
+
+class Builder:
+    """One topology's arrays on their way to a fabric: rows ``(src, dst, cap, link, limit)``."""
+
+    def __init__(self, topology: Topology, ends: int, src: np.ndarray, dst: np.ndarray, cap: np.ndarray, widths: list[int]) -> None:
+        self.topology, self.src, self.dst, self.cap, self.widths = topology, src, dst, cap, widths
+        self.hub: list[int] = [-1] * ends
+        self.ways: list[np.ndarray] = []
+        self.rows: list[np.ndarray] = []
+        self.single: dict[int, int] = {}  # limits of one rank on their own side: that rank
+        self.out = np.full(len(src), -1, np.int64)
+        self.into = np.full(len(src), -1, np.int64)
+
+    def run(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+        """The rows, the gadget of each node, and the links of each gadget."""
+        self._sides()
+        limited = (self.out >= 0) | (self.into >= 0)
+        free = np.flatnonzero(~limited)
+        self._add(self.src[free], self.dst[free], self.cap[free], free, -1)
+        if limited.any():
+            self._components(np.flatnonzero(limited))
+        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.ways)
+
+    def _add(self, *columns: np.ndarray | int) -> None:
+        """Rows of src, dst, cap, link and limit: arrays of one length, or numbers."""
+        whole = np.broadcast_arrays(*(np.asarray(column, np.int64) for column in columns))
+        self.rows.append(np.stack(whole, axis=-1).reshape(-1, 5))
+
+    def _node(self, gadget: int) -> int:
+        self.hub.append(gadget)
+        return len(self.hub) - 1
+
+    def _sides(self) -> None:
+        """Which limit each link meets on its way out and on its way in."""
+        tightest: dict[bytes, tuple[int, np.ndarray]] = {}
+        for k, limit in enumerate(self.topology.limits):
+            members = np.unique(np.array(limit.links, np.int64))
+            if int(self.cap[members].sum()) <= self.widths[k]:
+                continue
+            key = members.tobytes()
+            if key not in tightest or self.widths[tightest[key][0]] > self.widths[k]:
+                tightest[key] = (k, members)
+        wide = []
+        for k, members in tightest.values():
+            sources, targets = len(np.unique(self.src[members])), len(np.unique(self.dst[members]))
+            if sources == 1 or targets == 1:
+                side = self.out if sources == 1 else self.into
+                self.single[k] = int((self.src if sources == 1 else self.dst)[members[0]])
+                self._claim(side, members, k)
+            else:
+                wide.append((sources - targets, k, members))
+        for lean, k, members in wide:
+            order = (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[members] < 0).all()) else (self.into, self.out)
+            self._claim(order[0] if (order[0][members] < 0).all() else order[1], members, k)
+
+    def _claim(self, side: np.ndarray, members: np.ndarray, k: int) -> None:
+        taken = members[side[members] >= 0]
+        if len(taken):
+            other, link = self.topology.limits[side[taken[0]]].name, self.topology.links[taken[0]]
+            raise SynthError(
+                f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {other!r} and"
+                f" {self.topology.limits[k].name!r}; flow methods take one out of and one into each link: merge them, or describe a switch"
+            )
+        side[members] = k
+
+    def _components(self, limited: np.ndarray) -> None:
+        count, most = len(self.src), len(self.widths)
+        # A link without a limit on one side has a port of its own there.
+        out = np.where(self.out[limited] >= 0, self.out[limited], most + limited)
+        into = np.where(self.into[limited] >= 0, self.into[limited], most + limited) + most + count
+        ports, ends = np.unique(np.concatenate([out, into]), return_inverse=True)
+        a, b = ends[: len(limited)], ends[len(limited) :]
+        label = np.arange(len(ports))
+        while True:
+            least = label.copy()
+            np.minimum.at(least, a, label[b])
+            np.minimum.at(least, b, label[a])
+            least = least[least]
+            if (least == label).all():
+                break
+            label = least
+        order = np.argsort(label[a], kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(label[a][order]) != 0])
+        for members in np.split(order, starts[1:]):
+            self._component(limited[members], out[members], into[members] - most - count)
+
+    def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
+        gadget = len(self.ways)
+        self.ways.append(links)
+        outs, a = np.unique(out, return_inverse=True)
+        ins, b = np.unique(into, return_inverse=True)
+        if self._crossbar(links, outs, a, ins, b):
+            middle = self._node(gadget)
+            self._ports(gadget, links, outs, a, middle, True)
+            self._ports(gadget, links, ins, b, middle, False)
+            return
+        first = self._doors(gadget, links, outs, a, True)
+        last = self._doors(gadget, links, ins, b, False)
+        self._add(first[a], last[b], self.cap[links], links, -1)
+
+    def _width(self, ports: np.ndarray) -> np.ndarray:
+        """Units of each port; a link's own port has the link's."""
+        most = len(self.widths)
+        return np.array([self.widths[p] if p < most else self.cap[p - most] for p in ports.tolist()], np.int64)
+
+    def _crossbar(self, links: np.ndarray, outs: np.ndarray, a: np.ndarray, ins: np.ndarray, b: np.ndarray) -> bool:
+        """Whether links are no narrower than their ports, and all ports joined but within groups."""
+        if (self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])).any() or len(outs) * len(ins) > MOST_PAIRS:
+            return False
+        joined = np.zeros((len(outs), len(ins)), bool)
+        joined[a, b] = True
+        missing = np.array(list({row.tobytes(): row for row in ~joined}.values()))
+        return bool((missing.sum(axis=0) <= 1).all())
+
+    def _ports(self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, middle: int, leaving: bool) -> None:
+        """Edges between ranks and the middle, through a node where several ranks share a port."""
+        ends = self.src if leaving else self.dst
+        for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
+            limit = port if port < len(self.widths) else -1
+            if limit in self.single or limit < 0:
+                self._edge(self.single[limit] if limit >= 0 else ends[port - len(self.widths)], middle, width, limit, leaving)
+                continue
+            door = self._node(gadget)
+            self._edge(door, middle, width, limit, leaving)
+            self._fan(links[which == i], door, leaving)
+
+    def _doors(self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, leaving: bool) -> np.ndarray:
+        """A node for each port, that the port's capacity leads to, or the rank itself for a link's own port."""
+        ends = self.src if leaving else self.dst
+        doors = []
+        for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
+            if port >= len(self.widths):
+                doors.append(int(ends[port - len(self.widths)]))
+                continue
+            door = self._node(gadget)
+            doors.append(door)
+            if port in self.single:
+                self._edge(self.single[port], door, width, port, leaving)
+                continue
+            outer = self._node(gadget)
+            self._edge(outer, door, width, port, leaving)
+            self._fan(links[which == i], outer, leaving)
+        return np.array(doors, np.int64)
+
+    def _fan(self, links: np.ndarray, door: int, leaving: bool) -> None:
+        """Each rank of a shared port reaches it with all its links' units."""
+        ends = (self.src if leaving else self.dst)[links]
+        for rank in np.unique(ends).tolist():
+            self._edge(rank, door, int(self.cap[links[ends == rank]].sum()), -1, leaving)
+
+    def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
+        self._add(*((end, inner) if leaving else (inner, end)), width, -1, limit)
