@@ -1,6 +1,6 @@
 """Names to things, lazily: tables of ``"module:attr"`` strings, and the plug-ins that add to them.
 
-A package outside this one adds a topology, encoding or solver by an entry point in the group `GROUP`, named
+A package outside this one adds a topology, encoding, solver or exporter by an entry point in the group `GROUP`, named
 ``<table>.<name>``::
 
     [project.entry-points."synth.plugins"]
@@ -21,7 +21,9 @@ from synth.collective import unknown
 from synth.errors import MissingDependencyError, SynthError, UsageError
 
 GROUP = "synth.plugins"
-TABLES = {"topologies": "topology", "collectives": "collective", "encodings": "encoding", "solvers": "solver"}
+TABLES = {
+    "topologies": "topology", "collectives": "collective", "encodings": "encoding", "solvers": "solver", "exporters": "exporter",
+}  # fmt: skip
 
 
 def load(target: str) -> Any:

@@ -21,7 +21,7 @@ Row = tuple[str, str, str]
 @click.argument("kind", metavar="|".join(TABLES))
 @output_options
 def lists(kind: str, output: str | None, form: str | None) -> None:
-    """Show the topologies, collectives, encodings or solvers there are, and what one of them lacks.
+    """Show the topologies, collectives, encodings, solvers or exporters there are, and what one of them lacks.
 
     \b
     Example:
@@ -41,7 +41,9 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
 
 def listed(kind: str) -> list[Row]:
     """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's name clash."""
-    rows = {"topologies": _topologies, "collectives": _collectives, "encodings": _encodings, "solvers": _solvers}[kind]()
+    rows = {
+        "topologies": _topologies, "collectives": _collectives, "encodings": _encodings, "solvers": _solvers, "exporters": _exporters,
+    }[kind]()  # fmt: skip
     added = table(kind, [row[0] for row in rows])
     return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]
 
@@ -70,6 +72,12 @@ def _solvers() -> list[Row]:
     from synth.encodings import SOLVERS, SUMMARIES
 
     return [("auto", "a race of those that suit the encoding", "yes"), *((name, SUMMARIES[name], _missing(name)) for name in SOLVERS)]
+
+
+def _exporters() -> list[Row]:
+    from synth.export import EXPORTERS, SUMMARIES
+
+    return [(name, SUMMARIES[name], "yes") for name in EXPORTERS]
 
 
 def _missing(name: str) -> str:

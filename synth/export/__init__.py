@@ -1,1 +1,25 @@
-"""Exporters of lowered programs, one file a format. None is built yet: MSCCL-IR and MSCCL++ come with the Program."""
+"""Exporters of programs, one file a format.
+
+An exporter is a frozen class, found by its name in `EXPORTERS` or brought by a plug-in (``exporters.NAME``)::
+
+    class MyFormat:
+        suffix = ".xml"                        # of a file
+        runtimes = ("executor", "msccl")       # what it can write for; schedules are lowered for the one chosen
+        def emit(self, program: Program, request: Request) -> str
+
+`emit` prints the program as it stands or raises SynthError naming what the runtime cannot take, and what would fit.
+The same program and request give the same text.
+"""
+
+from collections.abc import Mapping
+
+EXPORTERS: Mapping[str, str] = {
+    "msccl-xml": "synth.export.msccl_xml:MscclXml",
+    "mscclpp": "synth.export.mscclpp:Mscclpp",
+    "trace": "synth.export.trace:Trace",
+}
+SUMMARIES: Mapping[str, str] = {
+    "msccl-xml": "MSCCL-IR for msccl, msccl-executor-nccl and RCCL (--runtime msccl|executor|rccl)",
+    "mscclpp": "MSCCL++ execution plan (JSON)",
+    "trace": "timeline of the steps, for Perfetto or chrome://tracing",
+}
