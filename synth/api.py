@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synth.collective import Collective
 from synth.collective import collective as _named_collective
@@ -18,6 +19,10 @@ from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
+
+if TYPE_CHECKING:
+    from synth.flows.allocations import Allocation, Rates
+    from synth.flows.explain import Explanation
 
 
 def topology(
@@ -211,7 +216,7 @@ def bound(
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found
-    at = bounds.allreduce if task.name == "allreduce" else bounds.flow
+    at = bounds.allreduce if task.combining and not task.reversible else bounds.flow
     floor = at(network, task, None)
     for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
         found.append((steps, at(network, task, steps)))
@@ -240,3 +245,29 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
         from synth.errors import VerificationError
 
         raise VerificationError(f"malformed document: {error!r}") from None
+
+
+def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:
+    """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it."""
+    from synth.flows.explain import explain as explained
+
+    machine = _named_topology(topology)
+    network = machine.network()
+    return explained(network, _collective(collective, network.ranks).name, machine.labels)
+
+
+def allocations(
+    topology: str | Path | Topology,
+    names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
+    sizes: Sequence[int] | None = None,
+    *,
+    every: bool = False,
+) -> list[tuple[Allocation, Rates]]:
+    """The classes of allocations of a machine up to isomorphism with the optimal rates of the collectives `names`.
+
+    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect.
+    """
+    from synth.flows import allocations as flows
+
+    names = tuple(_named_collective(name, 2).name for name in names)
+    return [(made, flows.rates(made.network, names)) for made in flows.classes(_named_topology(topology).network(), sizes, every=every)]

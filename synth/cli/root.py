@@ -105,6 +105,8 @@ def _debug() -> None:
         "solve": "synth.cli.solve:solve",
         "bound": "synth.cli.bound:bound",
         "verify": "synth.cli.verify:verify",
+        "explain": "synth.cli.explain:explain",
+        "allocations": "synth.cli.allocations:allocations",
         "topo": "synth.cli.topo:topo",
         "list": "synth.cli.lists:lists",
     },

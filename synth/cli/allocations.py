@@ -1,0 +1,81 @@
+"""`synth allocations`: what each set of GPUs that a scheduler may hand out can do."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import click
+
+from synth.cli.options import change_options, chosen_machine, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.root import CONTEXT
+from synth.cli.types import Ranks, Size
+from synth.errors import UsageError
+from synth.rational import rational
+
+
+class _Number(click.ParamType):
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        try:
+            found = rational(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if found < 0:
+            self.fail(f"{value} is below 0", param, ctx)
+        return found
+
+
+@click.command(context_settings=CONTEXT, short_help="Optimal rates of every allocation of a machine.")
+@click.option("--topo", metavar="NAME", help="A machine or family (`synth topo list`).")
+@click.option("--topo-file", type=click.Path(), metavar="FILE", help="A topology file or a dump of a real machine.")
+@change_options
+@click.option("--coll", default="broadcast,allgather,allreduce", show_default=True, metavar="NAMES", help="Collectives, with commas.")
+@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; 3 and more unless given.")
+@click.option("--pcie", type=_Number(), metavar="GBPS", help="Let PCIe of that many GB/s join, also where the fast links do not span.")
+@click.option(
+    "--switching", type=_Number(), default="0", metavar="US", help="µs that using PCIe beside the fast links costs (Blink's T_dpa)."
+)
+@click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
+@output_options
+def allocations(**given: Any) -> None:
+    """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
+
+    \b
+    Example:
+      synth allocations --topo dgx1-v100 --coll broadcast,allgather,allreduce
+    """
+    from synth import api
+    from synth.flows.hybrid import joined
+    from synth.rational import show
+    from synth.view import rates, tables
+
+    ready(given["output"])
+    topology = chosen_machine(given)
+    names = tuple(name.strip().lower() for name in given["coll"].split(",") if name.strip())
+    if not names:
+        raise UsageError("no collective given; --coll broadcast,allgather,allreduce")
+    rows = api.allocations(topology, names, given["gpus"], every=given["pcie"] is not None)
+    names = tuple(rows[0][1].best) if rows else names
+    unit = topology.network().unit
+    slow = None
+    if given["pcie"] is not None:
+        slow = {a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]) for a, r in rows}
+    content = rates.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow)
+
+    def document() -> dict:
+        out = [
+            {
+                "ranks": list(a.ranks), "alike": a.members, "connected": a.connected,
+                "ring_units": r.ring_units, "rings_proved": r.rings_most,
+                "rates": {name: show(r.best[name]) for name in names}, "attained": sorted(r.attained),
+                "reduce_scatter_allgather": None if r.composed is None else show(r.composed),
+                **({} if slow is None else {"with_pcie_gbps": {name: float(x) for name, x in slow[a.ranks].items()}}),
+            }
+            for a, r in rows
+        ]  # fmt: skip
+        return {"topology": topology.name, "unit_gbps": show(unit), "classes": out}
+
+    deliver(document, lambda: tables.print_report(content), given["output"], given["form"])

@@ -1,0 +1,70 @@
+"""What `synth allocations` and `synth explain` print: plain tables of rates. Takes any objects with the fields named here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from synth.rational import show
+from synth.view.report import Report, number
+
+
+def gbps(units: Fraction, unit: Fraction) -> str:
+    """Units of algorithmic bandwidth as GB/s."""
+    return number(units * unit)
+
+
+def allocations(title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None) -> Report:
+    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation, rates)."""
+    columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
+    for name in names:
+        columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
+        columns += [("x RS+AG", "right")] if name == "allreduce" else []
+        columns += [("with PCIe GB/s", "right")] if slow is not None else []
+    table = []
+    for allocation, rates in rows:
+        rings = str(rates.ring_units) if rates.rings_most else f">= {rates.ring_units}"
+        row = [str(len(allocation.ranks)), ",".join(map(str, allocation.ranks)), str(allocation.members), rings]
+        for name in names:
+            best = rates.best[name]
+            mark = "" if name in rates.attained else "<= "
+            row += [mark + show(best), mark + gbps(best, unit), _ratio(best, rates.ring[name])]
+            row += [_ratio(best, rates.composed)] if name == "allreduce" else []
+            row += [number(slow[allocation.ranks][name])] if slow is not None else []
+        table.append(tuple(row))
+    return Report(title, tuple(columns), tuple(table), tuple(_summary(names, rows)))
+
+
+def _ratio(best: Fraction, other: Fraction | None) -> str:
+    return "-" if not other else f"{float(best / other):.2f}"
+
+
+def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
+    ringless = sum(allocation.connected and not rates.ring_units for allocation, rates in rows)
+    lines = [
+        f"{len(rows)} classes of allocations up to isomorphism, {sum(a.members for a, _ in rows)} allocations; {ringless} without a ring"
+    ]
+    if "allreduce" in names:
+        ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
+        better = sum(x > 1 for x in ratios)
+        if ratios:
+            mean = 1.0
+            for x in ratios:
+                mean *= x ** (1 / len(ratios))
+            lines.append(
+                f"allreduce by trees is faster than the optimal reduce-scatter + allgather in {better}, by {mean:.3f} in geometric mean"
+            )
+    lines.append("GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together")
+    return lines
+
+
+def explanation(title: str, unit: Fraction, made: Any) -> Report:
+    """A row per way to run the collective, the optimum first, and what limits it."""
+    top = made.ways[0].units
+    columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the optimum", "right"), ("", "left"))
+    rows = tuple(
+        (way.name, show(way.units), gbps(way.units, unit), f"{float(way.units / top):.3f}" if top else "-", way.remark) for way in made.ways
+    )
+    lines = (f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency")
+    return Report(title, columns, rows, lines)

@@ -1,0 +1,156 @@
+"""Allocations of a machine: classes, optimal rates, rings and trees on the same links (Blink's setting)."""
+
+import json
+from collections import defaultdict
+from fractions import Fraction
+from math import prod
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth import bounds, verify
+from synth.cli import root
+from synth.collective import collective
+from synth.errors import UsageError
+from synth.flows import allocations, hybrid, rings, subsets, tau
+from synth.flows.explain import explain
+from synth.topologies import topology
+from synth.topology import Network, Route
+
+# GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
+KNOWN = {
+    "dgx1-v100": {
+        3: ([1, 1, 2, 2, 3], 3), 4: ([1] * 7 + [2] * 5 + [3, 4], 10), 5: ([1] * 6 + [2] * 6 + [3] * 2, 8),
+        6: ([2] * 4 + [3] * 4 + [4] * 2, 0), 7: ([4, 4], 0), 8: ([6], 0),
+    },
+    "dgx1-p100": {3: ([1, 2], 1), 4: ([1, 1, 2, 3], 2), 5: ([1, 1, 2], 2), 6: ([2, 2, 3], 0), 7: ([3], 0), 8: ([4], 0)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", KNOWN)
+def test_the_classes_and_rates_of_blink(machine):
+    found, ringless = defaultdict(list), defaultdict(int)
+    ratios = []
+    for made in allocations.classes(topology(machine).network()):
+        rates = allocations.rates(made.network)
+        assert rates.rings_most
+        found[len(made.ranks)].append(rates.best["broadcast"])
+        ringless[len(made.ranks)] += rates.ring_units == 0
+        assert all(rates.best[name] >= rates.ring[name] for name in rates.best)
+        assert rates.best["allreduce"] >= rates.composed
+        ratios.append(float(rates.best["allreduce"] / rates.composed))
+    assert {n: (sorted(rates), ringless[n]) for n, rates in found.items()} == KNOWN[machine]
+    if machine == "dgx1-v100":
+        assert sum(ratio > 1 for ratio in ratios) == 43
+        assert prod(ratios) ** (1 / len(ratios)) == pytest.approx(1.353, abs=0.001)
+
+
+def test_each_class_counts_its_members():
+    network = topology("dgx1").network()
+    every = list(allocations.classes(network, [3], every=True))
+    assert sum(made.members for made in every) == 56
+    assert sum(made.members for made in allocations.classes(network, [3])) == sum(made.members for made in every if made.connected)
+
+
+def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
+    made = next(a for a in allocations.classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
+    schedule = tau.schedule(tau.forest(made.network), collective("allreduce", 4), 64)
+    verify.schedule(schedule)
+    rates = allocations.rates(made.network, ("allreduce",))
+    assert 1 / schedule.bandwidth > rates.composed * Fraction(12, 10)
+
+
+@given(st.integers(2, 5).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(
+    st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] != e[1]), st.integers(1, 3), min_size=1,
+))))  # fmt: skip
+def test_cuts_agree_with_the_linear_program(drawn):
+    ranks, edges = drawn
+    network = Network("random", ranks, tuple(Route(a, b, n) for (a, b), n in sorted(edges.items())))
+    connected = all(d is not None for row in network.distances for d in row)
+    assert bool(subsets.allgather(network).value) == connected
+    if connected:
+        for name, cut in (("broadcast", subsets.broadcast(network, 0)), ("allgather", subsets.allgather(network))):
+            task = collective(name, ranks)
+            assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == cut.value
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "most"),
+    [
+        ("dgx1", 6, True),
+        ("dgx1-p100", 4, True),
+        ("ring:8", 2, True),
+        ("dgx-a100", 12, True),
+        ("fully-connected:8", 7, True),
+        ("line:4", 0, True),
+    ],
+)
+def test_rings_that_fit_together(name, units, most):
+    network = topology(name).network()
+    found = rings.disjoint(network)
+    assert (found.units, found.most) == (units, most)
+    load = defaultdict(int)
+    for ring, n in found.rings:
+        assert sorted(ring) == list(range(network.ranks))
+        for pair in zip(ring, (*ring[1:], ring[0]), strict=True):
+            load[pair] += n
+    room = defaultdict(int)
+    for route in network.routes:
+        room[route.src, route.dst] += route.units
+    assert all(load[pair] <= room[pair] for pair in load)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 13, 16])
+def test_both_binary_trees_span_and_no_rank_is_inside_both(ranks):
+    inner = []
+    for parents in rings.binary_trees(ranks):
+        assert sum(p is None for p in parents) == 1
+        for rank in range(ranks):
+            seen = set()
+            while rank is not None:
+                assert rank not in seen
+                seen.add(rank)
+                rank = parents[rank]
+        inner.append({p for p in parents if p is not None})
+    if ranks % 2 == 0:
+        # half of the ranks are leaves of one tree and inner in the other: both directions of a rank's links are used
+        assert len(inner[0] & inner[1]) <= 1 or ranks == 2
+
+
+def test_a_split_ends_on_both_fabrics_at_once():
+    size, fast, slow, wait = 1 << 30, Fraction(50), Fraction(10), Fraction(500)
+    made = hybrid.split(size, fast, slow, wait)
+    assert made.slow / slow + wait * 1000 == (size - made.slow) / fast == size / made.gbps
+    assert hybrid.split(1024, fast, slow, wait).slow == 0
+    assert hybrid.split(size, Fraction(0), slow, Fraction(0)).gbps == slow
+    with pytest.raises(UsageError):
+        hybrid.split(size, Fraction(0), Fraction(0), wait)
+
+
+def test_pcie_reaches_what_the_links_do_not():
+    apart = next(a for a in allocations.classes(topology("dgx1").network(), [3], every=True) if not a.connected)
+    assert allocations.rates(apart.network).best["broadcast"] == 0
+    joined = hybrid.joined(apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20)
+    assert joined["broadcast"] == 10
+
+
+def test_the_explanation_names_the_cut():
+    network = allocations.induced(topology("dgx1").network(), (0, 1, 2, 5))
+    made = explain(network, "allreduce", (0, 1, 2, 5))
+    assert made.ways[0].units == 1
+    assert "0,1,2 | 5" in made.limit
+    assert "0,1,2 send 1 unit" in explain(network, "broadcast", (0, 1, 2, 5)).limit
+
+
+def test_the_commands():
+    shown = CliRunner().invoke(root, ["explain", "--topo", "dgx1", "--ranks", "0,1,2,5", "--coll", "allreduce", "--format", "json"])
+    assert json.loads(shown.stdout)["ways"][0]["gbps"] == 25
+    shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1-v100", "--gpus", "8", "--format", "json"])
+    rows = json.loads(shown.stdout)["classes"]
+    assert [(row["ranks"], row["rates"]["broadcast"]) for row in rows] == [(list(range(8)), "6")]
+    shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1", "--gpus", "3", "--pcie", "10"])
+    assert "with PCIe" in shown.stdout and "0,1,6" in shown.stdout
+    for wrong in (["--coll", "alltoall"], ["--gpus", "9"], ["--pcie", "fast"], ["--coll", ","]):
+        assert CliRunner().invoke(root, ["allocations", "--topo", "dgx1", *wrong]).exit_code == 2
