@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 from xml.parsers import expat
@@ -39,29 +39,49 @@ class Element:
 
 def parse(text: str, file: str, limit: int = MAX_ELEMENTS) -> Element:
     """The root; at most `limit` elements. Raises FormatError with the line."""
-    parser = expat.ParserCreate()
     root: list[Element] = []
     stack: list[Element] = []
-    count = 0
+
+    def start(tag: str, attributes: dict[str, str], line: int) -> None:
+        element = Element(tag, attributes, line, stack[-1] if stack else None)
+        (stack[-1].children if stack else root).append(element)
+        stack.append(element)
+
+    scan(text, file, start, lambda tag: stack.pop(), limit)
+    return root[0]
+
+
+def scan(
+    text: str, file: str, start: Callable[[str, dict[str, str], int], object], end: Callable[[str], object], limit: int = MAX_ELEMENTS
+) -> None:
+    """Calls `start(tag, attributes, line)` and `end(tag)` as elements begin and end, in the order of the document.
+
+    For files too large for a tree. What the two raise ends the reading. Raises FormatError as `parse` does.
+    """
+    parser = expat.ParserCreate()
+    count = depth = 0
 
     def refuse(what: str) -> NoReturn:
         raise FormatError(what, file, parser.CurrentLineNumber)
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal count
+    def opened(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal count, depth
         count += 1
-        if count > limit or len(stack) >= MAX_DEPTH:
+        depth += 1
+        if count > limit or depth > MAX_DEPTH:
             refuse(f"has more than {limit} elements, or nests them deeper than {MAX_DEPTH}")
-        element = Element(tag, attributes, parser.CurrentLineNumber, stack[-1] if stack else None)
-        (stack[-1].children if stack else root).append(element)
-        stack.append(element)
+        start(tag, attributes, parser.CurrentLineNumber)
 
-    parser.StartElementHandler = start
-    parser.EndElementHandler = lambda tag: stack.pop()
+    def closed(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        end(tag)
+
+    parser.StartElementHandler = opened
+    parser.EndElementHandler = closed
     parser.StartDoctypeDeclHandler = lambda *_: refuse("declares a document type; such XML is refused, remove the <!DOCTYPE ...>")
     parser.EntityDeclHandler = lambda *_: refuse("declares an entity; such XML is refused")
     try:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
         raise FormatError(f"is not well-formed XML: {expat.ErrorString(error.code)}; is the file complete?", file, error.lineno) from None
-    return root[0]
