@@ -57,6 +57,9 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(RING, collective("allreduce", 4), None),
         _made(SWITCHED, collective("broadcast", 2), 1),
         _tree(),
+        _made(dgx1, collective("scan", 8), None),
+        _made(dgx1, collective("scan", 8), 4),
+        _made(topology("ring:4").network(), collective("scan", 4), 3),
     ]
     turned = by_roots(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
@@ -195,14 +198,14 @@ def test_refusals_name_the_place() -> None:
 
 
 def test_a_bound_is_for_what_it_says() -> None:
-    deadline, static, steps, none = CASES[1][2], CASES[0][2], CASES[11][2], CASES[12][2]
+    deadline, static, steps, none = CASES[1][2], CASES[0][2], CASES[-2][2], CASES[-1][2]
     assert "is for 2 steps, not any number" in _refusal(deadline, steps=None)
     assert "is for 2 steps, not 3" in _refusal(deadline, steps=3)
     docs = CASES[0][0].to_json(), CASES[0][1].to_json(1)
     assert check(static, *docs, steps=5) == check(static, *docs) == Fraction(7, 6)
-    assert "says nothing about rounds" in _refusal(steps, 11, steps=2)
-    assert "says nothing about rounds" in _refusal(steps, 11, chunks=1)
-    assert "says nothing about rounds" in _refusal(none, 12, steps=2)
+    assert "says nothing about rounds" in _refusal(steps, -2, steps=2)
+    assert "says nothing about rounds" in _refusal(steps, -2, chunks=1)
+    assert "says nothing about rounds" in _refusal(none, -1, steps=2)
 
 
 def test_rounding_uses_the_slack_of_each_step() -> None:
@@ -279,6 +282,25 @@ def test_covers_and_counts_are_not_taken_on_trust() -> None:
     assert check(allgather, CASES[1][0].to_json(), CASES[1][1].to_json(1), steps=2) == Fraction(3, 2)
     doc = CASES[3][2] | {"kind": "static-cuts", "steps": None}
     _refusal(doc, 3)
+
+
+def test_different_sums_are_counted_by_the_checker() -> None:
+    """Ranks 1 and 3 of a line want 0 + 1 and 0 + 1 + 2 + 3: two independent sums of what 0 and 2 have, one if only 0 is outside."""
+    network, scan = topology("line:4").network(), collective("scan", 4)
+    docs = network.to_json(), scan.to_json(1)
+    doc = {
+        "kind": "static-cuts", "problem": problem_fingerprint(network, scan), "steps": None, "scale": 2,
+        "prices": [["link", 0, 1, 1], ["link", 2, 3, 1]], "cuts": {"0": [[1, -1, 1, -1, 1]]}, "generators": [],
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match="overload link"):  # 2 -> 1 leads in too
+        check(doc, *docs)
+    doc["prices"] = [["link", 0, 1, 1], ["link", 2, 1, 1], ["link", 2, 3, 1]]
+    doc["scale"] = 3
+    assert check(doc, *docs) == Fraction(2, 3)
+    assert check(doc | {"cuts": {"0": [[1, -1, 1, 1, 1]]}}, *docs) == Fraction(1, 3)
+    allreduce = collective("allreduce", 4)
+    same = doc | {"problem": problem_fingerprint(network, allreduce)}
+    assert check(same, network.to_json(), allreduce.to_json(1)) == Fraction(1, 3)
 
 
 def test_a_broken_problem_document_is_refused() -> None:

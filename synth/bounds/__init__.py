@@ -60,10 +60,16 @@ def rounds(
 
 
 def allreduce(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
-    """As `flow`, for allreduce: the greater of it and of the bound by the rank that completes first, valid for every S."""
+    """As `flow`, for collectives that combine: the greatest of it and of the bounds that are valid for every S.
+
+    These are the flow's own, and for allreduce the one by the rank that completes first.
+    """
     from synth.bounds.roots import by_roots
 
     found = flow(network, collective, steps, generators)
+    if steps is not None and collective.wants is not None:
+        always = flow(network, collective, None, generators)
+        found = max(found, _checked(network, collective, always.certificate, steps), key=lambda b: b.value)
     if collective.units != 1 or _count(collective) == 0:
         return found
     other = _checked(network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps)

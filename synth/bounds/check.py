@@ -211,6 +211,21 @@ class Packing:
         ends = [d for d in self.problem.post[unit] if theta[d] >= self.layers]
         return any(all(theta[s] < 0 for s in source) for d in ends for source in self.problem.sources(unit, d))
 
+    def sums(self, theta: list[int], unit: int) -> int:
+        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that are independent."""
+        p = self.problem
+        if not p.special:
+            return 1
+        outside = [s for s in p.pre[unit] if theta[s] < 0]
+        pivots: list[int] = []
+        for row in {sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers}:
+            p.spend(len(outside) + len(pivots))
+            for pivot in pivots:
+                row = min(row, row ^ pivot)
+            if row:
+                pivots.append(row)
+        return len(pivots)
+
     def cuts(self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None) -> int:
         """Σ weights, after checking that they are cuts (and covers) and that every send pays for those it enters.
 
@@ -222,7 +237,7 @@ class Packing:
         for c, row in enumerate(rows):
             weight, theta = self.cut(row, f"{place}[{c}]")
             need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
-            total += weight
+            total += weight * self.sums(theta, unit)
             for entry in self.entered(theta):
                 load[entry] += weight
         for c, row in enumerate(covers or []):

@@ -115,6 +115,11 @@ class Instance:
         want = self.post[unit][dst]
         return [frozenset((i,)) for i in (self.pre[unit] if want is None else want & self.pre[unit])]
 
+    def wants(self, unit: int, dst: int, contributor: int) -> bool:
+        """Whether `dst` must end with that rank's contribution."""
+        want = self.post[unit][dst]
+        return want is None or contributor in want
+
     def symmetric(self, unit: int) -> bool:
         """Whether the ranks that contribute are those that want it all: an allreduce among them."""
         return self.combining and not self.special and self.pre[unit] == frozenset(self.post[unit])

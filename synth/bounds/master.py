@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from synth.bounds.covers import Cover, covers, places
 from synth.bounds.demand import Demand, demands, distances_from
+from synth.bounds.independent import Family, families, independent
 from synth.bounds.lp import LinearProgram
 from synth.bounds.orbits import Generator, orbit, orbits, stabiliser
 from synth.collective import Collective
@@ -28,6 +29,7 @@ Item = Cut | Cover
 SCALE = 1 << 40
 TOLERANCE = 1e-8
 MAX_CYCLES = 400
+SUMS_RANKS = 10  # independent sums are looked for up to here; on larger networks only in the bound for every S
 
 
 def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
@@ -40,6 +42,16 @@ def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
     return places(network, item, steps) if isinstance(item, Cover) else entered(network, item, steps)
 
 
+def gain(collective: Collective, unit: int, item: Item, steps: int) -> int:
+    """Sends that each chunk of the unit must make where the item counts them."""
+    if isinstance(item, Cover):
+        return item.sends
+    if not collective.combining or collective.wants is None:
+        return 1
+    outside = [n for n, theta in enumerate(item) if theta < 0]
+    return independent(collective, unit, outside, [n for n, theta in enumerate(item) if theta >= steps])
+
+
 @dataclass
 class Share:
     """One representative unit: its orbit's size, its stabiliser, its demands, the columns of its loads, its cuts."""
@@ -48,6 +60,7 @@ class Share:
     orbit: int
     group: tuple[Generator, ...]
     demands: tuple[Demand, ...]
+    families: list[Family] = field(default_factory=list)
     covers: list[Cover] = field(default_factory=list)
     columns: dict[tuple[int, int], int] = field(default_factory=dict)
     known: set[tuple] = field(default_factory=set)
@@ -87,7 +100,8 @@ class Master:
 
     def _share(self, unit: int, size: int) -> Share:
         group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
-        return Share(unit, size, group, demands(self.collective, unit))
+        many = not self.static and self.network.ranks > SUMS_RANKS
+        return Share(unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit))
 
     def _number_columns(self) -> None:
         self.size = self.steps
@@ -178,7 +192,7 @@ class Master:
                 column = share.columns.get(place)
                 if column is not None:
                     row[column] = row.get(column, 0.0) + 1.0
-            least = item.sends if isinstance(item, Cover) else 1
+            least = gain(self.collective, share.unit, item, self.steps)
             key = (least, *sorted(row.items()))
             if key not in share.known:
                 share.known.add(key)
@@ -225,6 +239,12 @@ class _Search:
             self.start[sources], spare = spare, spare + 1
             for n in sorted(sources):
                 self.graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
+        self.ends = (spare, spare + 1)  # where the flows of families come from and go to
+        ranks = range(master.network.ranks if share.families else 0)
+        self.gates = [
+            [self.graph.add_arc_with_capacity(spare, self._node(n, 0), 0) for n in ranks],
+            [self.graph.add_arc_with_capacity(self._node(n, layers), spare + 1, 0) for n in ranks],
+        ]
 
     def _node(self, rank: int, time: int) -> int:
         return rank if self.layers == 0 else rank * (self.layers + 1) + time
@@ -239,7 +259,17 @@ class _Search:
                 continue
             inside = set(self.graph.get_sink_side_min_cut())
             found.append((self.share, self.master.tight(self._theta(inside), demand)))
-        return found
+        return found + [cut for family in self.share.families for cut in self._violated(family)]
+
+    def _violated(self, family: Family) -> list[tuple[Share, Cut]]:
+        gates = [gate[n] for gate, ranks in zip(self.gates, (family.outside, family.inside), strict=True) for n in ranks]
+        for gate in gates:
+            self.graph.set_arc_capacity(gate, SCALE << 12)
+        self.graph.solve(*self.ends)
+        flow, inside = self.graph.optimal_flow(), set(self.graph.get_sink_side_min_cut())
+        for gate in gates:
+            self.graph.set_arc_capacity(gate, 0)
+        return [(self.share, self._theta(inside))] if flow < SCALE * family.sums * (1 - TOLERANCE) else []
 
     def _theta(self, inside: set[int]) -> Cut:
         if self.layers == 0:

@@ -5,13 +5,14 @@ Any feasible packing proves something, so nothing here can make a wrong bound: r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
 from synth.bounds.covers import Cover
-from synth.bounds.master import Item, Master, cap_permutation, paid
+from synth.bounds.master import Item, Master, cap_permutation, gain, paid
 from synth.bounds.orbits import Generator, orbit, orbits
 from synth.collective import Collective
 from synth.schedule import problem_fingerprint
@@ -73,7 +74,8 @@ class Packing:
 
     def _total(self) -> int:
         return sum(
-            size * (sum(w * gain(item) for w, item in self.cuts.get(u, ())) + self.sends * self.count) for u, size in self.orbits.items()
+            size * (sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ())) + self.sends * self.count)
+            for u, size in self.orbits.items()
         )
 
     def rounds(self, chunks: int) -> int:
@@ -117,11 +119,6 @@ class Packing:
     def _rows(self, covers: bool) -> dict[str, list]:
         kept = {str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers] for u, rows in sorted(self.cuts.items())}
         return {u: rows for u, rows in kept.items() if rows}
-
-
-def gain(item: Item) -> int:
-    """Sends that a chunk must make where the item counts them."""
-    return item.sends if isinstance(item, Cover) else 1
 
 
 def _order(row: tuple[int, Item]) -> tuple:
@@ -179,7 +176,8 @@ def _scale(values: list[float], most: int | None) -> int | None:
 
 
 def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
-    whole = (lambda x: round(x * scale)) if near else (lambda x: int(x * scale * (1 - 1e-12)))
+    less = (1 - 1e-12) / max(1.0, _spent(master, prices))
+    whole = (lambda x: round(x * scale)) if near else (lambda x: int(x * scale * less))
     tables: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
     for kind, same in (("link", master.routes), ("limit", master.caps)):
         for k, representative in enumerate(same):
@@ -193,6 +191,19 @@ def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float
         master.network, master.collective, steps, scale, master.generators, tables["link"], tables["limit"], cuts, sizes,
         whole(count), master.count,
     )  # fmt: skip
+
+
+def _spent(master: Master, prices: dict[tuple[str, int, int], float]) -> float:
+    """The value of all bandwidth in the dearest step: 1, but for the solver's tolerance."""
+    units: Counter[tuple[str, int]] = Counter()
+    for i, route in enumerate(master.network.routes):
+        units["link", master.routes[i]] += route.units
+    for k, cap in enumerate(master.network.caps):
+        units["limit", master.caps[k]] += cap.units
+    spent: Counter[int] = Counter()
+    for (kind, k, t), price in prices.items():
+        spent[t] += price * units[kind, k]  # type: ignore[assignment]
+    return float(max(spent.values(), default=0.0))
 
 
 def _move_cut(g: Generator, item: Item) -> Item:
