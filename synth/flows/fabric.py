@@ -134,8 +134,8 @@ def fabric(topology: Topology) -> Fabric:
     rows, hub, ways = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]
-    columns = [np.ascontiguousarray(rows[:, i]) for i in range(5)]
-    return Fabric(topology, len(hub), *columns, hub, ways, unit)
+    a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, unit)
 
 
 def _unit(topology: Topology) -> Fraction:

@@ -134,7 +134,7 @@ class Builder:
         for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
             limit = port if port < len(self.widths) else -1
             if limit in self.single or limit < 0:
-                self._edge(self.single[limit] if limit >= 0 else ends[port - len(self.widths)], middle, width, limit, leaving)
+                self._edge(self.single[limit] if limit >= 0 else int(ends[port - len(self.widths)]), middle, width, limit, leaving)
                 continue
             door = self._node(gadget)
             self._edge(door, middle, width, limit, leaving)
