@@ -1,0 +1,155 @@
+"""From rates to schedules: the trees of a forest, pipelined, as a step-synchronous bulk schedule.
+
+Each unit of a tree's weight is cut into `depth` chunks that follow each other down the tree, one step behind the other:
+S = height + depth - 1 steps, C = weight * depth chunks a unit. A step has as many rounds as its most loaded link or
+limit needs. R / C falls towards the forest's rate as `depth` grows; the height is the price of few chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from synth.bulk import COPY, REDUCE, Bulk
+from synth.errors import UsageError
+from synth.flows.automorphisms import orbits
+from synth.forest import Forest
+from synth.topology import Topology
+
+MOST_SENDS = 1 << 28
+TURNED = ("reduce-scatter", "reduce")
+
+
+def bulk(forest: Forest, depth: int) -> Bulk:
+    """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many sends to list."""
+    if depth < 1:
+        raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
+    ranks, turned = forest.topology.ranks, forest.collective in TURNED
+    total = int(forest.weights.sum()) * (ranks - 1) * depth
+    if total > MOST_SENDS:
+        raise UsageError(f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller depth")
+    levels = _levels(forest)
+    height = int(levels.max(initial=0))
+    tree, rank = np.nonzero(forest.parents >= 0)
+    weight = forest.weights[tree].astype(np.int64)
+    first = _offsets(forest)[tree]
+    # one row per (edge of a tree, unit of its weight, chunk of that unit)
+    edge = np.repeat(np.arange(len(tree)), weight)
+    unit = np.arange(len(edge)) - np.repeat(np.concatenate([[0], np.cumsum(weight)[:-1]]), weight) + first[edge]
+    edge, unit = np.repeat(edge, depth), np.repeat(unit, depth)
+    turn = np.tile(np.arange(depth), len(edge) // depth) if len(edge) else np.zeros(0, np.int64)
+    steps = height + depth - 1
+    step = levels[tree, rank][edge] - 1 + turn
+    step = steps - 1 - step if turned else step
+    rounds = _rounds(forest, levels, depth)
+    shard = forest.roots[tree].astype(np.int64)[edge] if forest.root is None else 0
+    chunk = (shard * forest.weight + unit) * depth + turn
+    return Bulk(
+        forest.topology, forest.collective, forest.root, forest.weight * depth, rounds[::-1] if turned else rounds, step, chunk,
+        forest.via[tree, rank].astype(np.int64)[edge], np.full(len(step), REDUCE if turned else COPY), forest.paths,
+        tuple(tuple(pi.tolist()) for pi in forest.generators),
+    )  # fmt: skip
+
+
+def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
+    """(S, R / C) of `bulk` at that depth, without listing sends."""
+    rounds = _rounds(forest, _levels(forest), depth)
+    return len(rounds), Fraction(int(rounds.sum()), forest.weight * depth)
+
+
+def _levels(forest: Forest) -> np.ndarray:
+    """How far each rank is from the root of each tree, in edges."""
+    level = np.zeros(forest.parents.shape, np.int64)
+    level[forest.parents >= 0] = -1
+    done = np.take_along_axis(level, np.maximum(forest.parents, 0).astype(np.int64), 1)
+    while (level < 0).any():
+        ready = (level < 0) & (done >= 0)
+        level[ready] = done[ready] + 1
+        done = np.take_along_axis(level, np.maximum(forest.parents, 0).astype(np.int64), 1)
+    return level
+
+
+def _offsets(forest: Forest) -> np.ndarray:
+    """Where each tree's units of weight start within its root's shard."""
+    start = np.zeros(len(forest.roots), np.int64)
+    used: dict[int, int] = {}
+    for k, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
+        start[k] = used.get(root, 0)
+        used[root] = start[k] + weight
+    return start
+
+
+def _rounds(forest: Forest, levels: np.ndarray, depth: int) -> np.ndarray:
+    """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in it."""
+    height = int(levels.max(initial=0))
+    room, base = _loads(forest, levels, height)
+    upto = np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
+    found: dict[tuple[int, int], int] = {}
+    rounds = []
+    for t in range(height + depth - 1):
+        window = (max(0, t - depth + 1), min(t, height - 1) + 1)
+        if window not in found:
+            load = upto[window[1]] - upto[window[0]]
+            found[window] = max(1, int((-(-load // room)).max(initial=0)))
+        rounds.append(found[window])
+    return np.array(rounds, np.int64)
+
+
+def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
+    """Units of the links and limits that are used at all, and the chunks that each level puts on them when all trees send one."""
+    topology = forest.topology
+    label = link_orbits(topology, forest.generators)
+    copies = group_order(topology, forest.generators)
+    sizes = np.bincount(label, minlength=len(label))
+    tree, rank = np.nonzero(forest.parents >= 0)
+    via, level, weight = forest.via[tree, rank], levels[tree, rank] - 1, forest.weights[tree].astype(np.int64)
+    lengths = np.array([len(p) for p in forest.paths], np.int64)
+    flat = np.array([i for p in forest.paths for i in p], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
+    count = lengths[via]
+    hop = flat[np.repeat(starts[via] - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())]
+    used, column = np.unique(label[hop], return_inverse=True)
+    base = np.zeros((height, len(used)), np.int64)
+    np.add.at(base, (np.repeat(level, count), column), np.repeat(weight, count))
+    base = base * copies // sizes[used]
+    unit = topology.unit_bandwidth()
+    widths = {w: int(w / unit) for w in {k.bandwidth for k in topology.links} | {m.bandwidth for m in topology.limits}}
+    room = np.array([widths[topology.links[i].bandwidth] for i in used.tolist()], np.int64)
+    where = np.full(len(label), -1, np.int64)
+    where[used] = np.arange(len(used))
+    rows, rooms, seen = [], [], set()
+    for limit in topology.limits:
+        columns = where[label[np.array(limit.links, np.int64)]]
+        members, times = np.unique(columns[columns >= 0], return_counts=True)
+        key = (members.tobytes(), times.tobytes(), limit.bandwidth)
+        if len(members) and key not in seen:
+            seen.add(key)
+            rows.append((base[:, members] * times).sum(axis=1))
+            rooms.append(widths[limit.bandwidth])
+    if rows:
+        base, room = np.concatenate([base, np.array(rows).T], axis=1), np.concatenate([room, np.array(rooms, np.int64)])
+    return room, base
+
+
+def link_orbits(topology: Topology, generators: Sequence[np.ndarray]) -> np.ndarray:
+    """For each link the least link of its orbit under permutations of ranks and switches."""
+    links = topology.links
+    if not len(generators):
+        return np.arange(len(links))
+    nodes = topology.ranks + len(topology.switches)
+    src = np.fromiter((k.src for k in links), np.int64, len(links))
+    dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+    keys = src * nodes + dst
+    order = np.argsort(keys, kind="stable")
+    images = [order[np.searchsorted(keys[order], g[src] * nodes + g[dst])] for g in map(np.asarray, generators)]
+    return orbits(len(links), images)
+
+
+def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
+    """How many images a send has: the size of the orbits of ranks under a commuting group that acts freely on them."""
+    if not len(generators):
+        return 1
+    label = orbits(topology.ranks, [np.asarray(g)[: topology.ranks] for g in generators])
+    return int(np.bincount(label).max())

@@ -1,0 +1,293 @@
+"""Independent replay of bulk schedules in NumPy, by orbits: nothing given is believed, and no code is shared with builders.
+
+What is checked: each path leads over links from a rank through switches to a rank; each generator maps links onto links
+and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so that
+the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
+sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each chunk
+is summed up a tree: the time reversal of a copy in which every rank receives once); loads of links and limits, step by
+step, over all images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from synth.bulk import COPY, REDUCE, Bulk
+from synth.errors import VerificationError
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was established: `sends` of the whole schedule, `group` images of each, `bandwidth` R / C, `busiest` load over room."""
+
+    sends: int
+    group: int
+    steps: int
+    bandwidth: Fraction
+    busiest: Fraction
+
+
+def bulk(given: Bulk) -> Checked:
+    """Replay `given` and add its loads up. Raises VerificationError with the place of what is wrong."""
+    return _Replay(given).run()
+
+
+def _need(truth: object, message: str, place: str) -> None:
+    if not truth:
+        raise VerificationError(message, place)
+
+
+class _Replay:
+    def __init__(self, given: Bulk) -> None:
+        self.given, self.topology = given, given.topology
+        self.ranks = given.topology.ranks
+        self.nodes = self.ranks + len(given.topology.switches)
+        links = given.topology.links
+        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
+        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+
+    def run(self) -> Checked:
+        given = self.given
+        self._ranges()
+        self._paths()
+        orbit, size = self._group()
+        self._units(size)
+        busiest = self._loads(orbit, size)
+        starts, every = np.repeat(self.sources, given.chunks), np.ones(len(given.step), bool)
+        if given.collective in ("reduce-scatter", "reduce"):
+            _need((given.kind == REDUCE).all(), "a reduction copies", "kind")
+            self._spread(starts, every, reverse=True, once=True)
+        elif given.collective == "allreduce":
+            self._allreduce()
+        else:
+            _need((given.kind == COPY).all(), f"{given.collective} sums", "kind")
+            self._spread(starts, every, reverse=False, once=False)
+        return Checked(len(given.step) * size, size, given.steps, given.bandwidth, busiest)
+
+    def _ranges(self) -> None:
+        given = self.given
+        count = len(given.step)
+        for name, most in (("step", given.steps), ("chunk", given.units * given.chunks), ("path", len(given.paths)), ("kind", 2)):
+            column = getattr(given, name)
+            _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
+            _need(count == 0 or (column.min() >= 0 and column.max() < most), f"lies outside 0..{most - 1}", name)
+        _need(given.chunks >= 1, "must be at least 1", "chunks")
+        _need(given.steps == 0 or given.rounds.min() >= 1, "every step has at least one round", "rounds")
+        rooted = given.collective in ("broadcast", "reduce")
+        _need((given.root is not None) == rooted, "is for rooted collectives", "root")
+        _need(not rooted or 0 <= given.root < self.ranks, "is no rank", "root")  # type: ignore[operator]
+
+    def _paths(self) -> None:
+        count = len(self.topology.links)
+        for p, path in enumerate(self.given.paths):
+            place = f"paths[{p}]"
+            _need(path and all(0 <= i < count for i in path), "names no links", place)
+            inner = self.dst[list(path[:-1])]
+            _need((inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(), "is not joined through switches", place)
+            _need(self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks, "does not lead from rank to rank", place)
+
+    def _group(self) -> tuple[np.ndarray, int]:
+        """The orbit of each link, and the order of the group."""
+        moves = [np.array(pi, np.int64) for pi in self.given.generators]
+        links = np.arange(len(self.src))
+        if not moves:
+            return links, 1
+        units = [k.bandwidth for k in self.topology.links]
+        widths = {w: i for i, w in enumerate(sorted(set(units)))}
+        width = np.fromiter((widths[w] for w in units), np.int64, len(units))
+        keys = self.src * self.nodes + self.dst
+        order = np.argsort(keys, kind="stable")
+        _need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
+        orbit = links.copy()
+        named = {(frozenset(m.links), m.bandwidth) for m in self.topology.limits}
+        images = []
+        for g, pi in enumerate(moves):
+            place = f"generators[{g}]"
+            _need(len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(), "is no permutation of ranks and switches", place)
+            _need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
+            moved = pi[self.src] * self.nodes + pi[self.dst]
+            at = np.searchsorted(keys[order], moved)
+            _need((at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(), "takes a link to none", place)
+            image = order[at]
+            _need((width[image] == width).all(), "changes a bandwidth", place)
+            for limit in self.topology.limits:
+                _need((frozenset(image[list(limit.links)].tolist()), limit.bandwidth) in named, "takes a limit to none", place)
+            for other in moves[:g]:
+                _need((pi[other] == other[pi]).all(), "does not commute with those before", place)
+            images.append(image)
+        while True:  # labels sink to the least of each orbit
+            least = orbit.copy()
+            for image in images:
+                np.minimum.at(least, image, orbit)
+                np.minimum(least, orbit[image], out=least)
+            if (least == orbit).all():
+                break
+            orbit = least[least]
+        return orbit, self._order(moves)
+
+    def _order(self, moves: list[np.ndarray]) -> int:
+        """The order of a commuting group that acts freely on the ranks."""
+        label = np.arange(self.ranks)
+        while True:
+            least = label.copy()
+            for pi in moves:
+                np.minimum.at(least, pi[: self.ranks], label)
+                np.minimum(least, label[pi[: self.ranks]], out=least)
+            if (least == label).all():
+                break
+            label = least[least]
+        self.orbit_of_rank = label
+        starts, sizes = np.unique(label, return_counts=True)
+        _need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
+        # an element is known by where it takes one rank of each orbit, as the group commutes
+        found = {starts.tobytes()}
+        queue = [starts]
+        for image in queue:
+            for pi in moves:
+                made = pi[image]
+                if made.tobytes() not in found:
+                    _need(len(found) < sizes[0], "an element that is not the identity fixes a rank", "generators")
+                    found.add(made.tobytes())
+                    queue.append(made)
+        return int(sizes[0])
+
+    def _units(self, group: int) -> None:
+        """The listed units: one of each orbit, no more."""
+        given = self.given
+        listed = np.unique(given.chunk // given.chunks) if len(given.chunk) else np.zeros(0, np.int64)
+        if group == 1:
+            self.wanted = np.arange(given.units)
+            self.sources = self._sources(self.wanted)
+            return
+        _need(given.collective in ("allgather", "reduce-scatter", "alltoall"), f"{given.collective} has no free symmetries", "generators")
+        # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
+        first = listed if given.units == self.ranks else listed // self.ranks
+        sources = np.unique(first)
+        _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
+        _need(len(sources) * group == self.ranks, f"lists units of {len(sources)} orbits of {self.ranks // group}", "chunk")
+        self.wanted = sources if given.units == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
+        self.sources = self._sources(self.wanted)
+
+    def _sources(self, units: np.ndarray) -> np.ndarray:
+        given = self.given
+        if given.collective in ("allgather", "reduce-scatter"):
+            return units
+        if given.collective == "alltoall":
+            return units // self.ranks
+        return np.full(len(units), given.root if given.root is not None else 0)
+
+    def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
+        """The greatest load over room of any link or limit in any step. Raises where it exceeds 1."""
+        given = self.given
+        unit = self.topology.unit_bandwidth()
+        sizes = np.bincount(orbit, minlength=len(orbit))
+        lengths = np.fromiter((len(p) for p in given.paths), np.int64, len(given.paths))
+        flat = np.fromiter((i for p in given.paths for i in p), np.int64, int(lengths.sum()) if len(lengths) else 0)
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        room = np.array([int(k.bandwidth / unit) for k in self.topology.links], np.int64)
+        limits = [(np.array(m.links, np.int64), int(m.bandwidth / unit), m.name) for m in self.topology.limits]
+        members = np.concatenate([m for m, _, _ in limits]) if limits else np.zeros(0, np.int64)
+        cuts = np.concatenate([[0], np.cumsum([len(m) for m, _, _ in limits])])[:-1].astype(np.int64)
+        limit_room = np.array([units for _, units, _ in limits], np.int64)
+        busiest = Fraction(0)
+        order = np.argsort(given.step, kind="stable")
+        bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
+        for t in range(given.steps):
+            paths = given.path[order[bounds[t] : bounds[t + 1]]]
+            if not len(paths):
+                continue
+            times = np.bincount(paths, minlength=len(given.paths))
+            used = np.flatnonzero(times)
+            counts = lengths[used]
+            hops = flat[np.repeat(starts[used] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())]
+            total = np.zeros(len(orbit), np.int64)
+            np.add.at(total, orbit[hops], np.repeat(times[used], counts))
+            load = total[orbit] * group // sizes[orbit]
+            rounds = int(given.rounds[t])
+            over = np.flatnonzero(load > room * rounds)
+            if len(over):
+                k = self.topology.links[over[0]]
+                raise VerificationError(
+                    f"link {k.src} -> {k.dst} carries {load[over[0]]} chunks in {rounds} rounds of {room[over[0]]}", f"steps[{t}]"
+                )
+            at = int(np.argmax(load / np.maximum(room, 1)))
+            busiest = max(busiest, Fraction(int(load[at]), int(room[at]) * rounds))
+            if limits:
+                sums = np.add.reduceat(load[members], cuts)
+                over = np.flatnonzero(sums > limit_room * rounds)
+                if len(over):
+                    name = limits[int(over[0])][2]
+                    raise VerificationError(
+                        f"limit {name} carries {sums[over[0]]} chunks in {rounds} rounds of {limit_room[over[0]]}", f"steps[{t}]"
+                    )
+                at = int(np.argmax(sums / limit_room))
+                busiest = max(busiest, Fraction(int(sums[at]), int(limit_room[at]) * rounds))
+        return busiest
+
+    def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
+        """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all receive once."""
+        given = self.given
+        first, last = given.ends
+        step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
+        src, dst = (last[path], first[path]) if reverse else (first[path], last[path])
+        time = given.steps - 1 - step if reverse else step
+        row_of = np.full(given.units, -1, np.int64)
+        row_of[self.wanted] = np.arange(len(self.wanted))
+        row = row_of[chunk // given.chunks]
+        _need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
+        place = row * given.chunks + chunk % given.chunks
+        held = np.zeros((len(self.wanted) * given.chunks, self.ranks), bool)
+        held[np.arange(len(held)), starts] = True
+        order = np.argsort(time, kind="stable")
+        ends = np.searchsorted(time[order], np.arange(given.steps + 1))
+        for t in range(given.steps):
+            now = order[ends[t] : ends[t + 1]]
+            shown = f"steps[{given.steps - 1 - t if reverse else t}]"
+            bad = np.flatnonzero(~held[place[now], src[now]])
+            if len(bad):
+                i = now[bad[0]]
+                what = "adds its part to" if reverse else "sends"
+                when = "after it was sent on" if reverse else "before it has it"
+                raise VerificationError(f"rank {src[i]} {what} chunk {chunk[i]} {when}", shown)
+            if once:
+                keys = place[now] * self.ranks + dst[now]
+                again = held[place[now], dst[now]].any() or len(np.unique(keys)) < len(keys)
+                _need(not again, "a contribution is counted twice", shown)
+            held[place[now], dst[now]] = True
+        if given.collective == "alltoall":
+            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, given.chunks)]
+            lacking = np.flatnonzero(~done)
+            ranks = (self.wanted % self.ranks)[lacking // given.chunks]
+        else:
+            lacking, ranks = np.nonzero(~held)
+        if len(lacking):
+            chunk_id = int(self.wanted[lacking[0] // given.chunks]) * given.chunks + int(lacking[0]) % given.chunks
+            raise VerificationError(f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$")
+
+    def _allreduce(self) -> None:
+        """Each chunk is summed up a tree to a root of its own, then copied from there, after the last sum arrived."""
+        given = self.given
+        first, last = given.ends
+        up = given.kind == REDUCE
+        chunks = given.chunks
+        # the root of a chunk is the rank that never passes its sum on
+        passes = np.zeros((chunks, self.ranks), np.int64)
+        np.add.at(passes, (given.chunk[up], first[given.path[up]]), 1)
+        _need((passes <= 1).all(), "a rank sends its sum twice", "kind")
+        lone = (passes == 0).sum(axis=1)
+        bad = np.flatnonzero(lone != 1)
+        if len(bad):
+            raise VerificationError(f"chunk {bad[0]} is summed to {lone[bad[0]]} ranks", "kind")
+        roots = np.argmin(passes, axis=1)
+        final = np.full(chunks, -1, np.int64)
+        into = roots[given.chunk[up]] == last[given.path[up]]
+        np.maximum.at(final, given.chunk[up][into], given.step[up][into])
+        early = np.flatnonzero(given.step[~up] <= final[given.chunk[~up]])
+        if len(early):
+            i = np.flatnonzero(~up)[early[0]]
+            raise VerificationError(f"chunk {given.chunk[i]} is copied before it is summed", f"steps[{given.step[i]}]")
+        for reverse, mask in ((True, up), (False, ~up)):
+            self._spread(roots, mask, reverse=reverse, once=reverse)

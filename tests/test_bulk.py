@@ -1,0 +1,109 @@
+"""Bulk schedules: pipelined forests, their independent replay, files, and agreement with ordinary schedules."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import bulk, verify, verifybulk
+from synth.errors import FormatError, UsageError, VerificationError
+from synth.flows import expand, pipeline
+from synth.forest import Forest
+from synth.topologies import topology
+
+
+def ring_forest(ranks, *, collective="allgather", symmetric=True):
+    """Both ways round from each rank, half of the shard each."""
+    machine = topology(f"ring:{ranks}")
+    where = {(k.src, k.dst): i for i, k in enumerate(machine.links)}
+    turned = collective == "reduce-scatter"
+    parents, via, paths = [], [], {}
+    roots = [0] if symmetric else list(range(ranks))
+    for root in roots:
+        for way in (1, -1):
+            row, used = [-1] * ranks, [-1] * ranks
+            for d in range(1, ranks):
+                child, parent = (root + way * d) % ranks, (root + way * (d - 1)) % ranks
+                row[child] = parent
+                link = where[(child, parent) if turned else (parent, child)]
+                used[child] = paths.setdefault((link,), len(paths))
+            parents.append(row)
+            via.append(used)
+    generators = (np.array([(r + 1) % ranks for r in range(ranks)]),) if symmetric else ()
+    return Forest(
+        machine, collective, None, Fraction(ranks - 1, 2), 2, np.repeat(roots, 2), np.ones(2 * len(roots), np.int64),
+        np.array(parents, np.int32), np.array(via, np.int32), tuple(paths), generators, "by hand",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("depth", [1, 3, 16])
+def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
+    forest = ring_forest(6, collective=collective, symmetric=symmetric)
+    made = pipeline.bulk(forest, depth)
+    found = verifybulk.bulk(made)
+    assert found.group == (6 if symmetric else 1)
+    assert found.sends == 6 * 2 * 5 * depth
+    assert found.busiest == 1
+    assert (made.steps, made.bandwidth) == pipeline.rate(forest, depth)
+    assert made.steps == 5 + depth - 1
+    verify.schedule(expand.schedule(made))
+    assert verifybulk.bulk(expand.whole(made)).bandwidth == made.bandwidth
+
+
+def test_depth_brings_the_rate_near_the_forests():
+    forest = ring_forest(8)
+    rates = [pipeline.rate(forest, depth)[1] for depth in (1, 8, 64, 512)]
+    assert rates == sorted(rates, reverse=True)
+    assert Fraction(7, 2) <= rates[-1] < Fraction(7, 2) * Fraction(51, 50)
+    with pytest.raises(UsageError):
+        pipeline.bulk(forest, 0)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_an_altered_schedule_is_refused_or_just_as_right(data):
+    collective = data.draw(st.sampled_from(["allgather", "reduce-scatter"]))
+    made = pipeline.bulk(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
+    column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "rounds", "drop", "generators"]))
+    if column == "drop":
+        keep = np.arange(len(made.step)) != data.draw(st.integers(0, len(made.step) - 1))
+        altered = replace(made, **{name: getattr(made, name)[keep] for name in ("step", "chunk", "path", "kind")})
+    elif column == "generators":
+        altered = replace(made, generators=(tuple(data.draw(st.permutations(range(5)))),))
+    else:
+        values = getattr(made, column).copy()
+        at = data.draw(st.integers(0, len(values) - 1))
+        values[at] += data.draw(st.sampled_from([-1, 1, 2]))
+        altered = replace(made, **{column: values})
+    try:
+        verifybulk.bulk(altered)
+    except VerificationError:
+        return
+    verify.schedule(expand.schedule(altered))
+
+
+def test_a_file_gives_the_schedule_back(tmp_path):
+    for name in ("ring:8", "dgx-a100"):
+        machine = topology(name)
+        made = replace(pipeline.bulk(ring_forest(8), 4), topology=machine if name == "ring:8" else topology("ring:8"))
+        path = tmp_path / "a.npz"
+        made.save(path)
+        again = bulk.load(path)
+        assert again.digest() == made.digest()
+        assert (again.topology.links, again.topology.limits) == (made.topology.links, made.topology.limits)
+        assert verifybulk.bulk(again) == verifybulk.bulk(made)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"{}"])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "a.npz"
+    path.write_bytes(content)
+    with pytest.raises(FormatError):
+        bulk.load(path)
+    with pytest.raises(FormatError):
+        bulk.load(tmp_path / "none.npz")
