@@ -23,6 +23,7 @@ from synth.verdict import Budget, Unsat, Verdict
 if TYPE_CHECKING:
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
+    from synth.program.program import InPlace, Program
 
 
 def topology(
@@ -271,3 +272,29 @@ def allocations(
 
     names = tuple(_named_collective(name, 2).name for name in names)
     return [(made, flows.rates(made.network, names)) for made in flows.classes(_named_topology(topology).network(), sizes, every=every)]
+
+
+def lower(
+    schedule: Schedule,
+    *,
+    runtime: str = "synth",
+    protocol: str = "Simple",
+    instances: int = 1,
+    in_place: InPlace | None = None,
+    fuse: bool = True,
+    aggregate: bool = True,
+    lanes: int | None = None,
+    name: str | None = None,
+) -> Program:
+    """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
+
+    The options are those of synth.program.lower. Raises SynthError naming the limit of the runtime that is met.
+    """
+    from synth.audit import document
+    from synth.program.lower import lower as lowered
+
+    document(schedule.to_json())
+    return lowered(
+        schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
+        name=name,
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""Does a two-sided program ever stop? Exact: blocks with bounded FIFOs either all end or stop in the same place, in any order of events."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from synth.program.program import RECEIVING, SENDING, Gpu
+
+
+class Stuck(NamedTuple):
+    """Op `op` of block `block` of rank `rank`, which can never go on."""
+
+    rank: int
+    block: int
+    op: int
+
+
+def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
+    """The blocks that wait for each other in a circle, [] when the program ends.
+
+    A connection holds `depth` operations; one carries at most `whole` chunks, so an op of more is done in parts.
+    """
+    blocks = [(gpu.rank, b) for gpu in gpus for b in range(len(gpu.blocks))]
+    number = {key: n for n, key in enumerate(blocks)}
+    ops = [block.ops for gpu in gpus for block in gpu.blocks]
+    sender: dict[tuple, int] = {}
+    receiver: dict[tuple, int] = {}
+    for gpu in gpus:
+        for b, block in enumerate(gpu.blocks):
+            if block.send is not None:
+                sender[gpu.rank, block.send, block.channel] = number[gpu.rank, b]
+            if block.recv is not None:
+                receiver[block.recv, gpu.rank, block.channel] = number[gpu.rank, b]
+    out: list[tuple | None] = [None] * len(blocks)
+    into: list[tuple | None] = [None] * len(blocks)
+    for key, n in sender.items():
+        out[n] = key
+    for key, n in receiver.items():
+        into[n] = key
+    sent, received = dict.fromkeys([*sender, *receiver], 0), dict.fromkeys([*sender, *receiver], 0)
+    at, part = [0] * len(blocks), [0] * len(blocks)
+    waits: list[int | None] = [None] * len(blocks)
+    sleepers: dict[int, list[int]] = {}  # block -> blocks with an op that waits for one of its ops
+    queue, queued = deque(range(len(blocks))), [True] * len(blocks)
+
+    def wake(n: int | None) -> None:
+        if n is not None and not queued[n]:
+            queued[n] = True
+            queue.append(n)
+
+    while queue:
+        n = queue.popleft()
+        queued[n] = False
+        rank = blocks[n][0]
+        while at[n] < len(ops[n]):
+            op = ops[n][at[n]]
+            late = next((number[rank, d.block] for d in op.deps if at[number[rank, d.block]] <= d.op), None) if part[n] == 0 else None
+            if late is not None:
+                waits[n] = late
+                sleepers.setdefault(late, []).append(n)
+                break
+            source = into[n] if op.code in RECEIVING else None
+            target = out[n] if op.code in SENDING else None
+            if source is not None and sent[source] == received[source]:
+                waits[n] = sender.get(source)
+                break
+            if target is not None and sent[target] - received[target] >= depth:
+                waits[n] = receiver.get(target)
+                break
+            if source is not None:
+                received[source] += 1
+                wake(sender.get(source))
+            if target is not None:
+                sent[target] += 1
+                wake(receiver.get(target))
+            part[n] += 1
+            if part[n] * whole >= op.count or (source is None and target is None):
+                part[n] = 0
+                at[n] += 1
+                for other in sleepers.pop(n, ()):
+                    wake(other)
+    return _circle([None if at[n] == len(ops[n]) else waits[n] for n in range(len(blocks))], blocks, at)
+
+
+def _circle(waits: list[int | None], blocks: list[tuple[int, int]], at: list[int]) -> list[Stuck]:
+    """One circle among the blocks that wait; those that wait for a block that has ended when there is none."""
+    seen: dict[int, int] = {}
+    for start in range(len(waits)):
+        n: int | None = start
+        path: list[int] = []
+        while n is not None and n not in seen and waits[n] is not None:
+            seen[n] = start
+            path.append(n)
+            n = waits[n]
+        if n is not None and waits[n] is not None and seen.get(n) == start and n in path:
+            return [Stuck(*blocks[k], at[k]) for k in path[path.index(n) :]]
+    return [Stuck(*blocks[n], at[n]) for n, other in enumerate(waits) if other is not None]
