@@ -1,0 +1,46 @@
+"""What an executor is, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from synth.program.events import Event
+from synth.program.program import Program
+from synth.runtime.links import Key
+
+
+class Usage(NamedTuple):
+    """One link of a run: its route, for how many ps it carried, and how many bytes."""
+
+    link: Key
+    busy: int
+    bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """One run. `outputs[rank]`: rows are chunks, None in a run for its time alone. `picoseconds`: None without a network.
+
+    `links`: by falling use. `events`: None unless asked for.
+    """
+
+    outputs: tuple[np.ndarray, ...] | None
+    picoseconds: int | None
+    links: tuple[Usage, ...] = ()
+    events: tuple[Event, ...] | None = None
+
+
+class Executor(Protocol):
+    """Runs a Program on inputs by rank (rows are chunks of the input buffer, in the order of `Layout.inputs`)."""
+
+    def available(self) -> str | None:
+        """None where it can run here, else why not and what to install."""
+        ...
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str, in_place: bool) -> Execution:
+        """Run `program` once. Raises DeadlockError, VerificationError where it reads what nobody wrote, SynthError."""
+        ...

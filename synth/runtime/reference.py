@@ -1,0 +1,112 @@
+"""The reference executor: NumPy data, time of the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from synth.errors import SynthError, VerificationError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.runtime.compiled import compiled
+from synth.runtime.dtypes import Dtype, combiner, divide, operator
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.engine import Engine
+from synth.runtime.execution import Execution, Usage
+from synth.runtime.links import Links
+from synth.runtime.memory import Arena
+from synth.runtime.sizes import cut
+from synth.runtime.waits import diagnose
+from synth.topology import Network
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Discrete events over thread blocks; see `synth.runtime.engine` for what waits for what.
+
+    `network` gives the times; without one everything happens at time 0 and only the result counts. `protocol`, `depth`
+    (parts a connection holds) and `part` (chunks a part) override the program's. `local`: GB/s of what a block itself
+    can move, None for no limit; it bounds copies and sends alike. `delays`: a seed; blocks then pause at random.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    local: Fraction | None = None
+    delays: int | None = None
+    trace: bool = False
+
+    def available(self) -> str | None:
+        """Always: it needs NumPy only."""
+        return None
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` on `arrays` (rows are chunks), which are left as they are; see `Executor.run`."""
+        kind = element_type(dtype)
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        return self._run(program, elements, kind, operator(op), in_place, arrays)
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """The same without data: only the time, and that nothing is read before it is written."""
+        return self._run(program, elements, element_type(dtype), "sum", in_place, None)
+
+    def _run(self, program: Program, elements: int, kind: Dtype, op: str, in_place: bool, arrays: Sequence[np.ndarray] | None) -> Execution:
+        task = program.collective
+        if task is None:
+            raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+        if self.network is not None and self.network.ranks != program.ranks:
+            raise SynthError(f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}")
+        layout = Layout(task, program.chunks)
+        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds))
+        if arrays is not None:
+            arena.allocate(kind, elements)
+        arena.fill(arrays or (), layout, len(parts.bounds))
+        links = Links(self.network) if self.network else None
+        engine = Engine(
+            compiled(program, arena, in_place=in_place), arena, parts, kind.size, links=links, combine=combiner(kind, op),
+            delays=self.delays, local=self._local if self.local else None, trace=self.trace,
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            makespan = engine.run()
+        if not all(engine.done):
+            raise diagnose(engine)
+        outputs = None if arrays is None else _outputs(arena, layout, kind, op)
+        if arrays is not None and not in_place:
+            _unchanged(arena, layout, arrays)
+        events = None if engine.events is None else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
+        return Execution(outputs, makespan if links else None, _usage(links), events)
+
+    def _local(self, size: int) -> int:
+        return -(-size * 1000 * self.local.denominator // self.local.numerator) if self.local else 0
+
+
+def _outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
+    task = layout.collective
+    found = []
+    for rank, wanted in enumerate(layout.outputs):
+        view = arena.view(rank, "o", len(wanted))
+        if op == "avg" and task.combining:
+            for first in range(0, len(wanted), layout.chunks):
+                count = len(task.wanted(wanted[first] // layout.chunks, rank))
+                view[first : first + layout.chunks] = divide(kind, view[first : first + layout.chunks], count)
+        found.append(view)
+    return tuple(found)
+
+
+def _unchanged(arena: Arena, layout: Layout, arrays: Sequence[np.ndarray]) -> None:
+    for rank, held in enumerate(layout.inputs):
+        if arena.view(rank, "i", len(held)).tobytes() != np.ascontiguousarray(arrays[rank]).tobytes():
+            raise VerificationError(f"the input of rank {rank} was changed by an out-of-place call")
+
+
+def _usage(links: Links | None) -> tuple[Usage, ...]:
+    if links is None:
+        return ()
+    rows = [Usage(key, busy, size) for key, busy, size in zip(links.keys, links.busy, links.carried, strict=True) if size]
+    return tuple(sorted(rows, key=lambda row: (-row.busy, row.link)))

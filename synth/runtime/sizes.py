@@ -1,0 +1,59 @@
+"""From a size in bytes to elements per chunk, slices and parts: how the runtimes cut what a program moves.
+
+A chunk larger than one FIFO operation is moved in slices, all ops running once for each; smaller chunks share an
+operation, so an op of `count` chunks falls into ceil(count / m) parts of at most m chunks.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from synth.errors import SynthError
+from synth.program.program import Program
+from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
+from synth.runtime.dtypes import Dtype
+
+
+class Cut(NamedTuple):
+    """How a call is cut. `bounds`: element ranges of the slices of one chunk. `part`: m, the most chunks of a part."""
+
+    elements: int
+    bounds: tuple[tuple[int, int], ...]
+    part: int
+    depth: int
+
+
+def elements(program: Program, size: int, kind: Dtype) -> int:
+    """Elements per chunk of a call of `size` bytes. Raises SynthError with the divisor and the nearest sizes that fit."""
+    each = program.loop_chunks * kind.size
+    if size % each:
+        below, above = size // each * each, (size // each + 1) * each
+        near = f"{below} and {above} fit" if below else f"the least is {above}"
+        raise SynthError(
+            f"{program.name}: {size} bytes of {kind.name} do not divide into {program.loop_chunks} chunks of whole elements;"
+            f" sizes are multiples of {each} bytes, {near}"
+        )
+    return size // each
+
+
+def cut(
+    program: Program, count: int, kind: Dtype, *, protocol: str | None = None, depth: int | None = None, part: int | None = None,
+    runtime: str = "synth",
+) -> Cut:  # fmt: skip
+    """The cut of a call with `count` elements per chunk, as `runtime` makes it by default.
+
+    `protocol` overrides the program's, `depth` the parts that a connection holds (1 to 8), `part` m. Raises SynthError.
+    """
+    used = protocol or program.protocol
+    if used not in FIFO_DEPTH:
+        raise SynthError(f"unknown protocol {used!r}; there are {', '.join(FIFO_DEPTH)}")
+    if depth is not None and not 1 <= depth <= 8:
+        raise SynthError(f"FIFO depth {depth}: connections hold 1 to 8 operations")
+    if part is not None and part < 1:
+        raise SynthError(f"parts of {part} chunks: at least 1")
+    if program.one_sided:
+        return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
+    room = RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom") // kind.size
+    step = max(1, min(room, count))
+    bounds = tuple((low, min(low + step, count)) for low in range(0, count, step)) or ((0, 0),)
+    return Cut(count, bounds, part or max(1, room // max(1, count)), depth or FIFO_DEPTH[used])
