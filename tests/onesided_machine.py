@@ -1,0 +1,221 @@
+"""A small symbolic machine for one-sided programs, with the orders that MSCCL++'s kernel really gives.
+
+Blocks run op by op in a random interleaving; chunks are sets of contributions. Beside it, happens-before: every data op
+is an event; the threads of a block learn of a wait, a flush, a packet or an earlier op only at the next `nop`; a signal
+tells what was known at the last `nop`. Two uses of one chunk of memory, one a write, must be ordered. A put through a
+port channel reads its source later: until flushed, or until its receiver is known to have waited. Packets need no such
+order, but no writer may be two launches ahead of the owner of the scratch it writes to.
+"""
+
+import random
+from collections import defaultdict
+
+
+class Wrong(Exception):
+    pass
+
+
+class Machine:
+    def __init__(self, program, seed=0, in_place=None):
+        self.p, self.random = program, random.Random(seed)
+        self.in_place = program.in_place == "in" if in_place is None else in_place
+        self.n = program.ranks
+        task, c = program.collective, program.chunks
+        self.task = task
+        self.inputs = [[u * c + i for u, has in enumerate(task.pre) if r in has for i in range(c)] for r in range(self.n)]
+        self.outputs = [[u * c + i for u, has in enumerate(task.post) if r in has for i in range(c)] for r in range(self.n)]
+        for gpu, held, wanted in zip(program.gpus, self.inputs, self.outputs, strict=True):
+            if (gpu.input, gpu.output) != (len(held), len(wanted)):
+                raise Wrong(f"rank {gpu.rank}: buffers of {gpu.input} and {gpu.output} chunks")
+        self.mem, self.packets = {}, {}
+        for r, held in enumerate(self.inputs):
+            for i, chunk in enumerate(held):
+                self.mem[self.at(r, "i", i)] = self.start(chunk, r)
+        self.bits = 0
+        self.begun = [self.bit() for _ in range(self.n)]
+        self.uses = defaultdict(list)  # place → (event, writes)
+        self.blocks = [(g.rank, b) for g in program.gpus for b in range(len(g.blocks))]
+        self.known = {key: self.begun[key[0]] for key in self.blocks}
+        self.open = dict.fromkeys(self.blocks, 0)
+        self.pc = dict.fromkeys(self.blocks, 0)
+        self.told = {}
+        self.signals, self.waited = defaultdict(list), defaultdict(int)
+        self.flying = defaultdict(list)  # port end → events of puts through it
+        self.reads = defaultdict(list)  # rank → events of reads by port channels
+        self.packet_pairs = set()
+        self.barriers = defaultdict(set)
+
+    def start(self, chunk, rank):
+        return frozenset([(chunk, rank if self.task.combining else None)])
+
+    def bit(self):
+        self.bits += 1
+        return 1 << self.bits
+
+    def at(self, rank, buffer, i):
+        if self.in_place and buffer == "o":
+            chunk = self.outputs[rank][i]
+            if chunk in self.inputs[rank]:
+                return rank, "i", self.inputs[rank].index(chunk)
+        return rank, buffer, i
+
+    def places(self, rank, span, count):
+        owner = rank if span.rank is None else span.rank
+        size = {"i": len(self.inputs[owner]), "o": len(self.outputs[owner]), "s": self.p.gpus[owner].scratch}[span.buffer]
+        if span.offset + count > size:
+            raise Wrong(f"rank {owner}: {span} with {count} chunks is outside a buffer of {size}")
+        if span.packet:
+            if span.buffer != "s":
+                raise Wrong(f"packets outside scratch: {span}")
+            return [(owner, "packet", span.offset + i) for i in range(count)]
+        return [self.at(owner, span.buffer, span.offset + i) for i in range(count)]
+
+    def run(self):
+        ready = list(self.blocks)
+        while True:
+            live = [key for key in ready if self.pc[key] < len(self.ops(key))]
+            self.random.shuffle(live)
+            if not live:
+                break
+            if not any(self.step(key) for key in live):
+                stuck = [(*key, self.pc[key], self.ops(key)[self.pc[key]]) for key in sorted(live)]
+                raise Wrong(f"deadlock: {stuck[:4]}")
+        self.finish()
+        return self
+
+    def ops(self, key):
+        return self.p.gpus[key[0]].blocks[key[1]].ops
+
+    def step(self, key):
+        rank, b = key
+        block = self.p.gpus[rank].blocks[b]
+        op = block.ops[self.pc[key]]
+        ends = [(rank, block.ports[i].peer, block.ports[i].kind, block.ports[i].index) for i in op.ports]
+        if any(self.pc[rank, d.block] <= d.op for d in op.deps):
+            return False
+        if op.code == "wait" and any(len(self.signals[peer, me, k, x]) <= self.waited[me, peer, k, x] for me, peer, k, x in ends):
+            return False
+        if any(place not in self.packets for s in op.src if s.packet for place in self.places(rank, s, op.count)):
+            return False
+        if op.code == "barrier":
+            self.barriers[rank, op.group, b].add(self.pc[key])
+            turn = sum(o.code == "barrier" and o.group == op.group for o in block.ops[: self.pc[key] + 1])
+            if any(len(self.barriers[rank, op.group, q]) < turn for q in op.group):
+                return False
+            for q in op.group:
+                self.open[key] |= self.known[rank, q] | self.open[rank, q]
+        for d in op.deps:
+            if not self.ops((rank, d.block))[d.op].flag:
+                raise Wrong(f"{key}: waits for an op without flag")
+            self.open[key] |= self.told[rank, d.block, d.op]
+        if op.code in ("put", "cpy", "reduce"):
+            self.move(key, op, ends)
+        elif op.code == "signal":
+            for me, peer, k, x in ends:
+                mask = self.known[key]
+                for e in self.flying[me, peer, k, x]:
+                    if e & self.known[key]:
+                        mask |= e << 1
+                self.signals[me, peer, k, x].append(mask)
+        elif op.code == "wait":
+            for me, peer, k, x in ends:
+                self.open[key] |= self.signals[peer, me, k, x][self.waited[me, peer, k, x]]
+                self.waited[me, peer, k, x] += 1
+        elif op.code == "flush":
+            for end in ends:
+                self.open[key] |= sum(e << 1 for e in self.flying[end] if e & self.known[key])
+        elif op.code in ("nop", "barrier"):
+            self.known[key] |= self.open[key]
+        else:
+            raise Wrong(f"{op.code} in a one-sided program")
+        self.told[rank, b, self.pc[key]] = self.known[key]
+        self.pc[key] += 1
+        return True
+
+    def use(self, key, place, event, writes, known=None):
+        known = self.known[key] if known is None else known
+        if not known & self.begun[place[0]]:
+            raise Wrong(f"{key} op {self.pc[key]}: {place} is touched before its rank is known to have begun")
+        for other, wrote in self.uses[place]:
+            if (writes or wrote) and not known & other and other != event:
+                raise Wrong(f"{key} op {self.pc[key]}: race on {place}")
+        self.uses[place].append((event, writes))
+
+    def move(self, key, op, ends):
+        rank = key[0]
+        event = self.bit()
+        far = self.bit()  # where a port channel carries it: the transfer, after the op
+        port = op.code == "put" and ends and ends[0][2] == "port"
+        if op.code != "put" and any(s.rank is not None for s in (*op.src, *op.dst)):
+            raise Wrong(f"{key} op {self.pc[key]}: {op.code} reaches another rank")
+        if op.code == "put" and (len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))):
+            raise Wrong(f"{key} op {self.pc[key]}: ports and destinations differ")
+        values = None
+        for span in op.src:
+            got = []
+            for place in self.places(rank, span, op.count):
+                if span.packet:
+                    value, mask = self.packets[place]
+                    self.open[key] |= mask
+                else:
+                    self.use(key, place, event, False)
+                    if port:
+                        self.uses[place].append((far, False))
+                        self.reads[rank].append(far)
+                    value = self.mem.get(place)
+                if value is None:
+                    raise Wrong(f"{key} op {self.pc[key]}: {place} is read before it was written")
+                got.append(value)
+            if values is not None and any(a & b for a, b in zip(values, got, strict=True)):
+                raise Wrong(f"{key} op {self.pc[key]}: a contribution counts twice")
+            values = got if values is None else [a | b for a, b in zip(values, got, strict=True)]
+        if port and op.dst[0].packet and not op.src[0].packet:
+            raise Wrong(f"{key} op {self.pc[key]}: a port channel carries packets only from packets")
+        for span in op.dst:
+            for place, value in zip(self.places(rank, span, op.count), values, strict=True):
+                if span.packet:
+                    if place in self.packets:
+                        raise Wrong(f"{key} op {self.pc[key]}: packet {place} is written twice")
+                    self.packets[place] = (value, self.known[key] | event)
+                    if place[0] != rank and not self.known[key] & self.begun[place[0]]:
+                        self.packet_pairs.add((rank, place[0]))
+                else:
+                    self.use(key, place, far if port else event, True)
+                    self.mem[place] = value
+        self.open[key] |= event
+        for end in ends:
+            if port:
+                self.flying[end].append(event)
+        assert far == event << 1
+
+    def finish(self):
+        for end, given in self.signals.items():
+            me, peer, k, x = end
+            if len(given) != self.waited[peer, me, k, x]:
+                raise Wrong(f"{len(given)} signals {end}, {self.waited[peer, me, k, x]} waits")
+        ended = [0] * self.n
+        for key in self.blocks:
+            ended[key[0]] |= self.known[key] | self.open[key]
+        for r in range(self.n):
+            for event in self.reads[r]:
+                if not ended[r] & event:
+                    raise Wrong(f"rank {r} ends while a port channel may still read its memory")
+        for place, uses in self.uses.items():
+            for event, wrote in uses:
+                if wrote and not ended[place[0]] & event:
+                    raise Wrong(f"rank {place[0]} ends before {place} is known to be written")
+        for writer, owner in sorted(self.packet_pairs):
+            if not ended[writer] & self.begun[owner]:
+                raise Wrong(f"rank {writer} can be two launches ahead of rank {owner}, to which it writes packets")
+        for r, wanted in enumerate(self.outputs):
+            for i, chunk in enumerate(wanted):
+                unit = chunk // self.p.chunks
+                want = frozenset((chunk, s) for s in self.task.wanted(unit, r)) if self.task.combining else self.start(chunk, r)
+                got = self.mem.get(self.at(r, "o", i))
+                if got != want:
+                    raise Wrong(f"rank {r} output {i}: {got}, wanted {want}")
+        if not self.in_place:
+            for r, held in enumerate(self.inputs):
+                for i, chunk in enumerate(held):
+                    if self.mem[r, "i", i] != self.start(chunk, r):
+                        raise Wrong(f"rank {r}: its input is overwritten")
