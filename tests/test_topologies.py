@@ -398,3 +398,18 @@ def test_a_plug_in_adds_a_name(monkeypatch):
     assert topology("two*2").ranks == 4
     with pytest.raises(UsageError, match="plug-in"):
         topology("two:color=red")
+
+
+def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
+    from synth.topologies import build
+
+    for name in ("dgx-a100*4", "mi250*3", "dgx-a100*4:net=odd-even", "torus:4x6"):
+        slow = topology(name)
+        monkeypatch.setattr(build, "LARGE", 1)
+        assert topology(name) == slow and slow.generators
+        monkeypatch.undo()
+    machine = topology("dgx-a100*2")
+    large = build._Large(machine)
+    assert not large.preserves((1, 0, *range(2, 15), 15)) or build.preserves(machine, (1, 0, *range(2, 16)))
+    assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
+    assert not large.preserves((0, 0, *range(2, 16)))

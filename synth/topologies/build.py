@@ -48,6 +48,10 @@ def counted(pairs: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]
     return found
 
 
+# Links from which arrays are worth their set-up.
+LARGE = 20_000
+
+
 def duplex(edges: Iterable[tuple[int, int]], bandwidth: Fraction, latency: Fraction, kind: str) -> tuple[Link, ...]:
     """Links both ways along each edge."""
     return tuple(Link(u, v, bandwidth, latency, kind) for a, b in edges for u, v in ((a, b), (b, a)))
@@ -73,9 +77,15 @@ def port_limits(links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidt
     limits = []
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
-            if sum(links[i].bandwidth for i in members) > bandwidth:
+            if _exceeds((links[i].bandwidth for i in members), bandwidth):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
     return limits
+
+
+def _exceeds(widths: Iterable[Fraction], bandwidth: Fraction) -> bool:
+    """Whether the widths add up to more; looks at no more of them than it takes."""
+    total = Fraction(0)
+    return any((total := total + width) > bandwidth for width in widths)
 
 
 def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
@@ -120,7 +130,41 @@ def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> 
     """`topology` with those of the candidates that are automorphisms of it declared; the identity and repeats are dropped."""
     identity = tuple(range(topology.ranks))
     distinct = {tuple(pi): None for pi in candidates}
-    return replace(topology, generators=tuple(pi for pi in distinct if pi != identity and preserves(topology, pi)))
+    keeps = _Large(topology).preserves if len(topology.links) > LARGE and not topology.switches else lambda pi: preserves(topology, pi)
+    return replace(topology, generators=tuple(pi for pi in distinct if pi != identity and keeps(pi)))
+
+
+class _Large:
+    """`preserves` for a topology of very many links and no switches: the same comparisons, in arrays made once."""
+
+    def __init__(self, topology: Topology) -> None:
+        import numpy as np
+
+        self.np, self.ranks = np, topology.ranks
+        links, limits = topology.links, topology.limits
+        names: dict[Fraction, int] = {}
+        widths = {id(item.bandwidth): item.bandwidth for item in (*links, *limits)}  # few objects, shared by many links
+        ids = {key: names.setdefault(width, len(names)) for key, width in widths.items()}
+        ends = np.array([(k.src, k.dst, ids[id(k.bandwidth)]) for k in links], np.int64)
+        self.src, self.dst, self.width = ends[:, 0], ends[:, 1], ends[:, 2]
+        self.order = np.argsort(self.src * self.ranks + self.dst, kind="stable")
+        self.keys = (self.src * self.ranks + self.dst)[self.order]
+        self.single = bool((np.diff(self.keys) > 0).all())
+        self.limits = [(ids[id(m.bandwidth)], np.array(m.links, np.int64)) for m in limits]
+        self.known = sorted((width, np.sort(members).tobytes()) for width, members in self.limits)
+
+    def preserves(self, pi: Sequence[int]) -> bool:
+        if not self.single or not is_permutation(pi, self.ranks):
+            return False
+        np, image = self.np, self.np.array(pi, self.np.int64)
+        moved = image[self.src] * self.ranks + image[self.dst]
+        at = np.minimum(np.searchsorted(self.keys, moved), len(self.keys) - 1)
+        if (self.keys[at] != moved).any():
+            return False
+        target = self.order[at]
+        if (self.width[target] != self.width).any():
+            return False
+        return sorted((width, np.sort(target[members]).tobytes()) for width, members in self.limits) == self.known
 
 
 def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
