@@ -1,4 +1,12 @@
 """Static analysis of Programs: whose rules a runtime enforces, what the data end as, and at which sizes nothing waits for ever.
 
-Works on Program values alone and shares no code with what makes or runs them.
+Works on Program values alone and shares no code with what makes or runs them: `check` is the one entry, `safe_sizes`
+the part of it that exporters ask for. docs/lint.md lists the rules.
 """
+
+from synth.lint.check import check
+from synth.lint.deadlock import safe_sizes
+from synth.lint.finding import Finding
+from synth.lint.report import Report
+
+__all__ = ["Finding", "Report", "check", "safe_sizes"]

@@ -13,8 +13,9 @@ from synth.program.program import BUFFERS, ONE_SIDED, TWO_SIDED, Block, Gpu, Op,
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
     "s": (1, 0), "r": (0, 1), "rcs": (0, 1), "rrs": (1, 0), "rrc": (1, 1), "rrcs": (1, 1), "re": (1, 1), "nop": (0, 0),
-    "put": (1, None), "get": (1, 1), "reduce": (None, None), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
+    "put": (None, None), "get": (1, 1), "reduce": (None, None), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
 }  # fmt: skip
+MAX_CELLS = 1 << 24
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
@@ -27,6 +28,9 @@ def faults(program: Program) -> list[Finding]:
     if task is not None and task.ranks != program.ranks:
         text = f"{task.name} is over {task.ranks} ranks, the program has {program.ranks}"
         return [error("ranks", (None, None, None), text)]
+    cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
+    if cells > MAX_CELLS:
+        return [error("too-large", (None, None, None), f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed")]
     found: list[Finding] = []
     if program.chunks < 1:
         found.append(error("chunks", (None, None, None), f"{program.chunks} chunks per unit; at least one is needed"))
@@ -62,6 +66,8 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
     for spans, wanted, name in ((op.src, shape[0], "source"), (op.dst, shape[1], "destination")):
         if len(spans) != wanted if wanted is not None else not spans:
             yield error("operands", here, f"{op.code} has {len(spans)} {name} operands, expected {'some' if wanted is None else wanted}")
+    if op.code == "put" and len(op.src) not in (1, len(op.dst)):
+        yield error("operands", here, f"put has {len(op.src)} sources for {len(op.dst)} destinations; one, or one each")
     if op.count < 1:
         yield error("count", here, f"count is {op.count}; at least 1 is needed")
     for span in (*op.src, *op.dst):

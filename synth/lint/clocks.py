@@ -1,0 +1,73 @@
+"""Vector clocks: which accesses to a cell are ordered in every execution, and which race.
+
+An actor is a thread block, the engine behind a port channel, or the moment at which a rank enters the call. Time is
+counted per actor; ``row[a][b]`` is the last tick of b that is certainly before what a does next. For every cell the last
+write and the reads since are remembered: one pass over any one order of execution finds, for each cell, whether two
+accesses of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection in
+Multithreaded C++ Programs", 2003).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Row = np.ndarray
+Place = tuple[int, int]  # (actor, op)
+
+
+class Clocks:
+    """`actors` rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered pairs."""
+
+    def __init__(self, actors: int, cells: int) -> None:
+        self.rows = np.zeros((actors, actors), np.int32)
+        self.now = [0] * actors
+        self.writer = [-1] * cells
+        self.write_time = [0] * cells
+        self.write_op = [0] * cells
+        self.readers: list[dict[int, tuple[int, int]] | None] = [None] * cells
+        self.races: list[tuple[int, Place, Place, str]] = []
+
+    def tick(self, actor: int) -> Row:
+        """The next moment of `actor`; its row."""
+        row = self.rows[actor]
+        self.now[actor] += 1
+        row[actor] = self.now[actor]
+        return row
+
+    def join(self, actor: int, row: Row) -> None:
+        """What happened before `row` happens before whatever `actor` does next."""
+        np.maximum(self.rows[actor], row, out=self.rows[actor])
+
+    def read(self, cell: int, actor: int, op: int) -> None:
+        """`actor` reads `cell` now, in its op `op`."""
+        writer = self.writer[cell]
+        if writer >= 0 and writer != actor and self.rows[actor, writer] < self.write_time[cell]:
+            self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-read"))
+        readers = self.readers[cell]
+        if readers is None:
+            self.readers[cell] = {actor: (self.now[actor], op)}
+        else:
+            readers[actor] = (self.now[actor], op)
+
+    def write(self, cell: int, actor: int, op: int) -> None:
+        """`actor` writes `cell` now, in its op `op`."""
+        writer = self.writer[cell]
+        if writer >= 0 and writer != actor and self.rows[actor, writer] < self.write_time[cell]:
+            self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-write"))
+        readers = self.readers[cell]
+        if readers is not None:
+            for reader, (time, read_op) in readers.items():
+                if reader != actor and self.rows[actor, reader] < time:
+                    self.races.append((cell, (reader, read_op), (actor, op), "read-write"))
+            self.readers[cell] = None
+        self.writer[cell], self.write_time[cell], self.write_op[cell] = actor, self.now[actor], op
+
+    def unordered(self, cell: int, row: Row) -> list[tuple[Place, str]]:
+        """The accesses to `cell` still remembered that are not before `row`: ((actor, op), ``read`` or ``write``)."""
+        found: list[tuple[Place, str]] = []
+        if self.writer[cell] >= 0 and row[self.writer[cell]] < self.write_time[cell]:
+            found.append(((self.writer[cell], self.write_op[cell]), "write"))
+        for reader, (time, op) in (self.readers[cell] or {}).items():
+            if row[reader] < time:
+                found.append(((reader, op), "read"))
+        return found

@@ -1,0 +1,369 @@
+"""Lint: each kind of fault is found on its own, and good programs have none."""
+
+import pytest
+
+from synth import lint
+from synth.collective import collective
+from synth.errors import UsageError
+from synth.program import text
+from synth.program.program import Block, Dep, Gpu, Op, Program, Span
+from tests import programs
+
+GOOD = [
+    programs.ring_allgather(5), programs.ring_allgather(3, 2), programs.direct_allgather(4, 3), programs.ring_allreduce(4),
+    programs.recursive_doubling_allreduce(8), programs.broadcast_chain(4, 2), programs.all_send_first(3, 2), programs.put_allgather(4),
+]  # fmt: skip
+
+
+def rules(report, severity="error"):
+    return {f.rule for f in report.findings if f.severity == severity}
+
+
+def edit(program, rank, block, op, **changes):
+    """`program` with one op changed; `ops` replaces all ops of the block."""
+    gpu = program.gpus[rank]
+    old = gpu.blocks[block]
+    ops = changes.pop("ops", None)
+    if ops is None:
+        ops = (*old.ops[:op], old.ops[op]._replace(**changes), *old.ops[op + 1 :])
+    gpu = gpu._replace(blocks=(*gpu.blocks[:block], old._replace(ops=tuple(ops)), *gpu.blocks[block + 1 :]))
+    return replace(program, gpus=(*program.gpus[:rank], gpu, *program.gpus[rank + 1 :]))
+
+
+def replace(program, **changes):
+    fields = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
+    return Program(**{name: changes.get(name, getattr(program, name)) for name in fields})
+
+
+@pytest.mark.parametrize("program", GOOD, ids=lambda p: p.name)
+def test_good_programs_are_proved_in_both_modes(program):
+    report = lint.check(program)
+    assert report.ok, list(report.lines())
+    assert report.analysed == (("out", "in") if program.in_place == "both" else ("out",))
+    assert report.outputs == sum(len(post) for post in program.collective.post) * program.chunks
+    assert "output chunks right" in list(report.lines())[-1]
+
+
+def test_a_dropped_dependency_is_a_race():
+    program = programs.recursive_doubling_allreduce(4)
+    report = lint.check(edit(program, 2, 1, 0, deps=()))
+    assert rules(report) == {"race"}
+    found = next(f for f in report.errors if f.block == 0)
+    assert (found.gpu, found.block, found.op) == (2, 0, 1)
+    assert "output 0 of rank 2" in found.message
+    assert "block 1 step" in found.message
+
+
+def test_a_cleared_flag_is_found_and_a_dead_one_is_a_remark():
+    program = programs.recursive_doubling_allreduce(4)
+    report = lint.check(edit(program, 1, 0, 1, flag=False))
+    assert rules(report) == {"dep-unflagged"}
+    assert report.safe == 0
+    report = lint.check(edit(program, 1, 1, 1, flag=True))
+    assert report.ok
+    assert rules(report, "remark") == {"dead-flag"}
+
+
+@pytest.mark.parametrize("change", [{"src": (Span("o", 1),)}, {"dst": (Span("o", 0),)}], ids=["source", "destination"])
+def test_a_wrong_operand_gives_a_wrong_output(change):
+    program = programs.ring_allreduce(4)
+    report = lint.check(edit(program, 1, 0, 3, **change))
+    assert "wrong-output" in rules(report)
+
+
+def test_a_contribution_counted_twice_is_said():
+    program = programs.ring_allreduce(3)
+    ops = program.gpus[0].blocks[0].ops
+    report = lint.check(edit(program, 0, 0, 0, ops=(*ops, Op("re", (Span("i", 0),), (Span("o", 0),)))), in_place="out")
+    assert rules(report) == {"wrong-output"}
+    assert "counts rank 0's contribution to chunk 0 twice (gpu 0 block 0 step 5)" in report.errors[0].message
+
+
+def test_a_missing_contribution_is_said():
+    """Rank 1 forwards what came without adding its own."""
+    program = programs.ring_allreduce(3)
+    report = lint.check(edit(program, 1, 0, 1, code="rcs", src=(), dst=(Span("s", 0),)))
+    assert rules(report) == {"bounds"}
+    gpus = tuple(gpu._replace(scratch=1) for gpu in program.gpus)
+    report = lint.check(edit(replace(program, gpus=gpus), 1, 0, 1, code="rcs", src=(), dst=(Span("s", 0),)))
+    assert rules(report) == {"wrong-output"}
+    assert "without the contribution of rank 1" in report.errors[0].message
+
+
+def test_scan_wants_its_own_sums():
+    blocks = (
+        (Block(1, None, 0, (Op("s", (Span("i", 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),)))),),
+        (Block(None, 0, 0, (Op("rrc", (Span("i", 0),), (Span("o", 0),)),)),),
+    )
+    program = Program("scan", collective("scan", 2), 1, tuple(Gpu(r, 1, 1, 0, blocks[r]) for r in (0, 1)), in_place="both")
+    assert lint.check(program).ok
+    report = lint.check(replace(program, collective=collective("allreduce", 2)))
+    assert [f.gpu for f in report.errors] == [0]
+
+
+def test_counts_differ():
+    program = programs.direct_allgather(2, 2)
+    report = lint.check(edit(program, 0, 0, 0, count=1))
+    assert rules(report) == {"counts-differ"}
+    assert [(f.gpu, f.block, f.op) for f in report.errors] == [(1, 0, 1)]
+
+
+def test_messages_that_nobody_sends_or_receives():
+    program = programs.direct_allgather(2)
+    ops = program.gpus[0].blocks[0].ops
+    assert rules(lint.check(edit(program, 0, 0, 0, ops=ops[:1]))) == {"unreceived"}
+    assert rules(lint.check(edit(program, 0, 0, 0, ops=ops[1:]))) == {"unsent"}
+
+
+def test_two_writers_on_a_connection():
+    program = programs.ring_allgather(3)
+    gpu = program.gpus[0]
+    extra = Block(1, None, 0, (Op("s", (Span("i", 0),)),))
+    report = lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, extra)), *program.gpus[1:])))
+    assert rules(report) == {"two-ends"}
+    assert report.errors[0].block == 1
+
+
+def test_reading_before_writing():
+    program = programs.ring_allgather(3)
+    ops = program.gpus[0].blocks[0].ops
+    report = lint.check(edit(program, 0, 0, 0, ops=(ops[0]._replace(src=(Span("o", 0),)), *ops[1:])), in_place="out")
+    assert "uninitialised" in rules(report)
+    assert "output 0 of rank 0 before anything is written" in next(f for f in report.errors if f.rule == "uninitialised").message
+
+
+def test_the_input_of_a_call_out_of_place_is_left_alone():
+    program = programs.ring_allreduce(3)
+    ops = program.gpus[0].blocks[0].ops
+    changed = edit(program, 0, 0, 0, ops=(*ops, Op("cpy", (Span("o", 0),), (Span("i", 0),))))
+    assert rules(lint.check(changed, in_place="out")) == {"input-written"}
+    assert lint.check(changed, in_place="in").ok
+
+
+def test_a_program_that_is_right_only_out_of_place():
+    """Copying the input to the output late: in place others have overwritten it by then."""
+    program = programs.ring_allreduce(3)
+    late = [*program.gpus[0].blocks[0].ops]
+    late[3], late[1] = late[3]._replace(dst=(Span("o", 2),)), late[1]
+    wrong = replace(edit(program, 0, 0, 0, ops=late), in_place="both")
+    report = lint.check(wrong)
+    assert not report.ok
+    swapped = Program("swap", collective("allreduce", 2), 2, tuple(
+        Gpu(r, 2, 2, 0, (Block(1 - r, 1 - r, 0, (
+            Op("s", (Span("i", 0),)), Op("rrc", (Span("i", 0),), (Span("o", 0),)),
+            Op("s", (Span("i", 1),)), Op("rrc", (Span("i", 1),), (Span("o", 1),)),
+        )),)) for r in (0, 1)
+    ), in_place="both")  # fmt: skip
+    assert lint.check(swapped).ok
+    ops = swapped.gpus[0].blocks[0].ops
+    order = (ops[0], Op("cpy", (Span("i", 0),), (Span("o", 1),)), *ops[1:])
+    report = lint.check(edit(swapped, 0, 0, 0, ops=order))
+    assert not lint.check(edit(swapped, 0, 0, 0, ops=order), in_place="in").ok
+    assert lint.check(edit(swapped, 0, 0, 0, ops=order), in_place="out").ok
+    assert all(f.message.endswith("(in place)") for f in report.errors)
+
+
+def test_all_send_before_receive_above_a_size():
+    report = lint.check(programs.all_send_first(3, 3))
+    assert rules(report) == {"deadlock"}
+    assert report.safe == 0
+    assert "waits for ever at every size" in report.errors[0].message
+    wide = programs.recursive_doubling_allreduce(4, 8)
+    report = lint.check(wide)
+    assert report.ok
+    assert rules(report, "warning") == {"deadlock"}
+    assert report.safe == 4 << 20
+    assert "safe up to 4 MiB" in list(report.lines())
+    assert rules(lint.check(replace(wide, max_bytes=(4 << 20) + 1))) == {"deadlock"}
+    assert rules(lint.check(replace(wide, max_bytes=4 << 20)), "remark") == {"deadlock"}
+    assert rules(lint.check(replace(wide, max_bytes=(4 << 20) + 1), "msccl")) == set()  # its upper end is not included
+    assert rules(lint.check(replace(wide, max_bytes=(4 << 20) + 2), "msccl")) == {"deadlock"}
+
+
+def sums(count, flags=(), counts=None):
+    """A rank that adds `count` scratch chunks into its output."""
+    copies = [Op("cpy", (Span("i", 0),), (Span("s", k),)) for k in range(count)]
+    adds = [Op("re", (Span("s", k),), (Span("o", 0),), (counts or {}).get(k, 1), flag=k in flags) for k in range(count)]
+    first = Op("cpy", (Span("i", 0),), (Span("o", 0),))
+    return Program("sums", None, 1, (Gpu(0, 1, 4, count + 4, (Block(None, None, 0, (*copies, first, *adds)),)),))
+
+
+def test_fused_sums():
+    assert rules(lint.check(sums(16), "executor")) == set()
+    report = lint.check(sums(17), "executor")
+    assert rules(report) == {"re-chain"}
+    assert report.errors[0].op == 18 + 16
+    assert rules(lint.check(sums(17, flags={8}), "executor")) == set()
+    assert rules(lint.check(sums(17))) == set()
+    assert "re-chain" in rules(lint.check(sums(3, counts={1: 2}), "msccl"))
+    assert "re-chain" not in rules(lint.check(sums(3, flags={0, 1}, counts={1: 2}), "msccl"))
+
+
+def test_interleaved_instances_that_race():
+    """Two instances of an exchange of two chunks; interleaved, the second instance's dependency names the wrong block."""
+
+    def instance(k, deps):
+        send = Op("s", (Span("s", 2 * k),), (), 2, deps, False)
+        return Block(1, 1, k, (send,)), Block(None, None, 0, (Op("cpy", (Span("i", 2 * k),), (Span("s", 2 * k),), 2, (), True),))
+
+    def program(second):
+        pairs = [instance(0, (Dep(1, 0),)), instance(1, (Dep(second, 0),))]
+        take = tuple(Block(0, 0, k, (Op("r", (), (Span("o", 2 * k),), 2),)) for k in (0, 1))
+        gpus = (Gpu(0, 4, 0, 4, (*pairs[0], *pairs[1])), Gpu(1, 0, 4, 0, take))
+        return Program("pair", collective("alltonext", 2), 4, gpus)
+
+    assert lint.check(program(3)).ok
+    report = lint.check(program(1))
+    assert rules(report) == {"race"}
+
+
+def test_messages_order_what_lies_beyond_them():
+    """Rank 0's second block may overwrite what the first sent once the answer is back, and not before."""
+
+    def program(late):
+        first = Block(1, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", 0),)), Op("s", (Span("s", 0),))))
+        second = Block(None, 1, 0, (Op("r", (), (Span("o", 0),)), Op("cpy", (Span("o", 0),), (Span("s", 0),))))
+        there = Block(0, 0, 0, (Op("r", (), (Span("o", 0),)), Op("s", (Span("o", 0) if late else Span("i", 0),))))
+        ops = there.ops if late else there.ops[::-1]
+        gpus = (Gpu(0, 1, 1, 1, (first, second)), Gpu(1, 1, 1, 0, (there._replace(ops=ops),)))
+        return Program("echo", None, 1, gpus)
+
+    assert rules(lint.check(program(True))) == set()
+    assert rules(lint.check(program(False))) == {"race"}
+
+
+def test_chunks_of_a_split_message_are_ordered_one_by_one():
+    """An echo that lands one chunk further on: the last chunk may not have been read when the message is split."""
+
+    def program(shift):
+        first = Block(1, None, 0, (Op("s", (Span("s", 0),), (), 2),))
+        own = Op("cpy", (Span("i", 0),), (Span("s", 0),), 2)
+        first = first._replace(ops=(own, *first.ops))
+        second = Block(None, 1, 0, (Op("r", (), (Span("s", shift),), 2),))
+        gpus = (Gpu(0, 2, 0, 3, (first, second)), Gpu(1, 0, 2, 2, (Block(0, 0, 0, (Op("rcs", (), (Span("s", 0),), 2),)),)))
+        return Program("echo", None, 1, gpus)
+
+    assert rules(lint.check(program(0))) == set()
+    assert rules(lint.check(program(1))) == {"race"}
+
+
+def test_an_op_that_overlaps_itself():
+    program = Program("shift", None, 1, (Gpu(0, 4, 4, 0, (Block(None, None, 0, (
+        Op("cpy", (Span("i", 0),), (Span("o", 0),), 4), Op("cpy", (Span("o", 0),), (Span("o", 1),), 3))),)),))  # fmt: skip
+    assert rules(lint.check(program)) == {"overlap"}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"count": 0}, "count"), ({"src": (Span("i", 1),)}, "bounds"), ({"src": ()}, "operands"), ({"deps": (Dep(9, 0),)}, "dep-missing"),
+        ({"deps": (Dep(0, 9),)}, "dep-missing"), ({"deps": (Dep(0, 1),)}, "dep-self"), ({"code": "put"}, "code"),
+        ({"src": (Span("i", 0, 1),)}, "operands"),
+    ],
+)  # fmt: skip
+def test_structure(change, rule):
+    report = lint.check(edit(programs.direct_allgather(2), 0, 0, 0, **change))
+    assert rules(report) == {rule}
+    assert report.safe == 0
+    assert (report.errors[0].gpu, report.errors[0].block) == (0, 0)
+
+
+@pytest.mark.parametrize(("block", "rule"), [(Block(0, None, 0, ()), "self-peer"), (Block(7, None, 0, ()), "peer")])
+def test_peers(block, rule):
+    program = programs.direct_allgather(2)
+    gpu = program.gpus[0]
+    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, block)), program.gpus[1])))) == {rule}
+    assert rules(lint.check(replace(program, gpus=program.gpus[::-1]))) == {"ranks"}
+
+
+def test_buffers_of_absurd_size_are_refused_at_once():
+    program = programs.direct_allgather(2)
+    huge = program.gpus[0]._replace(scratch=10**9)
+    assert rules(lint.check(replace(program, gpus=(huge, program.gpus[1])))) == {"too-large"}
+
+
+def test_limits_of_the_runtimes():
+    ring = programs.ring_allgather(80)
+    assert rules(lint.check(ring, "executor")) == {"steps"}
+    assert rules(lint.check(ring, "msccl")) == set()
+    assert rules(lint.check(ring, "rccl")) == {"steps", "code"}
+    direct = programs.direct_allgather(70)
+    assert rules(lint.check(direct, "executor")) == {"channel-blocks"}
+    assert rules(lint.check(direct, "rccl")) == {"channel-blocks", "blocks"}
+    wide = programs.direct_allgather(2, 72)
+    assert rules(lint.check(wide, "executor")) == {"count"}
+    chain = programs.broadcast_chain(3)
+    far = replace(chain, gpus=tuple(g._replace(blocks=(g.blocks[0]._replace(channel=32),)) for g in chain.gpus))
+    assert rules(lint.check(far, "msccl")) == {"channels"}
+    assert lint.check(replace(far, name="x" * 99), "executor").errors[0].rule == "channels"
+    assert rules(lint.check(replace(chain, name="x" * 99), "msccl")) == {"name"}
+    assert rules(lint.check(chain, "executor"), "warning") == {"root"}
+    send = programs.all_send_first(3, 1)
+    assert rules(lint.check(send, "executor")) == {"dispatch"}
+    assert rules(lint.check(send, "msccl")) == set()
+    swap = replace(send, in_place="both")
+    assert rules(lint.check(swap)) == {"in-place"}
+    assert rules(lint.check(replace(chain, min_bytes=9, max_bytes=8))) == {"sizes"}
+    assert rules(lint.check(replace(chain, protocol="LL128"), "rccl"), "remark") == {"ll128"}
+    with pytest.raises(UsageError, match="unknown runtime"):
+        lint.check(chain, "nccl")
+
+
+def test_far_blocks_and_many_dependencies():
+    wait = Op("cpy", (Span("i", 0),), (Span("o", 0),), deps=(Dep(129, 0),))
+    blocks = [Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),), flag=k in (0, 129)),)) for k in range(130)]
+    program = Program("w", None, 1, (Gpu(0, 1, 1, 130, (*blocks, Block(None, None, 0, (wait,)))),))
+    assert rules(lint.check(program, "executor")) == {"dep-block"}
+    two = edit(program, 0, 130, 0, deps=(Dep(0, 0), Dep(129, 0)))
+    assert rules(lint.check(two, "executor")) == {"dep-block", "deps"}
+    assert rules(lint.check(two)) == set()
+
+
+@pytest.mark.parametrize(
+    ("ops", "fault"),
+    [
+        ([Op("nop", deps=(Dep(1, 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),), deps=(Dep(1, 1),))], False),
+        ([Op("nop"), Op("cpy", (Span("i", 0),), (Span("o", 0),), deps=(Dep(1, 1),))], True),
+        ([Op("nop", deps=(Dep(1, 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),))], True),
+        ([Op("cpy", (Span("i", 0),), (Span("o", 0),)), Op("nop", deps=(Dep(1, 1),))], True),
+    ],
+)
+def test_nops(ops, fault):
+    other = Block(None, None, 0, tuple(Op("cpy", (Span("i", 0),), (Span("s", k),), flag=True) for k in (0, 1)))
+    program = Program("n", None, 1, (Gpu(0, 1, 1, 2, (Block(None, None, 0, tuple(ops)), other)),))
+    assert rules(lint.check(program, "msccl")) == ({"nop"} if fault else set())
+    assert rules(lint.check(program)) == set()
+
+
+def test_msccl_wants_whole_loops():
+    program = programs.ring_allreduce(2, 4)
+    assert rules(lint.check(program, "msccl")) == set()
+    gpus = tuple(gpu._replace(output=5) for gpu in program.gpus)
+    report = lint.check(replace(program, gpus=gpus, in_place="out"), "msccl")
+    assert rules(report) == {"loop-chunks"}
+    assert rules(report, "remark") == {"buffers"}
+
+
+def test_ops_beyond_the_collectives_buffers():
+    program = programs.direct_allgather(2)
+    gpu = program.gpus[0]._replace(output=3)
+    blocks = (*gpu.blocks, Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 2),)),)))
+    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=blocks), program.gpus[1])))) == {"buffers"}
+
+
+def test_what_is_not_known_is_said():
+    report = lint.check(replace(programs.ring_allgather(3), collective=None, in_place="out"))
+    assert report.ok
+    assert rules(report, "warning") == {"collective-unknown"}
+    assert "outputs not compared" in list(report.lines())[-1]
+
+
+def test_the_report_as_text_and_json():
+    program = text.parse(text.dump(edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())))
+    report = lint.check(program, "executor")
+    assert next(iter(report.lines())).startswith("error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it")
+    doc = report.to_json()
+    assert doc["ok"] is False
+    assert doc["runtime"] == "executor"
+    assert doc["findings"][0]["rule"] == "race"
+    assert doc["safe_bytes"] is None
