@@ -17,7 +17,7 @@ POOL = 160
 MOST_GUESSED = 64
 
 
-def symmetries(fabric: Fabric, candidates: Iterable[Sequence[int]] | None = None) -> tuple[np.ndarray, ...]:
+def symmetries(fabric: Fabric, candidates: Iterable[Sequence[int] | np.ndarray] | None = None) -> tuple[np.ndarray, ...]:
     """Permutations of all nodes, by default the topology's declared generators and a few guesses; those that fail are left out."""
     given = [*fabric.topology.generators, *_guesses(fabric)] if candidates is None else candidates
     identity = np.arange(fabric.ranks)

@@ -29,10 +29,11 @@ TRIES = 10
 LOOKED_AT = 80
 
 
-def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction) -> Grown | None:
+def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | None:
     """Trees that need no more than `time` (shards per unit), for representatives of the roots' orbits; None where none are found.
 
     `group`: commuting symmetries of the fabric that move every rank, as `free_group` finds them. Edges run as data spreads.
+    `program`: whether orbits that ways share criss-cross may take an integer program (seconds).
     """
     images = [edge_images(fabric, pi) for pi in group]
     if any(image is None for image in images):
@@ -48,17 +49,19 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction) -> Grown |
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / order for o in np.unique(orbit)}
     weight = math.lcm(*(s.denominator for s in share.values()))
     weight = weight if weight <= MOST_WEIGHT else time.denominator
-    return _Layers(fabric, made, roots, weight, {o: math.floor(s * weight) for o, s in share.items()}).run()
+    return _Layers(fabric, made, roots, weight, {o: math.floor(s * weight) for o, s in share.items()}, program).run()
 
 
 class _Layers:
-    def __init__(self, fabric: Fabric, made: Doors, roots: list[int], weight: int, budget: dict[int, int]) -> None:
+    def __init__(self, fabric: Fabric, made: Doors, roots: list[int], weight: int, budget: dict[int, int], program: bool) -> None:
         self.fabric, self.made, self.roots, self.weight, self.budget = fabric, made, roots, weight, budget
-        self.budgets = Budgets(made.kinds, budget)
+        self.budgets, self.program = Budgets(made.kinds, budget), program
 
     def run(self) -> Grown | None:
         """By distance, then with scarce kinds of ways dearer, then with those dearer that were short."""
         scarce = {o: Fraction(1, b) if b else Fraction(1 << 40) for o, b in self.budget.items()}
+        if not self.budgets.nested and not self.program:
+            return None
         for price in ({o: Fraction(0) for o in self.budget}, scarce):
             for _ in range(TRIES):
                 layers = [self._layered(root, price) for root in self.roots]
