@@ -23,6 +23,7 @@ from synth.errors import MissingDependencyError, SynthError, UsageError
 GROUP = "synth.plugins"
 TABLES = {
     "topologies": "topology", "collectives": "collective", "encodings": "encoding", "solvers": "solver", "exporters": "exporter",
+    "executors": "executor",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ Row = tuple[str, str, str]
 @click.argument("kind", metavar="|".join(TABLES))
 @output_options
 def lists(kind: str, output: str | None, form: str | None) -> None:
-    """Show the topologies, collectives, encodings, solvers or exporters there are, and what one of them lacks.
+    """Show the topologies, collectives, encodings, solvers, exporters or executors there are, and what one of them lacks.
 
     \b
     Example:
@@ -43,6 +43,7 @@ def listed(kind: str) -> list[Row]:
     """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's name clash."""
     rows = {
         "topologies": _topologies, "collectives": _collectives, "encodings": _encodings, "solvers": _solvers, "exporters": _exporters,
+        "executors": _executors,
     }[kind]()  # fmt: skip
     added = table(kind, [row[0] for row in rows])
     return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]
@@ -78,6 +79,14 @@ def _exporters() -> list[Row]:
     from synth.export import EXPORTERS, SUMMARIES
 
     return [(name, SUMMARIES[name], "yes") for name in EXPORTERS]
+
+
+def _executors() -> list[Row]:
+    from synth.registry import load
+    from synth.runtime import EXECUTORS, SUMMARIES
+
+    missing = {name: load(target)().available() for name, target in EXECUTORS.items()}
+    return [(name, SUMMARIES[name], "yes" if missing[name] is None else f"no: {missing[name]}") for name in EXECUTORS]
 
 
 def _missing(name: str) -> str:

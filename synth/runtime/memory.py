@@ -6,7 +6,7 @@ are chunks. What nobody has written holds poison and is marked unwritten, chunk 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -53,12 +53,12 @@ class Arena:
             )
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
-    def row(self, rank: int, span: Span, count: int, where: str) -> int:
+    def row(self, rank: int, span: Span, count: int, where: Callable[[], str]) -> int:
         """The first row of `count` chunks of `span` on `rank`. Raises SynthError beyond the buffer; `where` names the op."""
         size = self._size[rank][span.buffer]
         if span.offset + count > size:
             last = span.offset + count - 1
-            raise SynthError(f"{where}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks")
+            raise SynthError(f"{where()}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks")
         return self._base[rank][span.buffer] + span.offset
 
     def name(self, rank: int, row: int) -> str:
