@@ -1,0 +1,72 @@
+"""`synth run`: carry a program out, and see whether it is right and how long it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.root import CONTEXT
+from synth.cli.types import Positive, Ranks, Size
+from synth.errors import UsageError
+
+
+class AnySize(Size):
+    """Bytes, 0 too: a call of no elements is a call."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As a whole number of bytes >= 0."""
+        return 0 if str(value).strip() == "0" else super().convert(value, param, ctx)
+
+
+@click.command(context_settings=CONTEXT, short_help="Run a program: is it right, how long does it take?")
+@click.argument("file", type=FILE)
+@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`).")
+@click.option(
+    "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; 1 MB or the next that divides unless given."
+)
+@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
+@click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+@click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
+@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point; the best at that size unless given.")
+@click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; the program's own unless given.")
+@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of a schedule: copies side by side, each for its share.")
+@click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
+@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll.")
+@machine_options
+@click.option("--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given.")
+@click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
+@click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
+@click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
+@click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
+@output_options
+def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
+    """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
+    output with the definition of the collective. Times are the cost model's, of the schedule's network or of --topo.
+
+    \b
+    Examples:
+      synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
+      synth run s.json --size 6MB --dtype float16 --in-place
+
+    Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
+    """
+    from synth import api
+    from synth.view.execution import execution
+    from synth.view.tables import print_report
+
+    ready(output)
+    machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
+    if given["root"] and not given["coll"]:
+        raise UsageError("--root is the root of --coll; name the collective too")
+    done = api.run(
+        file, executor=given["executor"], size=given["size"], dtype=given["dtype"], op=given["op"], in_place=given["in_place"],
+        topology=machine, collective=given["coll"], roots=given["root"] or (), point=given["point"], protocol=given["protocol"],
+        instances=given["instances"], seed=given["seed"], data=not given["no_data"], bound=not given["no_bound"], depth=given["depth"],
+        part=given["part"], delays=given["delays"],
+    )  # fmt: skip
+    deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)

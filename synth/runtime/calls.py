@@ -1,0 +1,110 @@
+"""One call of a program by an executor: inputs, the run, the comparison with the definition, the certified bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from synth.collective import Collective
+from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.registry import find
+from synth.runtime import EXECUTORS, data
+from synth.runtime.bound import certified
+from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
+from synth.runtime.outcome import Ran, rows_of
+from synth.runtime.sizes import elements
+from synth.topology import Network
+
+DEFAULT_BYTES = 1 << 20
+
+
+class Call(NamedTuple):
+    """What `synth run` is asked. `size` None: `DEFAULT_BYTES`, or the next that divides. `values`: with data, else only the time."""
+
+    program: Program
+    network: Network | None
+    size: int | None = None
+    dtype: str = "float32"
+    op: str = "sum"
+    in_place: bool = False
+    seed: int = 0
+    values: bool = True
+    bound: bool = True
+
+
+def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> Ran:
+    """Run `call` by the executor of that name, on `arrays` or on random data. `options` are the executor's.
+
+    Raises VerificationError where an output is wrong, DeadlockError, SynthError for a size that does not divide,
+    UsageError for a call that makes no sense.
+    """
+    program, op = call.program, operator(call.op)
+    task = _task(call)
+    layout = Layout(task, program.chunks)
+    if arrays is None:
+        kind = dtype(call.dtype)
+        count = elements(program, call.size if call.size is not None else _default(program, kind), kind)
+        given = data.inputs(layout, count, kind, op, call.seed) if call.values else []
+    else:
+        given = rows_of(arrays, layout)
+        kind = _common(given)
+        count = next((rows.shape[1] for rows in given if len(rows)), 0)
+        given = [rows.astype(kind.numpy, copy=False) for rows in given]
+    runner = _made(executor, {"network": call.network, **options})
+    if call.values:
+        execution = runner.run(program, given, dtype=kind.name, op=op, in_place=call.in_place)
+        checked = data.check(layout, kind, op, given, execution.outputs)
+    else:
+        execution, checked = runner.time(program, count, dtype=kind.name, in_place=call.in_place), None
+    size = count * kind.size * program.loop_chunks
+    return Ran(
+        program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, _bound(call, task, size)
+    )  # fmt: skip
+
+
+def _task(call: Call) -> Collective:
+    program = call.program
+    if program.collective is None:
+        raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
+    if program.collective.ranks != program.ranks:
+        raise SynthError(f"{program.name} has {program.ranks} ranks, its collective {program.collective.ranks}")
+    if call.in_place and program.in_place == "out":
+        raise UsageError(f"{program.name} is for calls out of place only")
+    if not call.in_place and program.in_place == "in":
+        raise UsageError(f"{program.name} is for calls in place only; add --in-place")
+    return program.collective
+
+
+def _default(program: Program, kind: Dtype) -> int:
+    each = program.loop_chunks * kind.size
+    return -(-DEFAULT_BYTES // each) * each
+
+
+def _common(given: Sequence) -> Dtype:
+    names = {rows.dtype.name for rows in given}
+    if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
+        raise UsageError(f"the inputs are of {' and '.join(sorted(names))}; they must be of one of {', '.join(k.name for k in DTYPES)}")
+    return dtype(names.pop())
+
+
+def _made(executor: str, options: Mapping[str, Any]) -> Any:
+    made = find("executors", executor, EXECUTORS)
+    try:
+        runner = made(**{name: value for name, value in options.items() if value is not None})
+    except TypeError as error:
+        raise UsageError(f"the {executor} executor has no such option: {error}") from None
+    missing = runner.available()
+    if missing is not None:
+        raise SynthError(f"the {executor} executor cannot run here: {missing}")
+    return runner
+
+
+def _bound(call: Call, task: Collective, size: int) -> Any:
+    if call.network is None or not call.bound:
+        return None
+    try:
+        return certified(call.network, task, size)
+    except InfeasibleError as error:
+        raise SynthError(f"{call.network.name} cannot do {task.name}: {error}") from None
