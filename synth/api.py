@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.collective import Collective
 from synth.collective import collective as _named_collective
-from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier, LowerBound
+from synth.errors import FormatError, SynthError, UsageError
+from synth.frontier import Frontier, LowerBound, Point
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
-from synth.topology import Topology
+from synth.topology import Network, Topology
 from synth.verdict import Budget, Unsat, Verdict
 
 if TYPE_CHECKING:
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
     from synth.program.program import InPlace, Program
+    from synth.runtime.outcome import Ran
 
 
 def topology(
@@ -298,3 +300,108 @@ def lower(
         schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
         name=name,
     )  # fmt: skip
+
+
+def run(
+    program: Program | Schedule | Frontier | str | Path,
+    arrays: Sequence | None = None,
+    executor: str = "reference",
+    *,
+    size: int | None = None,
+    dtype: str = "float32",
+    op: str = "sum",
+    in_place: bool = False,
+    topology: str | Path | Topology | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    point: int | None = None,
+    protocol: str | None = None,
+    instances: int = 1,
+    seed: int = 0,
+    data: bool = True,
+    bound: bool = True,
+    **options: object,
+) -> Ran:
+    """Run a program once and compare every element of every output with the definition of its collective.
+
+    `arrays`: the inputs by rank (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next
+    size that divides). A schedule, or `point` of a frontier (its steps; default: the best at that size), is lowered first,
+    with `protocol` and `instances`, and brings its network; anything else takes times from `topology`, if given.
+    `data=False`: only the time. `options` are the executor's: for reference depth, part, local, delays, trace.
+
+    Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
+    cycle), SynthError for a size that does not divide.
+    """
+    from synth.runtime import calls
+
+    machine = None if topology is None else _named_topology(topology)
+    found, network = _runnable(program, point, size, protocol, instances)
+    if collective is not None:
+        found = replace(found, collective=_collective(collective, found.ranks, roots))
+    if protocol is not None:
+        options["protocol"] = protocol
+    call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
+    return calls.run(call, arrays, executor, options)
+
+
+def _runnable(given: object, point: int | None, size: int | None, protocol: str | None, instances: int) -> tuple[Program, Network | None]:
+    """A program and the network it brings: as given, read from a file, or lowered from a schedule or a point of a frontier."""
+    from synth.program.program import Program
+
+    if isinstance(given, str | Path):
+        given = _read_runnable(Path(given))
+    if isinstance(given, Frontier):
+        given = _chosen(given, point, size).schedule
+    elif point is not None:
+        raise UsageError("a point is chosen from a frontier; this is none")
+    if isinstance(given, Schedule):
+        return lower(given, protocol=protocol or "Simple", instances=instances), given.network
+    if not isinstance(given, Program):
+        raise UsageError(f"a {type(given).__name__} cannot be run; programs, schedules and frontiers can")
+    if instances != 1:
+        raise UsageError("instances are made when a schedule is lowered; this is a program already")
+    return given, None
+
+
+def _chosen(frontier: Frontier, point: int | None, size: int | None) -> Point:
+    """The point of that number, from 1, or the best at `size` (default 1 MiB)."""
+    if not frontier.points:
+        raise SynthError("this frontier has no point")
+    if point is None:
+        return frontier.best(size or 1 << 20)
+    if not 1 <= point <= len(frontier.points):
+        raise UsageError(f"point {point}: the frontier has points 1 to {len(frontier.points)}")
+    return frontier.points[point - 1]
+
+
+def _read_runnable(path: Path) -> Program | Schedule | Frontier:
+    """What a file holds: MSCCL-IR, a Program as text or JSON, a schedule, a frontier. Raises FormatError."""
+    from synth.audit import read
+    from synth.program.program import SCHEMA as PROGRAM
+    from synth.program.program import Program
+    from synth.program.text import parse
+    from synth.textfile import text_of
+
+    start = ""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(256).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if start.startswith("<"):
+        from synth.export import msccl_xml_read
+
+        return msccl_xml_read.read(text_of(path, msccl_xml_read.MAX_BYTES), str(path))
+    if start.startswith("program "):
+        return parse(text_of(path, 1 << 28), str(path))
+    doc = read(path)
+    try:
+        match doc.get("schema"):
+            case schema if schema == PROGRAM:
+                return Program.from_json(doc)
+            case "synth.schedule/1":
+                return Schedule.from_json(doc)
+            case "synth.frontier/1":
+                return Frontier.from_json(doc)
+            case other:
+                raise FormatError(f"schema is {other!r}; MSCCL-IR, programs, schedules and frontiers can be run", str(path))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FormatError(f"malformed document: {error!r}", str(path)) from None

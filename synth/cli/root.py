@@ -105,6 +105,7 @@ def _debug() -> None:
         "solve": "synth.cli.solve:solve",
         "bound": "synth.cli.bound:bound",
         "verify": "synth.cli.verify:verify",
+        "run": "synth.cli.run:run",
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",
         "topo": "synth.cli.topo:topo",
