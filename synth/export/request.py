@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from synth.topology import Network, Topology
@@ -34,8 +34,16 @@ class Machine:
             ends = [route.src, *(number[name] for name in route.via), route.dst]
             found = kinds.setdefault((route.src, route.dst), set())
             found.update(*(links[hop] for hop in itertools.pairwise(ends)))
-        nodes = topology.nodes or (0,) * topology.ranks
+        nodes = topology.nodes or (0,) * topology.ranks  # a topology that names no boxes is one
         return Machine({pair: frozenset(found) for pair, found in kinds.items()}, nodes)
+
+    def relabelled(self, ranks: Sequence[int]) -> Machine:
+        """The machine with rank r called ``ranks[r]``."""
+        kinds = {(ranks[a], ranks[b]): found for (a, b), found in self.kinds.items()}
+        nodes = [0] * len(self.nodes)
+        for rank, node in zip(ranks, self.nodes, strict=True):
+            nodes[rank] = node
+        return Machine(kinds, tuple(nodes))
 
 
 @dataclass(frozen=True)
