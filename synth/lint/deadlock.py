@@ -21,6 +21,8 @@ from synth.lint.wiring import Wiring, unflagged, wire
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
+MESSAGE, ROOM = 1, 2  # what a block at a message waits for
+
 
 class Split(NamedTuple):
     """Operations of up to `chunks` chunks are one part, for sizes up to `limit` bytes; None: for any size."""
@@ -78,46 +80,50 @@ def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | 
 
     Else the blocks that stand still, a cycle of waits first. `done` takes the (flat block, op) in the order they ended.
     """
-    at, part = [0] * len(wired.blocks), [0] * len(wired.blocks)
+    at, part, idle = [0] * len(wired.blocks), [0] * len(wired.blocks), [0] * len(wired.blocks)
     sent, got = [0] * len(wired.ends), [0] * len(wired.ends)
-    sleeping: list[list[tuple[int, int]]] = [[] for _ in wired.blocks]  # (op, block): who waits for an op of this block
+    sleeping: list[dict[int, list[int]]] = [{} for _ in wired.blocks]  # of each block: op → who waits for it
     ready = list(range(len(wired.blocks)))[::-1]
     while ready:
         b = ready.pop()
         moves, counts, waits, out, into = wired.moves[b], wired.counts[b], wired.waits[b], wired.sends[b], wired.receives[b]
-        start = i = at[b]
-        moved = False
-        while i < len(moves):
-            if part[b] == 0 and i in waits:
+        sleepers, i, before, idle[b] = sleeping[b], at[b], part[b], 0
+        passed = False  # whether a message went in or out
+        for i in range(at[b], len(moves)):
+            if before == 0 and i in waits:
                 missing = next(((d, o) for d, o in waits[i] if (i if d == b else at[d]) <= o), None)
                 if missing is not None:
-                    sleeping[missing[0]].append((missing[1], b))
+                    sleeping[missing[0]].setdefault(missing[1], []).append(b)
                     break
-            move = moves[i]
-            if move:
+            if move := moves[i]:
                 parts = -(-counts[i] // chunks)
-                n = parts - part[b]
-                if move & 1:
-                    n = min(n, depth - sent[out] + got[out])
-                if move & 2:
-                    n = min(n, sent[into] - got[into])
+                n = parts - before
+                if move & 2 and sent[into] - got[into] < n:
+                    n, idle[b] = sent[into] - got[into], MESSAGE
+                if move & 1 and depth - sent[out] + got[out] < n:
+                    n, idle[b] = depth - sent[out] + got[out], ROOM
                 if n:
-                    moved = True
-                    part[b] += n
-                    sent[out] += n if move & 1 else 0
-                    got[into] += n if move & 2 else 0
-                if part[b] < parts:
+                    passed = True
+                    if move & 1:
+                        sent[out] += n
+                    if move & 2:
+                        got[into] += n
+                before += n
+                if before < parts:
                     break
-                part[b] = 0
+                before = 0
             if done is not None:
                 done.append((b, i))
-            i += 1
-        at[b] = i
-        if moved:  # blocks that can go on look again; one that cannot stops at once
-            ready += [end for c, side in ((out, 1), (into, 0)) if c >= 0 for end in wired.ends[c][side : side + 1] if end >= 0]
-        if i > start and sleeping[b]:
-            ready += [waiter for o, waiter in sleeping[b] if o < i]
-            sleeping[b] = [(o, waiter) for o, waiter in sleeping[b] if o >= i]
+            if i in sleepers:
+                ready += sleepers.pop(i)
+        else:
+            i = len(moves)
+        at[b], part[b] = i, before
+        if passed:
+            if out >= 0 and idle[wired.ends[out][1]] == MESSAGE:
+                ready.append(wired.ends[out][1])
+            if into >= 0 and idle[wired.ends[into][0]] == ROOM:
+                ready.append(wired.ends[into][0])
     return _explain(wired, depth, at, sent, got)
 
 
