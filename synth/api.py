@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from synth.collective import Collective
 from synth.collective import collective as _named_collective
-from synth.errors import FormatError, SynthError, UsageError
+from synth.errors import SynthError, UsageError
 from synth.frontier import Frontier, LowerBound, Point
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
@@ -22,8 +22,10 @@ from synth.topology import Network, Topology
 from synth.verdict import Budget, Unsat, Verdict
 
 if TYPE_CHECKING:
+    from synth.export.package import Exported
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
+    from synth.lint.report import Report
     from synth.program.program import InPlace, Program
     from synth.runtime.outcome import Ran
 
@@ -349,7 +351,9 @@ def _runnable(given: object, point: int | None, size: int | None, protocol: str 
     from synth.program.program import Program
 
     if isinstance(given, str | Path):
-        given = _read_runnable(Path(given))
+        from synth.export.reading import load
+
+        given = load(Path(given))
     if isinstance(given, Frontier):
         given = _chosen(given, point, size).schedule
     elif point is not None:
@@ -374,34 +378,118 @@ def _chosen(frontier: Frontier, point: int | None, size: int | None) -> Point:
     return frontier.points[point - 1]
 
 
-def _read_runnable(path: Path) -> Program | Schedule | Frontier:
-    """What a file holds: MSCCL-IR, a Program as text or JSON, a schedule, a frontier. Raises FormatError."""
-    from synth.audit import read
-    from synth.program.program import SCHEMA as PROGRAM
-    from synth.program.program import Program
-    from synth.program.text import parse
-    from synth.textfile import text_of
+def load_program(
+    path: str | Path,
+    *,
+    point: int | None = None,
+    collective: Collective | None = None,
+    root: int | None = None,
+    runtime: str | None = None,
+    protocol: str = "Simple",
+    instances: int = 1,
+    in_place: InPlace | None = None,
+) -> Program:
+    """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier, lowered.
 
-    start = ""
-    if path.is_file():
-        with path.open("rb") as file:
-            start = file.read(256).decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    if start.startswith("<"):
-        from synth.export import msccl_xml_read
+    `collective`, `root`: what a foreign file computes where it does not say. `runtime`: what MSCCL-IR's sizes mean, and
+    what schedules are lowered for (default: this project's executors). Raises FormatError with the place.
+    """
+    from synth.export.reading import load
 
-        return msccl_xml_read.read(text_of(path, msccl_xml_read.MAX_BYTES), str(path))
-    if start.startswith("program "):
-        return parse(text_of(path, 1 << 28), str(path))
-    doc = read(path)
-    try:
-        match doc.get("schema"):
-            case schema if schema == PROGRAM:
-                return Program.from_json(doc)
-            case "synth.schedule/1":
-                return Schedule.from_json(doc)
-            case "synth.frontier/1":
-                return Frontier.from_json(doc)
-            case other:
-                raise FormatError(f"schema is {other!r}; MSCCL-IR, programs, schedules and frontiers can be run", str(path))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FormatError(f"malformed document: {error!r}", str(path)) from None
+    found = load(Path(path), collective, root, runtime)
+    if not isinstance(found, Frontier | Schedule):
+        return found
+    if isinstance(found, Frontier):
+        if point is None and len(found.points) > 1:
+            raise UsageError(f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table")
+        found = _chosen(found, point, None).schedule
+    return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
+
+
+def lint(
+    program: Program | str | Path,
+    *,
+    runtime: str | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    in_place: InPlace | None = None,
+    point: int | None = None,
+) -> Report:
+    """What is wrong with a program, or with the one in a file of any kind that `load_program` reads, and what is proved of it.
+
+    `runtime`: whose rules hold and whose FIFOs it gets (default: this project's executors). `collective`, `roots`: what
+    a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
+    a file that cannot be read; whatever is wrong with the program is a finding.
+    """
+    from synth.lint import check
+
+    if isinstance(program, str | Path):
+        path, rooted = Path(program), collective is None and len(roots) == 1
+        program = load_program(path, point=point, root=roots[0] if rooted else None, runtime=runtime)
+        if collective is not None:
+            task = _collective(collective, program.ranks, roots)
+            if task != program.collective:
+                program = load_program(path, point=point, collective=task, runtime=runtime)
+    elif collective is not None:
+        program = replace(program, collective=_collective(collective, program.ranks, roots))
+    return check(program, runtime, in_place)
+
+
+def export(
+    source: str | Path | Frontier | Schedule | Program,
+    to: str = "msccl-xml",
+    *,
+    runtime: str = "",
+    point: int | None = None,
+    every: bool = False,
+    protocol: str | None = None,
+    instances: int | None = None,
+    in_place: InPlace | None = None,
+    topology: str | Path | Topology | None = None,
+    rank_map: Sequence[int] | None = None,
+    assume_root: int | None = None,
+    assume_nvlink: bool = False,
+    assume_one_node: bool = False,
+    sizes: Sequence[int] = (),
+    element: int = 4,
+    min_size: int = 0,
+    max_size: int | None = None,
+    size: int | None = None,
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Exported:
+    """The file of one program in the format `to`, or with `every` a folder of all points of a frontier.
+
+    `topology` is the machine it is for (default: the one that the schedule names, if its links are the same): kinds of
+    links are taken from it, and links that the schedule uses must exist. `rank_map[r]` is the machine's rank of rank r
+    (default: the labels of an allocation, or a match). `sizes`, bytes of elements of `element` bytes, are to be
+    served. Raises SynthError naming what the runtime cannot take.
+    """
+    from synth.export import package, rankmap
+    from synth.export.reading import load
+    from synth.export.request import Machine, Request
+    from synth.topologies import placing
+
+    found = load(Path(source), collective, root) if isinstance(source, str | Path) else source
+    machine = None if topology is None else _named_topology(topology)
+    links = None if machine is None else machine.network()
+    ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
+    if isinstance(found, Frontier | Schedule):
+        network = found.network
+        if links is not None and links.ranks != network.ranks:
+            raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
+        default = rankmap.from_labels(found.labels if isinstance(found, Frontier) else (), network.ranks)
+        if ranks is None:
+            ranks, matched = placing.place(network, links, default) if links is not None else (default, False)
+            said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched and links else []
+        if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
+            facts = Machine.of(made_for).relabelled(ranks)
+    request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node)
+    wish = package.Wish(
+        to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
+        min_size, max_size,
+    )  # fmt: skip
+    if every and not isinstance(found, Frontier):
+        raise UsageError("--all is for a frontier; this is one schedule or program")
+    made = package.folder(found, wish) if every and isinstance(found, Frontier) else package.one(found, wish)
+    return replace(made, remarks=(*said, *made.remarks))
