@@ -150,13 +150,14 @@ class Machine:
             raise Wrong(f"{key} op {self.pc[key]}: {op.code} reaches another rank")
         if op.code == "put" and (len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))):
             raise Wrong(f"{key} op {self.pc[key]}: ports and destinations differ")
-        values = None
+        values, seen = None, self.known[key]  # a thread that forwards a packet knows what it read
         for span in op.src:
             got = []
             for place in self.places(rank, span, op.count):
                 if span.packet:
                     value, mask = self.packets[place]
                     self.open[key] |= mask
+                    seen |= mask
                 else:
                     self.use(key, place, event, False)
                     if port:
@@ -176,7 +177,7 @@ class Machine:
                 if span.packet:
                     if place in self.packets:
                         raise Wrong(f"{key} op {self.pc[key]}: packet {place} is written twice")
-                    self.packets[place] = (value, self.known[key] | event)
+                    self.packets[place] = (value, seen | event)
                     if place[0] != rank and not self.known[key] & self.begun[place[0]]:
                         self.packet_pairs.add((rank, place[0]))
                 else:

@@ -93,8 +93,10 @@ class Packets:
                 some = every[i : i + OP_CHANNELS]
                 dsts = tuple(dst._replace(rank=peer) for peer, dst in some)
                 self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=tuple(self.scribe.port(rank, p) for p, _ in some)))
-                for peer, dst in some:
-                    self.told[peer, dst] = tuple(self.scribe.clock[rank])
+                # a thread forwards what it read itself; what others of the block read it knows only since the last join
+                read = self.told.get((rank, src), self.scribe.sure[rank])
+                clock = tuple(map(max, read, self.scribe.sure[rank]))
+                self.told.update(((peer, dst), clock) for peer, dst in some)
         return arrivals
 
     def _receive(self, arrivals: dict[tuple[int, int], list[tuple[Move, Span]]]) -> None:

@@ -1,10 +1,6 @@
 """Writes one thread block on every rank, with the orders that hold between them: the common part of both protocols.
 
-MSCCL++'s kernel runs the ops of a block without joining its threads in between (executor kernel, execution_kernel.hpp):
-only some threads wait and signal, and each data op deals the bytes out to threads in its own way. A `nop` joins them.
-`Scribe` puts one in wherever an op needs what an earlier one did: after a wait or flush before anything but a wait;
-after data before a signal or flush; between two data ops that touch the same chunk, one of them writing; between two
-waits, or two signals, on one port.
+`Scribe` joins the threads of a block (`nop`) wherever MSCCL++'s kernel needs it (joins.py).
 
 What a rank knows of the others' progress is a vector clock (Mattern 1989): `clock[a][b]` is the last op of b that
 is known to have ended before a's next op starts.
@@ -12,14 +8,12 @@ is known to have ended before a's next op starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from synth.program.joins import Keys, Threads, touched
 from synth.program.plan_limits import OP_CHANNELS
-from synth.program.program import PORT_KINDS, Op, Span
-
-Key = tuple[str, int]  # one chunk of a rank's memory; input and output have the same keys where they are one memory
-Keys = Callable[[int, Span, int], tuple[Key, ...]]
+from synth.program.program import PORT_KINDS, Op
 
 
 class Draft(NamedTuple):
@@ -31,16 +25,6 @@ class Draft(NamedTuple):
     packets: tuple[int, ...]  # scratch chunks in packet form
 
 
-class _Open:
-    """What the threads of a block have not been joined after."""
-
-    def __init__(self) -> None:
-        self.reads: set[Key] = set()
-        self.writes: set[Key] = set()
-        self.data = self.waited = False
-        self.on: set[tuple[str, int]] = set()  # (wait or signal, port)
-
-
 class Scribe:
     """One thread block on each of `len(nodes)` ranks. `keys(rank, span, count)`: the chunks of memory of a span."""
 
@@ -50,8 +34,9 @@ class Scribe:
         self.ops: list[list[Op]] = [[] for _ in range(n)]
         self.ports: list[dict[tuple[str, int], int]] = [{} for _ in range(n)]
         self.clock = [[int(a == b) for b in range(n)] for a in range(n)]  # 1: the rank has entered the kernel
+        self.sure = [list(clock) for clock in self.clock]  # what all threads of the block know: the clock at the last join
         self.entry: list[list[int]] = [[] for _ in range(n)]  # the peers that learn first thing that this rank has entered
-        self._open = [_Open() for _ in range(n)]
+        self._threads = [Threads() for _ in range(n)]
 
     def kind(self, rank: int, peer: int) -> str:
         """The kind of channel between two ranks: memory inside a box, port between boxes."""
@@ -64,47 +49,31 @@ class Scribe:
         return self.ports[rank].setdefault((kind, peer), len(self.ports[rank]))
 
     def _add(self, rank: int, op: Op) -> int:
+        reads, writes = touched(rank, op, self.keys)
+        threads = self._threads[rank]
+        if threads.must_join(op, reads, writes):
+            self.ops[rank].append(Op("nop"))
+            threads.did(self.ops[rank][-1], set(), set())
+            self.sure[rank] = list(self.clock[rank])
+        threads.did(op, reads, writes)
         self.ops[rank].append(op)
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 
-    def join(self, rank: int) -> None:
-        """A `nop`: all threads of the block meet."""
-        self._add(rank, Op("nop"))
-        self._open[rank] = _Open()
-
     def data(self, rank: int, op: Op) -> int:
         """An op that moves data; returns its time."""
-        plain = [span for span in (*op.src, *op.dst) if span.rank is None and not span.packet]
-        reads = {key for span in op.src if span in plain for key in self.keys(rank, span, op.count)}
-        writes = {key for span in op.dst if span in plain for key in self.keys(rank, span, op.count)}
-        seen = self._open[rank]
-        if seen.waited or reads & seen.writes or writes & (seen.reads | seen.writes):
-            self.join(rank)
-            seen = self._open[rank]
-        seen.data = True
-        seen.reads |= reads
-        seen.writes |= writes
         return self._add(rank, op)
 
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Signal each peer once; returns, for each, the clock that it learns."""
         for ports in self._batches(rank, peers):
-            seen = self._open[rank]
-            if seen.data or seen.waited or any(("signal", port) in seen.on for port in ports):
-                self.join(rank)
             self._add(rank, Op("signal", ports=ports))
-            self._open[rank].on |= {("signal", port) for port in ports}
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
         """Wait for one signal of each peer and learn what it knew; returns the time of the last wait."""
         for ports in self._batches(rank, learned):
-            if any(("wait", port) in self._open[rank].on for port in ports):
-                self.join(rank)
             self._add(rank, Op("wait", ports=ports))
-            self._open[rank].waited = True
-            self._open[rank].on |= {("wait", port) for port in ports}
         for clock in learned.values():
             self.learn(rank, clock)
         return self.clock[rank][rank]
@@ -112,10 +81,7 @@ class Scribe:
     def flush(self, rank: int, peers: Iterable[int]) -> None:
         """Wait until the puts to these peers have been read from this rank's memory."""
         for ports in self._batches(rank, peers):
-            if self._open[rank].data:
-                self.join(rank)
             self._add(rank, Op("flush", ports=ports))
-            self._open[rank].waited = True
 
     def learn(self, rank: int, clock: Sequence[int]) -> None:
         """What `clock` knows, the rank knows from now on."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synth.program.onesided_scribe import Draft, Key, Scribe
+from synth.program.joins import Key
+from synth.program.onesided_scribe import Draft, Scribe
 from synth.program.onesided_tasks import Group, Memory, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span

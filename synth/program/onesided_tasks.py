@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from synth.collective import Collective
+from synth.program.joins import Key
 from synth.program.layout import Layout
-from synth.program.onesided_scribe import Key
 from synth.program.program import InPlace, Span
 from synth.schedule import Schedule
-
-Kind = Literal["copy", "reduce"]
 
 
 class Move(NamedTuple):

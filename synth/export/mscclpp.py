@@ -1,0 +1,151 @@
+"""MSCCL++ execution plans (JSON), as microsoft/mscclpp 0.9 loads them (execution_plan.cc, execution_kernel.hpp).
+
+What a plan says of an op, and what the program says:
+
+    nop barrier signal wait   the same                     put     put, one source for each destination
+    copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
+    re res rre rres           reduce of plain chunks       rppkt   put of packets into packets
+    repkt respkt recpkt ..    reduce of packets and, last, a plain chunk; to a plain chunk, own packets, others' packets
+    sem_release sem_acquire   `flag` and `deps` of a nop: one semaphore from block to block
+
+`flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
+the kernel needs the threads of a block joined, a `nop` is added (program/joins.py). A buffer that a rank does not have
+is given as large as its other one, as the loader divides by the number of chunks.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NoReturn
+
+from synth.errors import SynthError
+from synth.export.mscclpp_block import block_document
+from synth.export.mscclpp_gpu import Wiring
+from synth.export.request import Request
+from synth.program import plan_limits as limits
+from synth.program.joins import joined
+from synth.program.program import Gpu, Program
+
+COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
+THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Mscclpp:
+    """The exporter of MSCCL++ execution plans."""
+
+    suffix: str = ".json"
+    runtimes: tuple[str, ...] = ("mscclpp",)
+
+    def emit(self, program: Program, request: Request) -> str:
+        """The plan. Raises SynthError naming what MSCCL++ cannot take, and what would fit."""
+        return json.dumps(document(program), indent=1) + "\n"
+
+
+def document(program: Program) -> dict:
+    """The plan of a one-sided program as a JSON document. Raises SynthError where MSCCL++ cannot take it."""
+    if not program.one_sided:
+        _refuse(f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from")
+    if program.in_place == "both":
+        _refuse("a plan is for calls in place or out of place, not both: lower the schedule for one of them")
+    if program.protocol not in ("Simple", "LL"):
+        _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
+    packets = program.protocol == "LL"
+    reach = limits.largest_size(program.gpus, program.loop_chunks, packets)
+    if program.max_bytes is not None and program.max_bytes > reach:
+        _refuse(f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size")
+    program = joined(program)
+    low, high = message_sizes(program)
+    return {
+        "name": program.name,
+        "collective": collective_name(program),
+        "protocol": program.protocol,
+        "inplace": program.in_place == "in",
+        "reuse_resources": False,
+        "gpus": [_gpu(gpu, program) for gpu in program.gpus],
+        "num_threads_per_block": THREADS,
+        "use_double_scratch_buffer": packets,
+        "buffer_alignment": limits.ALIGNMENT,
+        "min_message_size": low,
+        "max_message_size": high if program.max_bytes is not None else message_size(program, reach),
+    }
+
+
+def collective_name(program: Program) -> str:
+    """MSCCL++'s name for what `program` computes; ``custom`` where it is not known."""
+    return "custom" if program.collective is None else COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
+
+
+def chunk_counts(gpu: Gpu) -> tuple[int, int]:
+    """`input_chunks` and `output_chunks`: at least 1 each."""
+    return gpu.input or gpu.output or 1, gpu.output or gpu.input or 1
+
+
+def shares(program: Program) -> tuple[Fraction, Fraction]:
+    """The least and the greatest over ranks of: what MSCCL++ calls the message size, divided by nccl-tests' size.
+
+    MSCCL++ compares the bytes of the input, for allgather those of the output.
+    """
+    side = 1 if program.collective is not None and program.collective.name == "allgather" else 0
+    counts = [chunk_counts(gpu)[side] for gpu in program.gpus]
+    return Fraction(min(counts), program.loop_chunks), Fraction(max(counts), program.loop_chunks)
+
+
+def message_size(program: Program, size: int) -> int:
+    """What the rank with the most data counts at nccl-tests' `size`."""
+    return int(size * shares(program)[1])
+
+
+def message_sizes(program: Program) -> tuple[int, int]:
+    """`min_message_size` and `max_message_size`; where ranks count differently, each bound is exact for those it binds first."""
+    least, _ = shares(program)
+    return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
+
+
+def registration(program: Program, path: str, ranks_per_node: int) -> str:
+    """Python that registers the plan with MSCCL++ 0.9 on every rank, before the first communicator is made."""
+    name = collective_name(program)
+    low, high = message_sizes(program)
+    return f"""import mscclpp
+
+
+def register(rank):
+    \"\"\"Registers the plan of this process's rank; keep what it returns.\"\"\"
+    algorithm = mscclpp.Algorithm(
+        id={program.name!r},
+        execution_plan=mscclpp.ExecutionPlan({path!r}, rank),
+        constraint=mscclpp.Algorithm.Constraint({program.ranks}, {ranks_per_node}),
+    )
+    builder = mscclpp.AlgorithmCollectionBuilder()
+    builder.add_algorithm_builder(algorithm)
+    builder.set_algorithm_selector(select)
+    return algorithm
+
+
+def select(algorithms, request):
+    if request.collective == {name!r} and {low} <= request.message_size <= {high}:
+        return algorithms[{name!r}][{program.name!r}]
+    return None  # MSCCL++ chooses
+"""
+
+
+def _gpu(gpu: Gpu, program: Program) -> dict:
+    held, wanted = chunk_counts(gpu)
+    wiring = Wiring.of(gpu)
+    blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
+    return {
+        "id": gpu.rank,
+        "input_chunks": held,
+        "output_chunks": wanted,
+        "scratch_chunks": gpu.scratch,
+        "threadblocks": blocks,
+        "channels": wiring.channel_documents(),
+        "remote_buffers": wiring.buffer_documents(),
+        "semaphores": [{"init_value": 0} for _ in wiring.semaphores],
+    }
+
+
+def _refuse(what: str) -> NoReturn:
+    raise SynthError(what)

@@ -1,0 +1,82 @@
+"""A JSON document that strangers wrote, taken apart field by field: bounded, and every fault with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import NoReturn
+
+from synth.errors import FormatError
+
+MAX_BYTES = 64 << 20
+
+
+class Node:
+    """A value of the document and its place, such as ``$.gpus[0].threadblocks[3]``."""
+
+    __slots__ = ("file", "place", "value")
+
+    def __init__(self, value: object, place: str, file: str | None) -> None:
+        self.value, self.place, self.file = value, place, file
+
+    @staticmethod
+    def parse(text: str, file: str | None) -> Node:
+        """The document of `text`. Raises FormatError where it is not JSON, too large or too deep."""
+        if len(text) > MAX_BYTES:
+            raise FormatError(f"has {len(text)} characters; at most {MAX_BYTES} are read", file)
+        try:
+            return Node(json.loads(text, parse_constant=_no_constant), "$", file)
+        except json.JSONDecodeError as error:
+            raise FormatError(f"is not JSON: {error.msg}", file, error.lineno) from None
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"is not JSON that can be read: {str(error)[:80]}", file) from None
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise FormatError at this place."""
+        raise FormatError(what, self.file, self.place)
+
+    def fields(self, needed: Collection[str], allowed: Collection[str] = ()) -> dict[str, Node]:
+        """An object with these fields and no other."""
+        if not isinstance(self.value, dict):
+            self.fail(f"expected an object, found {self._short()}")
+        for key in needed:
+            if key not in self.value:
+                self.fail(f"{key!r} is missing")
+        for key in self.value:
+            if key not in needed and key not in allowed:
+                self.fail(f"{key[:40]!r} is not a field that MSCCL++ plans have here")
+        return {key: Node(value, f"{self.place}.{key}", self.file) for key, value in self.value.items()}
+
+    def items(self, most: int) -> list[Node]:
+        """A list of at most `most` values."""
+        if not isinstance(self.value, list):
+            self.fail(f"expected a list, found {self._short()}")
+        if len(self.value) > most:
+            self.fail(f"has {len(self.value)} entries, MSCCL++ takes at most {most}")
+        return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
+
+    def whole(self, low: int, high: int) -> int:
+        """A whole number in low..high."""
+        if type(self.value) is not int or not low <= self.value <= high:
+            self.fail(f"expected a whole number in {low}..{high}, found {self._short()}")
+        return self.value
+
+    def text(self, choices: Collection[str] = ()) -> str:
+        """A text, one of `choices` where they are given."""
+        if not isinstance(self.value, str) or (choices and self.value not in choices):
+            self.fail(f"expected {'one of ' + ', '.join(choices) if choices else 'a text'}, found {self._short()}")
+        return self.value
+
+    def flag(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.fail(f"expected true or false, found {self._short()}")
+        return self.value
+
+    def _short(self) -> str:
+        names = {dict: "an object", list: "a list", type(None): "null"}
+        return names.get(type(self.value)) or repr(self.value)[:40]
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")

@@ -1,0 +1,138 @@
+"""MSCCL++'s loader of execution plans as a list of rules (design page msccl_ir.md), sharing no code with the exporter.
+
+`check(text)` raises AssertionError with the rule that a plan breaks; what the kernel needs beyond the loader (block
+syncs, sizes of its arrays) is checked too.
+"""
+
+import json
+
+NAMES = (
+    "nop barrier put pws pwsf get copy signal wait flush re res rre rres ppkt rppkt respkt cpkt upkt repkt recpkt recspkt "
+    "glres gstore gstorepkt rlxsignal rlxwait pipeline sem_acquire sem_release"
+)
+SYNC = "nop barrier signal wait flush rlxsignal rlxwait pipeline sem_acquire sem_release"
+OPS = set(NAMES.split())
+DATA = OPS - set(SYNC.split())
+
+
+def check(text):
+    plan = json.loads(text)
+    for key in ("name", "collective", "protocol", "inplace", "gpus"):
+        assert key in plan, f"{key} is required"
+    assert plan["protocol"] in ("Simple", "LL")
+    assert isinstance(plan["inplace"], bool)
+    assert plan.get("buffer_alignment", 16) == 16 and plan.get("num_threads_per_block", 1024) <= 1024
+    packets = plan["protocol"] == "LL"
+    assert plan.get("use_double_scratch_buffer", False) == packets
+    low, high = plan.get("min_message_size", 0), plan.get("max_message_size", 2**64 - 1)
+    assert 0 <= low <= high
+    gpus = plan["gpus"]
+    pairs = {}
+    for rank, gpu in enumerate(gpus):
+        assert gpu["id"] == rank, "id is the place in the list"
+        assert gpu["input_chunks"] >= 1 and gpu["output_chunks"] >= 1 and gpu["scratch_chunks"] >= 0
+        for channel in gpu["channels"]:
+            for peer in channel["connected_to"]:
+                assert 0 <= peer < len(gpus) and peer != rank
+                pairs[rank, peer, channel["channel_type"]] = pairs.get((rank, peer, channel["channel_type"]), 0) + 1
+    for (rank, peer, kind), count in pairs.items():
+        assert pairs.get((peer, rank, kind)) == count, "both ends have equally many channels"
+    side = "output_chunks" if plan["collective"] == "allgather" else "input_chunks"
+    chunk = high // max(gpu[side] for gpu in gpus)  # all ranks have chunks of one size, the largest buffer bounds it
+    for gpu in gpus:
+        _gpu(gpu, gpus, packets, chunk)
+    return plan
+
+
+def _gpu(gpu, gpus, packets, chunk):
+    assert gpu["threadblocks"], "a kernel has a block"
+    channels = {"memory": 0, "port": 0}
+    for channel in gpu["channels"]:
+        channels[channel["channel_type"]] += len(channel["connected_to"])
+    used = {}
+    for number, block in enumerate(gpu["threadblocks"]):
+        assert block["id"] == number
+        ops = block["ops"]
+        assert len(ops) <= 64, "64 operations"
+        mine = {c["channel_type"]: c["channel_ids"] for c in block["channels"]}
+        for kind, ids in mine.items():
+            assert len(ids) <= 16 and all(0 <= i < channels[kind] for i in ids) and len(set(ids)) == len(ids)
+            for i in ids:
+                assert used.setdefault((kind, i), number) == number, "two blocks count the signals of one channel"
+        refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", [])}
+        for kind, ids in refs.items():
+            assert len(ids) <= 16
+            assert all(kind in gpu["remote_buffers"][i]["access_channel_types"] for i in ids)
+        for op in ops:
+            _op(op, gpu, gpus, mine, refs, packets, chunk)
+        _joins(ops)
+    acquired, released = [0] * len(gpu.get("semaphores", [])), [0] * len(gpu.get("semaphores", []))
+    for block in gpu["threadblocks"]:
+        for op in block["ops"]:
+            for i in op.get("semaphore_ids", []):
+                (acquired if op["name"] == "sem_acquire" else released)[i] += 1
+    assert acquired == released, "the next launch finds the semaphores as this one did"
+
+
+def _op(op, gpu, gpus, mine, refs, packets, chunk):
+    name = op["name"]
+    assert name in OPS
+    kind = op.get("channel_type", "memory")
+    ids = op.get("channel_ids", [])
+    assert len(ids) <= 8 and all(0 <= i < len(mine[kind]) for i in ids)
+    src, dst = op.get("src_buff", []), op.get("dst_buff", [])
+    assert len(src) <= 10 and len(dst) <= 10
+    if name in ("signal", "wait"):
+        assert ids
+    if name == "flush":
+        assert kind == "port" and len(dst) == len(ids) > 0, "the kernel flushes as many channels as there are destinations"
+    if name in DATA:
+        assert src and dst
+    if name in ("put", "ppkt"):
+        assert len(src) == len(dst)
+        assert kind == "port" or len({b["type"] for b in src}) == 1
+        assert all("buffer_id" in b for b in dst) and all("type" in b for b in src)
+    if name == "rppkt":
+        assert len(src) == 1 and src[0]["type"] == "s"
+    if name in ("put", "rppkt") and kind == "port":
+        assert len(ids) == len(dst)
+        assert len(set(ids)) == len(ids)
+    assert not (name == "ppkt" and kind == "port"), "sends without the context's own memory ids"
+    if name in ("copy", "cpkt", "upkt", "re", "repkt"):
+        assert len(dst) == 1 and all("type" in b for b in (*src, *dst))
+    assert ("pkt" not in name) or packets
+    if packets:
+        assert name not in ("put", "get"), "plain puts do not know which half of the scratch is in turn"
+    for side, buffers in (("src", src), ("dst", dst)):
+        for place, buff in enumerate(buffers):
+            assert ("type" in buff) != ("buffer_id" in buff)
+            if "buffer_id" in buff:
+                remote = gpu["remote_buffers"][refs[kind][buff["buffer_id"]]]
+                owner, where = gpus[remote["rank"]], remote["type"]
+            else:
+                owner, where = gpu, buff["type"]
+            size = {"i": owner["input_chunks"], "o": owner["output_chunks"], "s": owner["scratch_chunks"]}[where]
+            assert buff["size"] >= 1 and buff["index"] >= 0
+            if name != "flush":
+                assert buff["index"] + buff["size"] <= size
+            plain = {"ppkt": "src", "cpkt": "src", "upkt": "dst"}.get(name) == side or ("re" in name and place == 0)
+            if "pkt" in name and not plain:
+                assert where == "s", "packets lie in scratch"
+            double = (4 if packets else 1) if where == "s" else 1
+            assert (buff["index"] + buff["size"]) * double * chunk < 2**32, "offsets are 32 bit"
+
+
+def _joins(ops):
+    """A block sync between wait and data, and data and signal."""
+    waited = data = False
+    for op in ops:
+        if op["name"] in ("nop", "barrier"):
+            waited = data = False
+        elif op["name"] in ("wait", "flush", "sem_acquire"):
+            assert not (op["name"] == "flush" and data)
+            waited = True
+        elif op["name"] in ("signal", "sem_release"):
+            assert not waited and not data, "the threads are not joined before a signal"
+        elif op["name"] in DATA:
+            assert not waited, "the threads are not joined after a wait"
+            data = True
