@@ -173,7 +173,7 @@ def test_all_send_before_receive_above_a_size():
     assert report.ok
     assert rules(report, "warning") == {"deadlock"}
     assert report.safe == 4 << 20
-    assert "safe up to 4 MiB" in list(report.lines())
+    assert "safe up to 4 MiB (runtime synth, its default buffer sizes)" in list(report.lines())
     assert rules(lint.check(replace(wide, max_bytes=(4 << 20) + 1))) == {"deadlock"}
     assert rules(lint.check(replace(wide, max_bytes=4 << 20)), "remark") == {"deadlock"}
     assert rules(lint.check(replace(wide, max_bytes=(4 << 20) + 1), "msccl")) == set()  # its upper end is not included

@@ -105,6 +105,8 @@ def _debug() -> None:
         "solve": "synth.cli.solve:solve",
         "bound": "synth.cli.bound:bound",
         "verify": "synth.cli.verify:verify",
+        "export": "synth.cli.export:export",
+        "lint": "synth.cli.lint:lint",
         "run": "synth.cli.run:run",
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",

@@ -55,7 +55,8 @@ class Report:
         for rule, n in sorted(seen.items()):
             if n > SHOWN:
                 yield f"... and {n - SHOWN} more [{rule}]"
-        yield f"safe up to {size_text(self.safe)}" if self.safe else "safe at any size" if self.safe is None else "safe at no size"
+        sizes = f"up to {size_text(self.safe)}" if self.safe else "at any size" if self.safe is None else "at no size"
+        yield f"safe {sizes} (runtime {self.runtime}, its default buffer sizes)"
         if self.ok and self.analysed:
             modes = " and ".join(WORDS[mode] for mode in self.analysed)
             what = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
