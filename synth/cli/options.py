@@ -68,7 +68,7 @@ def chosen_machine(given: dict[str, Any]) -> Topology:
     """The topology that --topo or --topo-file and the options beside them describe. Raises UsageError when none or both do."""
     from synth import api
 
-    name, file = _one_of("topo", "topo_file")
+    name, file = one_of("topo", "topo_file")
     if name is None and file is None:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
     return api.topology(name or str(file), file=file, **changes(given))
@@ -93,7 +93,7 @@ def engine(given: dict[str, Any]) -> dict[str, Any]:
     return {key: given[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof")}
 
 
-def _one_of(first: str, second: str) -> tuple[Any, Any]:
+def one_of(first: str, second: str) -> tuple[Any, Any]:
     """The values of two options that exclude each other: the one that ranks higher (flag > environment > file) wins."""
     context = click.get_current_context()
     strength = {ParameterSource.COMMANDLINE: 3, ParameterSource.ENVIRONMENT: 2, ParameterSource.DEFAULT_MAP: 1}

@@ -1,0 +1,116 @@
+"""`synth export`: a point, a schedule or a program in the form of a runtime; a frontier as a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli import folders
+from synth.cli.options import FILE, one_of
+from synth.cli.output import ready, remark, write
+from synth.cli.root import CONTEXT
+from synth.cli.types import Positive, Ranks, Size
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.export.package import Exported
+
+ELEMENTS = {
+    "float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1,
+}  # fmt: skip
+
+
+class Sizes(click.ParamType):
+    """Several sizes: ``64KB,1MB``."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As bytes, in the order given."""
+        return value if isinstance(value, tuple) else tuple(Size().convert(part, param, ctx) for part in str(value).split(","))
+
+
+@click.command(context_settings=CONTEXT, short_help="Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines.")
+@click.argument("file", type=FILE)
+@click.option("--to", default="msccl-xml", show_default=True, metavar="FORMAT", help="The format (`synth list exporters`).")
+@click.option("--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; executor unless given.")
+@click.option("--point", type=Positive(), metavar="K", help="The K-th point of a frontier, in the order of its table, from 1.")
+@click.option("--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder.")
+@click.option("-o", "--output", metavar="FILE|DIR", help="Where to; - or nothing is stdout. With --all a folder, notes beside it.")
+@click.option("--protocol", type=click.Choice(["Simple", "LL", "LL128"], case_sensitive=False), help="Simple unless given.")
+@click.option("--instances", type=Positive(), metavar="N", help="Copies side by side, each for its share of the data; 1 unless given.")
+@click.option("--in-place", type=click.Choice(["in", "out", "both"], case_sensitive=False), help="For which calls; both where that can be.")
+@click.option("--topo", metavar="NAME", help="The machine it is for; what the schedule names unless given.")
+@click.option("--topo-file", type=FILE, metavar="FILE", help="The machine it is for, as a topology file or a dump.")
+@click.option("--rank-map", type=Ranks(), metavar="1,2,0", help="The machine's rank of each rank of the schedule.")
+@click.option("--assume-root", type=click.IntRange(0), metavar="R", help="Every call of the job has this root.")
+@click.option("--assume-nvlink", is_flag=True, help="All links are NVLink: LL128 is safe.")
+@click.option("--assume-one-node", is_flag=True, help="All ranks are in one box.")
+@click.option("--sizes", type=Sizes(), default=(), metavar="1MB,64MB", help="Sizes to be served: prefer points whose chunks divide them.")
+@click.option("--dtype", type=click.Choice(list(ELEMENTS), case_sensitive=False), default="float32", help="The type of --sizes.")
+@click.option("--min-size", type=Size(), metavar="SIZE", help="Offer it from this size on.")
+@click.option("--max-size", type=Size(), metavar="SIZE", help="Offer it up to this size; as far as it is proved safe unless given.")
+@click.option("--size", type=Size(), metavar="SIZE", help="The size that a timeline is drawn for.")
+@click.option("--coll", metavar="NAME", help="What a foreign file computes, where it does not say.")
+@click.option("--root", type=click.IntRange(0), metavar="R", help="The root of a foreign file's collective, where it does not follow.")
+def export(file: Path, **given: Any) -> None:
+    """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
+
+    \b
+    Examples:
+      synth export frontier.json --point 2 --runtime executor -o allgather.xml
+      synth export frontier.json --all --runtime executor -o algorithms
+    """
+    output, every = given["output"], given["every"]
+    if every and (output in (None, "-") or given["point"] is not None):
+        raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
+    ready(output)
+    if every:
+        folders.check(Path(output))
+    made = _made(file, given)
+    if every:
+        folders.write_all(Path(output), made, _runtime(given))
+    else:
+        _write(output, made)
+    for line in made.remarks:
+        remark(line)
+
+
+def _made(file: Path, given: dict[str, Any]) -> Exported:
+    from synth import api
+
+    name, path = one_of("topo", "topo_file")
+    task = None
+    if given["coll"] is not None:
+        program = api.load_program(file)
+        task = api.collective(given["coll"], program.ranks, () if given["root"] is None else [given["root"]])
+    return api.export(
+        file, given["to"], runtime=given["runtime"], point=given["point"], every=given["every"], protocol=_protocol(given["protocol"]),
+        instances=given["instances"], in_place=given["in_place"], topology=name or path, rank_map=given["rank_map"],
+        assume_root=given["assume_root"], assume_nvlink=given["assume_nvlink"], assume_one_node=given["assume_one_node"],
+        sizes=given["sizes"], element=ELEMENTS[given["dtype"].lower()], min_size=given["min_size"] or 0, max_size=given["max_size"],
+        size=given["size"], collective=task, root=given["root"],
+    )  # fmt: skip
+
+
+def _protocol(name: str | None) -> str | None:
+    return None if name is None else {"simple": "Simple", "ll": "LL", "ll128": "LL128"}[name.lower()]
+
+
+def _runtime(given: dict[str, Any]) -> str:
+    return given["runtime"].lower() or "executor"
+
+
+def _write(output: str | None, made: Exported) -> None:
+    if output in (None, "-"):
+        if len(made.files) > 1:
+            raise UsageError("this runtime wants a file for calls in place and one for others: give -o FILE, or choose with --in-place")
+        click.echo("".join(text for _, text in made.files), nl=False)
+        return
+    path = Path(str(output))
+    for suffix, text in made.files:
+        target = path.with_name(path.stem + suffix + path.suffix) if suffix else path
+        write(target, text)
+        remark(f"wrote {target}")
