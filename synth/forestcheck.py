@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import NoReturn
 
 import numpy as np
@@ -108,24 +110,41 @@ class _Wires:
     def __init__(self, topology: Topology) -> None:
         self.ranks, self.nodes = topology.ranks, topology.ranks + len(topology.switches)
         count = len(topology.links)
-        self.src = np.fromiter((k.src for k in topology.links), np.int64, count)
-        self.dst = np.fromiter((k.dst for k in topology.links), np.int64, count)
-        names: dict[Fraction, int] = {}
-        known: dict[int, int] = {}
-        for item in (*topology.links, *topology.limits):
-            if id(item.bandwidth) not in known:
-                known[id(item.bandwidth)] = names.setdefault(item.bandwidth, len(names))
-        values = list(names)
-        self.kind = np.fromiter((known[id(k.bandwidth)] for k in topology.links), np.int64, count)
+        self.src = np.fromiter(map(attrgetter("src"), topology.links), np.int64, count)
+        self.dst = np.fromiter(map(attrgetter("dst"), topology.links), np.int64, count)
+        width = attrgetter("bandwidth")
+        objects = np.fromiter(map(id, map(width, topology.links)), np.int64, count)
+        values, kinds = self._kinds(dict(zip(objects.tolist(), map(width, topology.links), strict=True)), topology)
+        self.kind = _table(kinds, objects)
+        self.limit_kind = _table(kinds, np.array([id(m.bandwidth) for m in topology.limits], np.int64))
         self.width = [(value, self.kind == i) for i, value in enumerate(values)]
-        self.limit_kind = np.array([known[id(m.bandwidth)] for m in topology.limits], np.int64)
         self.limit_width = [(value, self.limit_kind == i) for i, value in enumerate(values)]
         self.members = np.concatenate([np.zeros(0, np.int64), *(np.array(m.links, np.int64) for m in topology.limits)])
         self.owner = np.repeat(np.arange(len(topology.limits)), [len(m.links) for m in topology.limits])
 
+        self.here = self.order(self.src, self.dst)
+
+    @staticmethod
+    def _kinds(seen: dict[int, Fraction], topology: Topology) -> tuple[list[Fraction], dict[int, int]]:
+        """Distinct bandwidths, and the number of the one that each object is."""
+        names: dict[Fraction, int] = {}
+        objects = seen | {id(m.bandwidth): m.bandwidth for m in topology.limits}
+        kinds = {name: names.setdefault(value, len(names)) for name, value in objects.items()}
+        return list(names), kinds
+
+    @cached_property
+    def limit_sets(self) -> list[tuple[int, bytes]]:
+        """What `_limit_sets` makes of the limits where they are."""
+        return _limit_sets(self, self.members)
+
     def order(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """Links by ends and width; parallel ones of a width stay as they are listed."""
-        return np.lexsort((self.kind, src * self.nodes + dst))
+        return np.argsort((src * self.nodes + dst) * (len(self.width) + 1) + self.kind, kind="stable")
+
+
+def _table(kinds: dict[int, int], objects: np.ndarray) -> np.ndarray:
+    names, which = np.unique(objects, return_inverse=True)
+    return np.array([kinds[name] for name in names.tolist()], np.int64)[which]
 
 
 def _hops(forest: Forest, wires: _Wires) -> None:
@@ -158,32 +177,35 @@ def _link_images(wires: _Wires, permutation: np.ndarray, place: str) -> np.ndarr
     if (permutation[: wires.ranks] >= wires.ranks).any():
         _fail("carries a rank to a switch", place)
     src, dst = permutation[wires.src], permutation[wires.dst]
-    here, there = wires.order(wires.src, wires.dst), wires.order(src, dst)
+    here, there = wires.here, wires.order(src, dst)
     if (wires.src[here] != src[there]).any() or (wires.dst[here] != dst[there]).any() or (wires.kind[here] != wires.kind[there]).any():
         _fail("does not keep links and their bandwidths", place)
     image = np.empty(len(here), np.int64)
     image[there] = here
-    if len(wires.owner) and _limit_sets(wires, wires.members) != _limit_sets(wires, image[wires.members]):
+    if len(wires.owner) and wires.limit_sets != _limit_sets(wires, image[wires.members]):
         _fail("does not keep limits", place)
     return image
 
 
 def _limit_sets(wires: _Wires, members: np.ndarray) -> list[tuple[int, bytes]]:
-    order = np.lexsort((members, wires.owner))
-    ends = np.cumsum(np.bincount(wires.owner, minlength=len(wires.limit_kind)))
-    parts = np.split(members[order], ends[:-1])
-    return sorted((int(kind), part.tobytes()) for kind, part in zip(wires.limit_kind, parts, strict=True))
+    whole = np.sort(wires.owner * len(wires.src) + members) - wires.owner * len(wires.src)
+    ends = np.cumsum(np.bincount(wires.owner, minlength=len(wires.limit_kind))).tolist()
+    starts = [0, *ends[:-1]]
+    return sorted((kind, whole[a:b].tobytes()) for kind, a, b in zip(wires.limit_kind.tolist(), starts, ends, strict=True))
 
 
 def _orbits(size: int, images: Sequence[np.ndarray]) -> np.ndarray:
-    """The least member of each one's orbit, by handing the least number on until nothing changes."""
+    """The least member of each one's orbit: along each permutation by doubling its power, until nothing changes."""
     label = np.arange(size)
     while True:
         before = label
         for image in images:
-            low = np.minimum(label, label[image])
-            label = low.copy()
-            label[image] = np.minimum(label[image], low)
+            power, reach = image, 1
+            while reach < size:
+                low = np.minimum(label, label[power])
+                if (low == label).all():
+                    break
+                label, power, reach = low, power[power], 2 * reach
         if (label == before).all():
             return label
 

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
 from synth.errors import SynthError
 from synth.flows.maxflow import checked
 from synth.topology import Topology
+
+_SRC, _DST, _WIDTH = attrgetter("src"), attrgetter("dst"), attrgetter("bandwidth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +30,7 @@ class Fabric:
 
     `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else -1.
     `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
+    `tail` and `head` are the ends of the topology's links.
     In a `flipped` fabric every edge runs against the links it stands for.
     """
 
@@ -39,6 +43,8 @@ class Fabric:
     limit: np.ndarray
     hub: np.ndarray
     ways: tuple[np.ndarray, ...]
+    tail: np.ndarray
+    head: np.ndarray
     unit: Fraction
     flipped: bool = False
 
@@ -83,7 +89,7 @@ class Fabric:
                 inner = link[e]
             if hub[b] < 0:
                 if inner < 0:
-                    inner = self._pairs[hub[a]].get((start, b), -1) if hub[a] >= 0 else -1
+                    inner = self._between(hub[a], start, b) if hub[a] >= 0 else -1
                 if inner < 0 or not self._joins(inner, start, b):
                     result = False
                     break
@@ -94,19 +100,30 @@ class Fabric:
 
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Whether the link has these ends, as this fabric turns it."""
-        k = self.topology.links[link]
-        return ((k.dst, k.src) if self.flipped else (k.src, k.dst)) == (start, end)
+        return (self.head[link], self.tail[link]) == (start, end) if self.flipped else (self.tail[link], self.head[link]) == (start, end)
+
+    def _between(self, gadget: int, start: int, end: int) -> int:
+        """A gadget's link with these ends, -1 where it has none; one of several, as they are alike."""
+        keys, links = self._pairs(gadget)
+        want = (end, start) if self.flipped else (start, end)
+        at = int(np.searchsorted(keys, want[0] * self.nodes + want[1]))
+        return int(links[at]) if at < len(keys) and keys[at] == want[0] * self.nodes + want[1] else -1
+
+    def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
+        if gadget not in self._sorted:
+            links = self.ways[gadget]
+            keys = self.tail[links] * self.nodes + self.head[links]
+            order = np.argsort(keys, kind="stable")
+            self._sorted[gadget] = keys[order], links[order]
+        return self._sorted[gadget]
+
+    @cached_property
+    def _sorted(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
         return self.src.tolist(), self.dst.tolist(), self.link.tolist(), self.hub.tolist()
-
-    @cached_property
-    def _pairs(self) -> list[dict[tuple[int, int], int]]:
-        """For each gadget the link between two ends; one of several, as they are alike."""
-        links = self.topology.links
-        ends = (lambda k: (k.dst, k.src)) if self.flipped else (lambda k: (k.src, k.dst))
-        return [{ends(links[i]): i for i in way.tolist()} for way in self.ways]
 
 
 def fabric(topology: Topology) -> Fabric:
@@ -121,25 +138,28 @@ def fabric(topology: Topology) -> Fabric:
     if not links:
         raise SynthError(f"{topology.name} has no links")
     unit = topology.unit_bandwidth() if len(links) < 1000 else _unit(topology)
-    units: dict[int, int] = {}
-    for width in {id(k.bandwidth): k.bandwidth for k in (*links, *topology.limits)}.values():
-        units[id(width)] = int(width / unit)
-    cap = [units[id(k.bandwidth)] for k in links]
-    checked(sum(cap) + sum(units[id(m.bandwidth)] for m in topology.limits), topology.name)
-    ends = topology.ranks + len(topology.switches)
     count = len(links)
-    src = np.fromiter((k.src for k in links), np.int64, count)
-    dst = np.fromiter((k.dst for k in links), np.int64, count)
-    build = Builder(topology, ends, src, dst, np.array(cap, np.int64), [units[id(m.bandwidth)] for m in topology.limits])
+    names, which = np.unique(np.fromiter(map(id, map(_WIDTH, links)), np.int64, count), return_inverse=True)
+    widths = {id(k.bandwidth): k.bandwidth for k in topology.limits}
+    widths |= {id(links[i].bandwidth): links[i].bandwidth for i in np.unique(which, return_index=True)[1].tolist()}
+    units = {name: int(width / unit) for name, width in widths.items()}
+    each = [units[name] for name in names.tolist()]
+    total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
+    checked(total + sum(units[id(m.bandwidth)] for m in topology.limits), topology.name)
+    cap = np.array(each, np.int64)[which]
+    ends = topology.ranks + len(topology.switches)
+    src = np.fromiter(map(_SRC, links), np.int64, count)
+    dst = np.fromiter(map(_DST, links), np.int64, count)
+    build = Builder(topology, ends, src, dst, cap, [units[id(m.bandwidth)] for m in topology.limits])
     rows, hub, ways = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
-    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, unit)
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit)
 
 
 def _unit(topology: Topology) -> Fraction:
     """As `Topology.unit_bandwidth`, looking at each width once."""
-    kept = {id(k.bandwidth): k for k in topology.links}
+    kept = dict(zip(map(id, map(_WIDTH, topology.links)), topology.links, strict=True))
     limits = {id(m.bandwidth): m for m in topology.limits}
     return replace(topology, links=tuple(kept.values()), limits=tuple(limits.values())).unit_bandwidth()

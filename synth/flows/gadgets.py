@@ -50,7 +50,9 @@ class Builder:
         """Which limit each link meets on its way out and on its way in."""
         tightest: dict[bytes, tuple[int, np.ndarray]] = {}
         for k, limit in enumerate(self.topology.limits):
-            members = np.unique(np.array(limit.links, np.int64))
+            members = np.array(limit.links, np.int64)
+            if (members[1:] <= members[:-1]).any():
+                members = np.unique(members)
             if int(self.cap[members].sum()) <= self.widths[k]:
                 continue
             key = members.tobytes()
@@ -58,13 +60,13 @@ class Builder:
                 tightest[key] = (k, members)
         wide = []
         for k, members in tightest.values():
-            sources, targets = len(np.unique(self.src[members])), len(np.unique(self.dst[members]))
-            if sources == 1 or targets == 1:
-                side = self.out if sources == 1 else self.into
-                self.single[k] = int((self.src if sources == 1 else self.dst)[members[0]])
-                self._claim(side, members, k)
+            src, dst = self.src[members], self.dst[members]
+            if (src == src[0]).all() or (dst == dst[0]).all():
+                leaving = bool((src == src[0]).all())
+                self.single[k] = int((src if leaving else dst)[0])
+                self._claim(self.out if leaving else self.into, members, k)
             else:
-                wide.append((sources - targets, k, members))
+                wide.append((len(np.unique(src)) - len(np.unique(dst)), k, members))
         for lean, k, members in wide:
             order = (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[members] < 0).all()) else (self.into, self.out)
             self._claim(order[0] if (order[0][members] < 0).all() else order[1], members, k)
@@ -84,7 +86,7 @@ class Builder:
         # A link without a limit on one side has a port of its own there.
         out = np.where(self.out[limited] >= 0, self.out[limited], most + limited)
         into = np.where(self.into[limited] >= 0, self.into[limited], most + limited) + most + count
-        ports, ends = np.unique(np.concatenate([out, into]), return_inverse=True)
+        ports, ends = _numbered(np.concatenate([out, into]))
         a, b = ends[: len(limited)], ends[len(limited) :]
         label = np.arange(len(ports))
         while True:
@@ -103,8 +105,8 @@ class Builder:
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
         gadget = len(self.ways)
         self.ways.append(links)
-        outs, a = np.unique(out, return_inverse=True)
-        ins, b = np.unique(into, return_inverse=True)
+        outs, a = _numbered(out)
+        ins, b = _numbered(into)
         if self._crossbar(links, outs, a, ins, b):
             middle = self._node(gadget)
             self._ports(gadget, links, outs, a, middle, True)
@@ -166,3 +168,14 @@ class Builder:
 
     def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
         self._add(*((end, inner) if leaving else (inner, end)), width, -1, limit)
+
+
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As `np.unique` with its inverse, by counting where the values are dense enough."""
+    top = int(values.max()) + 1
+    if top > 8 * len(values):
+        return np.unique(values, return_inverse=True)
+    distinct = np.flatnonzero(np.bincount(values, minlength=top))
+    place = np.empty(top, np.int64)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[values]

@@ -8,6 +8,7 @@ A torus has a door for each link into a rank; behind a switch all ranks share on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,7 @@ MOST_WAYS = 3_000_000
 MOST_SWITCHES = 7
 
 
-@dataclass(frozen=True, eq=False)
-class Door:
+class Door(NamedTuple):
     """`ways[x]`: the edges from rank x up to the last switch; `last`: the edge into each rank that the door leads to."""
 
     kind: int
@@ -59,10 +59,9 @@ def doors(fabric: Fabric, orbit: np.ndarray) -> Doors | None:
                 if o not in used:
                     kind = kinds.setdefault(tuple(sorted((*used, o))), len(kinds))
                     found.append(Door(kind, ways, last))
-    for e in range(len(made.src)):
-        if made.src[e] < fabric.ranks and made.dst[e] < fabric.ranks:
-            kind = kinds.setdefault((made.orbit[e],), len(kinds))
-            found.append(Door(kind, {made.src[e]: ()}, {made.dst[e]: e}))
+    for a, b, o, e in zip(made.src, made.dst, made.orbit, range(len(made.src)), strict=True):
+        if a < fabric.ranks and b < fabric.ranks:
+            found.append(Door(kinds.setdefault((o,), len(kinds)), {a: ()}, {b: e}))
     into: list[list[int]] = [[] for _ in range(fabric.ranks)]
     outof: list[list[int]] = [[] for _ in range(fabric.ranks)]
     for i, door in enumerate(found):

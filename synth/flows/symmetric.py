@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -91,25 +91,31 @@ class _Layers:
 
         def enter(x: int) -> None:
             for d in self.made.outof[x]:
-                door = self.made.doors[d]
-                members = entered.setdefault(d, [])
-                members.append(x)
-                if len(members) <= 2:
-                    for y in door.last:
-                        if depth[y] < 0:
-                            heapq.heappush(heap, (rank_of[door.kind], depth[x] + 1, y, d))
+                kind, ways, last = self.made.doors[d]
+                if len(ways) > 1:
+                    members = entered.setdefault(d, [])
+                    members.append(x)
+                    if len(members) > 2:
+                        continue
+                for y in last:
+                    if depth[y] < 0:
+                        heapq.heappush(heap, (rank_of[kind], depth[x] + 1, y, d))
 
         depth[root] = 0
         enter(root)
         while left and heap:
             _, _, y, d = heapq.heappop(heap)
             if depth[y] < 0:
-                near = [x for x in entered[d][:LOOKED_AT] if self._way(d, x, y) is not None]
+                near = [x for x in self._members(entered, d) if self._way(d, x, y) is not None]
                 if near:
                     depth[y] = 1 + min(depth[x] for x in near)
                     left -= 1
                     enter(y)
         return None if left else depth
+
+    def _members(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
+        """Some of those at a door that have joined the tree; a door of one rank opens when that has."""
+        return entered[d][:LOOKED_AT] if d in entered else self.made.doors[d].ways
 
     def _way(self, d: int, x: int, y: int) -> tuple[int, ...] | None:
         """The edges from x through the door to y, where the topology has them."""
@@ -128,8 +134,8 @@ class _Layers:
             for d in self.made.into[y]:
                 door = self.made.doors[d]
                 if d not in inside:
-                    inside[d] = sorted(door.ways, key=depth.__getitem__) if len(door.ways) > 1 else list(door.ways)
-                for x in inside[d][:LOOKED_AT]:
+                    inside[d] = sorted(door.ways, key=depth.__getitem__)[:LOOKED_AT] if len(door.ways) > 1 else list(door.ways)
+                for x in inside[d]:
                     if depth[x] >= depth[y]:
                         break
                     path = self._way(d, x, y)
