@@ -53,16 +53,11 @@ class Grower:
         self.targets = np.array(sorted(set(targets) - set(self.sources.tolist())), dtype=int)
         self.random = np.random.default_rng(seed)
         self.src = np.array([r.src for r in network.routes])
-        order = sorted(range(len(network.routes)), key=lambda i: network.routes[i].dst)
-        self._order = np.array(order)
-        self._order_src = self.src[self._order]
-        heads = [network.routes[i].dst for i in order]
-        self._starts = np.array([i for i, head in enumerate(heads) if i == 0 or heads[i - 1] != head])
-        self._heads = np.array([heads[i] for i in self._starts])
         width = max((len(rs) for rs in network.into), default=1)
-        self._into = np.full((network.ranks, width), -1)
+        self._into = np.full((width, network.ranks), len(network.routes))  # routes into each rank; a missing one costs infinity
         for n, rs in enumerate(network.into):
-            self._into[n, : len(rs)] = rs
+            self._into[: len(rs), n] = rs
+        self._from = np.append(self.src, 0)[self._into]
         self._wanted = np.zeros(network.ranks, dtype=bool)
         self._wanted[self.targets] = True
 
@@ -101,9 +96,9 @@ class Grower:
         if noise:
             scale = prices[:, 1:].mean()
             seen = seen * self.random.uniform(1 - noise, 1 + noise, seen.shape) + scale * 1e-3 * noise * self.random.random(seen.shape)
-        seen = np.ascontiguousarray(seen[:, self._order].transpose(2, 0, 1))
-        where = np.empty_like(self._order)
-        where[self._order] = np.arange(len(self._order))
+        padded = np.full((self.steps + 1, size, len(self.src) + 1), np.inf)
+        padded[:, :, :-1] = seen.transpose(2, 0, 1)
+        seen = padded[:, :, self._into]
         rows = np.arange(size)
         while True:
             missing = self._wanted & (forest.arrive > self.steps)
@@ -116,32 +111,34 @@ class Grower:
             todo = missing.any(axis=1)
             if np.isinf(key[rows, pick][todo]).any():
                 return None
-            self._attach(forest, far, seen, where, rows[todo], pick[todo])
+            self._attach(forest, far, seen, rows[todo], pick[todo])
 
     def _distances(self, forest: Forest, seen: np.ndarray) -> np.ndarray:
         """`far[t, b, n]`: what it costs to have rank n hold the chunk of tree b after step t."""
         far = np.empty((self.steps + 1, *forest.arrive.shape))
         far[0] = np.where(forest.arrive == 0, 0.0, np.inf)
+        here = forest.arrive == np.arange(self.steps + 1)[:, None, None]
         for t in range(1, self.steps + 1):
-            far[t] = far[t - 1]
-            reach = np.minimum.reduceat(far[t - 1][:, self._order_src] + seen[t], self._starts, axis=1)
-            far[t][:, self._heads] = np.minimum(far[t][:, self._heads], reach)
-            far[t][forest.arrive == t] = 0.0
+            reach = far[t - 1][:, self._from]
+            reach += seen[t]
+            np.minimum(far[t - 1], reach.min(axis=1), out=far[t])
+            np.copyto(far[t], 0.0, where=here[t])
         return far
 
-    def _attach(self, forest: Forest, far: np.ndarray, seen: np.ndarray, where: np.ndarray, rows: np.ndarray, node: np.ndarray) -> None:
+    def _attach(self, forest: Forest, far: np.ndarray, seen: np.ndarray, rows: np.ndarray, node: np.ndarray) -> None:
         """Add the shortest path to `node[i]` to tree `rows[i]`, arriving as early as it can for the price."""
         for t in range(self.steps, 0, -1):
             live = forest.arrive[rows, node] > t
-            rows, node = rows[live], node[live]
-            if not len(rows):
-                return
-            move = far[t - 1][rows, node] > far[t][rows, node]
+            if not live.all():
+                rows, node = rows[live], node[live]
+                if not len(rows):
+                    return
+            move = np.flatnonzero(far[t - 1, rows, node] > far[t, rows, node])
+            if not len(move):
+                continue
             moving, head = rows[move], node[move]
-            routes = self._into[head]
-            price = far[t - 1][moving[:, None], self.src[routes]] + seen[t][moving[:, None], where[routes]]
-            best = np.where(routes >= 0, price, np.inf).argmin(axis=1)
-            route = routes[np.arange(len(moving)), best]
+            price = far[t - 1][moving[:, None], self._from[:, head].T] + seen[t][moving, :, head]
+            route = self._into[price.argmin(axis=1), head]
             forest.arrive[moving, head] = t
             forest.parent[moving, head] = route
             node = node.copy()

@@ -123,6 +123,7 @@ class Restricted:
         self.lp.add_rows(rows)
         self.columns: list[tuple[int, Tree]] = []
         self.trees: dict[int, list[Tree]] = {u: [] for u in space.units}
+        self.places: dict[int, list[np.ndarray]] = {u: [] for u in space.units}
         self.known: set[tuple[int, Tree]] = set()
         self.waiting: list[tuple[float | None, dict[int, float], float | None]] = []
 
@@ -138,10 +139,20 @@ class Restricted:
         self.known.add((unit, tree))
         self.columns.append((unit, tree))
         self.trees[unit].append(tree)
+        self.places[unit].append(np.array([route * self.steps + step - 1 for step, route in tree]))
         loads = self.space.loads(tree, self.steps).ravel() * -float(self.space.weight[unit])
         row = {int(i): float(loads[i]) for i in np.flatnonzero(loads)}
         self.waiting.append((None, row | {self.worth_at[unit]: 1.0}, 0.0))
         return True
+
+    def cheapest(self, unit: int, price: np.ndarray, count: int) -> list[Tree]:
+        """As many trees of `unit` as `count`, the cheapest at ``price[route, step - 1]``."""
+        trees, places = self.trees[unit], self.places[unit]
+        if len(trees) <= count:
+            return list(trees)
+        starts = np.cumsum([0, *map(len, places[:-1])])
+        cost = np.add.reduceat(price.ravel()[np.concatenate(places)], starts)
+        return [trees[i] for i in np.argsort(cost, kind="stable")[:count]]
 
     def solve(self) -> bool:
         """Solve to optimality, from the last basis; False where the solver failed."""
@@ -210,7 +221,7 @@ def generate(
         price, judge = space.use @ probe, space.use @ prices
         total, added = 0.0, 0
         for u, grower in growers.items():
-            known = _cheapest(master.trees[u], price, 24)
+            known = master.cheapest(u, price, 24)
             found = grower.search(price, known, 32, effort)
             total += space.weight[u] * found[0][0]
             fresh = 0
