@@ -429,7 +429,7 @@ def lint(
         if collective is not None:
             task = _collective(collective, program.ranks, roots)
             if task != program.collective:
-                program = load_program(path, point=point, collective=task, runtime=runtime)
+                program = replace(load_program(path, point=point, collective=task, runtime=runtime), collective=task)
     elif collective is not None:
         program = replace(program, collective=_collective(collective, program.ranks, roots))
     return check(program, runtime, in_place)

@@ -56,6 +56,8 @@ def counts(program: Program) -> Iterator[Finding]:
 
 def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """The plan's limits, and the joins that are missing."""
+    if runtime.name not in ("mscclpp", "synth"):
+        yield error("code", (None, None, None), f"reaches into other ranks' memory, which {runtime.name} cannot: it sends through FIFOs")
     if runtime.name != "mscclpp":
         return
     for gpu in program.gpus:

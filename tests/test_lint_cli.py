@@ -1,0 +1,84 @@
+"""`synth lint` from outside: files of every kind, exit codes, text and JSON."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.program import text
+from tests import programs
+from tests.test_lint import edit
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def synth(*words, code=0):
+    outcome = CliRunner().invoke(root, list(words))
+    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
+    return outcome
+
+
+def saved(path, program):
+    path.write_text(text.dump(program))
+    return str(path)
+
+
+def test_a_good_program(tmp_path):
+    file = saved(tmp_path / "good.txt", programs.ring_allgather(4))
+    out = synth("lint", file).stdout.splitlines()
+    assert out[0].startswith("safe at any size")
+    assert out[1].startswith("proved out of place and in place")
+    assert synth("lint", file, "--in-place", "in").stdout.splitlines()[1].startswith("proved in place, ")
+    report = api.lint(file)
+    assert report.ok
+
+
+def test_a_bad_program_exits_with_5(tmp_path):
+    bad = edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())
+    file = saved(tmp_path / "bad.txt", bad)
+    out = synth("lint", file, code=5).stdout
+    assert "gpu 2 block 0 step 1" in out
+    assert "proved" not in out
+    doc = json.loads(synth("lint", file, "--format", "json", code=5).stdout)
+    assert doc["schema"] == "synth.lint/1"
+    assert {finding["rule"] for finding in doc["findings"] if finding["severity"] == "error"} == {"race"}
+    synth("lint", file, "-o", "report.json", code=5)
+    assert json.loads((tmp_path / "report.json").read_text()) == doc
+
+
+def test_other_runtimes_and_other_questions(tmp_path):
+    file = saved(tmp_path / "p.txt", programs.ring_allgather(4))
+    assert "rccl does not run rcs" in synth("lint", file, "--runtime", "rccl", code=5).stdout
+    assert "did you mean" in synth("lint", file, "--coll", "allgathr", code=2).stderr
+    assert "msccl, executor, rccl, mscclpp, synth exist" in synth("lint", file, "--runtime", "nccl", code=2).stderr
+    assert "gpu 2 block 0 step 1" in synth("lint", file, "--coll", "broadcast", "--root", "1", code=5).stdout  # its buffers are smaller
+
+
+def test_msccl_ir_of_anyones(tmp_path):
+    (tmp_path / "a.xml").write_text(
+        '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0" outofplace="1" '
+        'minBytes="0" maxBytes="0">\n'
+        + "".join(
+            f'<gpu id="{r}" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - r}" recv="{1 - r}" chan="0">'
+            '<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+            f'<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{1 - r}" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+            + f'<step s="2" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{r}" cnt="1" depid="-1" deps="-1" hasdep="0"/>' * copies
+            + "</tb></gpu>\n"
+            for r, copies in ((0, 1), (1, 0))
+        )
+        + "</algo>\n"
+    )
+    out = synth("lint", "a.xml", "--runtime", "executor", code=5).stdout.splitlines()
+    assert out[0] == "error: gpu 1: output 1 of rank 1 is never written; it must end with chunk 1 [wrong-output]"
+    assert len(out) == 2
+
+
+def test_what_cannot_be_read_is_no_finding(tmp_path):
+    (tmp_path / "n.txt").write_text("nothing\n")
+    assert "n.txt" in synth("lint", "n.txt", code=1).stderr
+    assert "missing.txt" in synth("lint", "missing.txt", code=1).stderr
