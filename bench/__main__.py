@@ -2,8 +2,8 @@
 
 import sys
 
-from bench import encodings, goals, sweeps
+from bench import encodings, goals, scale, sweeps
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals)))
+    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals, scale)))

@@ -1,1 +1,25 @@
-"""Schedules from flows and packings: the τ forest of allreduce; the methods for hundreds of ranks will live here."""
+"""Schedules from flows and packings: exact rates and trees for hundreds to thousands of ranks, and the methods around them.
+
+Allgather, reduce-scatter, broadcast and reduce on any topology, without a list of routes from rank to rank::
+
+    from synth.flows.fabric import fabric          # Topology -> Fabric: CSR-like int64 edges, ports and NICs as edges or nodes
+    from synth.flows.cuts import throughput        # Fabric, collective -> Throughput: exact time, bandwidth, cut, certificate
+    from synth.flows.forests import build          # Fabric, collective -> Built: a Forest, its bound, the gap between them
+    from synth.forestcheck import verify           # Forest -> Verified: trees, ways, symmetries, every load; trusts nothing here
+    from synth.bounds.check_scale import check     # certificate, Topology -> seconds per GB of a shard that no schedule beats
+
+    built = build(fabric(topology("dgx-a100*8")))
+    verify(built.forest).bandwidth                 # GB/s, reached; built.bound.bandwidth is the bound, built.gap == 0: optimal
+
+`build` tries `symmetric` first (`grow`: one tree for each orbit of roots, a flow over orbits of links), then `packing`
+(`pack`: switches split off, trees grown); both take any time at or above the bound. A `Forest` (`synth.forest`) keeps one
+tree for each orbit and generators for the others; `Forest.trees()` writes them out one by one.
+
+    fabric gadgets          Topology to Fabric
+    maxflow cuts            maximum flows, Newton's method on cuts
+    automorphisms           symmetries of a fabric, checked; groups that move every rank
+    routes budgets symmetric                symmetric forests
+    splitting packing balance               forests of anything else
+    trees forests           what both make, and the choice between them
+    tau                     allreduce on undirected spanning trees
+"""
