@@ -4,10 +4,11 @@ python -m bench.encodings [--seeds 5] [--only TEXT] [--timeout 300] [-o results.
 python -m bench.encodings --table            the table again, from the JSON
 
 CPU seconds are encode + solve of the engine that answered, imports apart, the median over the seeds; a seed renumbers the
-problem, the same for both sides (see relabel.py). `all` counts for the default also every racer that lost and what the
-parent did: the search for symmetries, starting and stopping. A schedule counts once the verifier has replayed it; an
-answer other than the known one is an error. Instances that one side does not decide in most of the seeds are listed and
-left out of the mean. No query knows of lower bounds here: that is what sweeps.py measures.
+problem, the same for both sides (see relabel.py), and the solvers keep the seed of a user who names none. `all` counts for
+the default also every racer that lost and what the parent did: the search for symmetries, starting and stopping. A schedule
+counts once the verifier has replayed it; an answer other than the known one is an error. Instances that one side does not
+decide in most of the seeds are listed and left out of the mean. No query knows of lower bounds here: that is what sweeps.py
+measures.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def measure(row: tuple, seeds: int, timeout: float) -> dict:
             if 2 * sum(run["verdict"] == "unknown" for run in found[side]) > seeds:
                 continue
             began = time.process_time()
-            budget = Budget(timeout, memory=6 << 30, seed=seed)
+            budget = Budget(timeout, memory=6 << 30)  # the solvers' own seed is what a user gets who names none
             verdict = race.solve(asked, budget=budget, encoding=encoding, solver=solver)
             parent = time.process_time() - began
             run = {"seed": seed, "verdict": type(verdict).__name__.lower(), "engine": verdict.cost.engine}

@@ -13,6 +13,7 @@ from synth.encodings.model import Model
 from synth.encodings.quotient import Quotient, ShiftedQuotient
 from synth.encodings.solvers.cadical import Cadical
 from synth.encodings.solvers.cpsat import CpSat
+from synth.encodings.solvers.minicard import MiniCard
 from synth.encodings.solvers.z3sat import Z3Sat
 from synth.encodings.step import MonotoneStep, Step
 from synth.encodings.tight import tight_cuts
@@ -257,3 +258,4 @@ def test_counts_mean_what_they_say(size):
             room = scale * (1 + sum(unary))
             right = sum(values[:size]) == room if full else sum(values[:size]) <= room
             assert (Cadical().solve(fixed).status == "sat") is right
+            assert (MiniCard().solve(fixed).status == "sat") is right

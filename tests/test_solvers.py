@@ -1,4 +1,4 @@
-"""The three solvers behind the port, unknowns that stay unknown, and proofs that a small checker believes or not."""
+"""The solvers behind the port, unknowns that stay unknown, and proofs that a small checker believes or not."""
 
 import json
 
@@ -10,16 +10,17 @@ from synth.bounds import lrat
 from synth.collective import collective
 from synth.encodings.model import Model
 from synth.encodings.proofs import check_proof, dimacs_hash, formula, write_proof
-from synth.encodings.solvers import cadical, cpsat, z3sat
+from synth.encodings.solvers import cadical, cpsat, minicard, z3sat
 from synth.encodings.solvers.cadical import Cadical
 from synth.encodings.solvers.cadical_proof import refute
 from synth.encodings.solvers.cpsat import CpSat
+from synth.encodings.solvers.minicard import MiniCard
 from synth.encodings.solvers.z3sat import Z3Sat, reason
 from synth.errors import MissingDependencyError, SynthError, VerificationError
 from synth.schedule import Problem
 from synth.topologies import topology
 
-SOLVERS = (Cadical, CpSat, Z3Sat)
+SOLVERS = (Cadical, CpSat, MiniCard, Z3Sat)
 clause = st.lists(st.integers(1, 6).flatmap(lambda v: st.sampled_from([v, -v])), min_size=1, max_size=3)
 
 
@@ -57,14 +58,16 @@ def pigeons(holes):
     return model
 
 
-@pytest.mark.parametrize("solver", (Cadical, Z3Sat))
+@pytest.mark.parametrize("solver", (Cadical, MiniCard, Z3Sat))
 def test_a_budget_of_conflicts_ends_unknown(solver):
     answer = solver(conflicts=20).solve(pigeons(8))
     assert (answer.status, answer.detail) == ("gave-up", "conflicts")
     assert solver().solve(pigeons(5)).status == "unsat"
 
 
-@pytest.mark.parametrize(("module", "name", "solver"), [(cadical, "Cadical195", Cadical), (cpsat, "cp_model", CpSat), (z3sat, "z3", Z3Sat)])
+@pytest.mark.parametrize(("module", "name", "solver"), [
+        (cadical, "Cadical195", Cadical), (cpsat, "cp_model", CpSat), (minicard, "Library", MiniCard), (z3sat, "z3", Z3Sat),
+    ])  # fmt: skip
 def test_a_missing_library_names_its_install_command(monkeypatch, module, name, solver):
     monkeypatch.setattr(module, name, None)
     with pytest.raises(MissingDependencyError, match="pip install"):

@@ -28,6 +28,7 @@ SUMMARIES: Mapping[str, str] = {
     "path": "SCCL's own encoding (PPoPP 2021), in z3",
     "tree": "column generation over time-expanded trees, then CP-SAT",
     "cadical": "CaDiCaL 1.9.5, a SAT solver",
+    "minicard": "MiniCard, a SAT solver that takes cardinalities as they are: the first on small problems",
     "cpsat": "OR-tools' CP-SAT, which takes cardinalities as they are",
     "z3": "z3's SAT core",
 }
@@ -38,12 +39,14 @@ ENGINES = ("path", "tree")
 SOLVERS: Mapping[str, str] = {
     "cadical": "synth.encodings.solvers.cadical:Cadical",
     "cpsat": "synth.encodings.solvers.cpsat:CpSat",
+    "minicard": "synth.encodings.solvers.minicard:MiniCard",
     "z3": "synth.encodings.solvers.z3sat:Z3Sat",
 }
 
 # what must be installed: name -> (module, command that installs it)
 REQUIRES: Mapping[str, tuple[str, str]] = {
     "cadical": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
+    "minicard": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
     "cpsat": ("ortools.sat.python.cp_model", "pip install ortools"),
     "z3": ("z3", "pip install z3-solver"),
     "path": ("z3", "pip install z3-solver"),

@@ -5,7 +5,7 @@
 
 Literals are DIMACS integers. A solver that understands cardinalities takes `counts` as they are (CP-SAT); for the
 others `Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
-constraints", CP 2003), one direction only: true inputs force true outputs, nothing forces them false.
+constraints", CP 2003): true inputs force true outputs; only where a bound is met exactly do false ones force them false.
 """
 
 from __future__ import annotations
@@ -90,10 +90,12 @@ class Model:
         clauses = self.clauses.copy()
         expand = _Totalizer(self.variables, clauses)
         for count in self.counts:
-            if len(count.literals) > count.scale:
-                expand.bound(count)
             if count.full:
-                expand.fill(count)
+                expand.equal(count)
+            elif count.scale == 1 and not count.levels and not count.vectors:
+                expand.one(count.literals)
+            elif len(count.literals) > count.scale:
+                expand.bound(count)
         return expand.variables, clauses
 
 
@@ -103,14 +105,31 @@ class _Totalizer:
     def __init__(self, variables: int, clauses: list[list[int]]) -> None:
         self.variables, self.clauses = variables, clauses
 
-    def sorted(self, vectors: list[list[int]], most: int) -> list[int]:
-        """One sorted vector (at most `most` long) out of several, by a balanced tree of merges."""
+    def sorted(self, vectors: list[list[int]], most: int, both: bool = False) -> list[int]:
+        """One sorted vector (at most `most` long) out of several, by a balanced tree of merges.
+
+        An output is forced true by true inputs; with `both`, forced false by false ones too.
+        """
         while len(vectors) > 1:
-            merged = [self._merge(vectors[i], vectors[i + 1], most) for i in range(0, len(vectors) - 1, 2)]
+            merged = [self._merge(vectors[i], vectors[i + 1], most, both) for i in range(0, len(vectors) - 1, 2)]
             if len(vectors) % 2:
                 merged.append(vectors[-1])
             vectors = merged
         return vectors[0][:most] if vectors else []
+
+    def one(self, literals: Sequence[int]) -> None:
+        """At most one, by a sequential counter (Sinz, CP 2005)."""
+        clauses = self.clauses
+        if len(literals) <= 4:
+            clauses.extend([[-x, -y] for i, x in enumerate(literals) for y in literals[:i]])
+            return
+        seen = self.variables + 1
+        self.variables += len(literals) - 1
+        clauses.append([-literals[0], seen])
+        for x in literals[1:-1]:
+            clauses += [-seen, -x], [-x, seen + 1], [-seen, seen + 1]
+            seen += 1
+        clauses.append([-seen, -literals[-1]])
 
     def bound(self, count: Count) -> None:
         """The clauses of one count. The last merge writes on the levels themselves and needs no outputs."""
@@ -135,33 +154,37 @@ class _Totalizer:
                 else:
                     clauses.append([-left[i - 1], -right[j - 1], *tail])
 
-    def fill(self, count: Count) -> None:
-        """At least ``scale * (1 + true levels)`` literals: so many false ones at most."""
-        scale, levels = count.scale, count.levels
-        size = len(count.literals)
-        false = self.sorted([[-x for x in run] for run in _runs(count)], size - scale + 1)
+    def equal(self, count: Count) -> None:
+        """Exactly ``scale * (1 + true levels)`` literals: outputs forced from below as well, as far as they are asked for."""
+        scale, levels, clauses = count.scale, count.levels, self.clauses
+        most = scale * (len(levels) + 1)
+        outputs = self.sorted(_runs(count), most + 1, both=True)
         for m in range(len(levels) + 1):
-            allowed = size - scale * (m + 1)
+            least = scale * (m + 1)
             given = [-levels[m - 1]] if m else []
-            if allowed < 0:
-                self.clauses.append(given)
+            if least > len(outputs):
+                clauses.append(given)
                 return
-            if allowed < len(false):
-                self.clauses.append([*given, -false[allowed]])
+            if least:
+                clauses.append([*given, outputs[least - 1]])
+            if least < len(outputs):
+                clauses.append([-outputs[least], *levels[m : m + 1]])
 
-    def _merge(self, a: list[int], b: list[int], most: int) -> list[int]:
+    def _merge(self, a: list[int], b: list[int], most: int, both: bool = False) -> list[int]:
         p, q = len(a), len(b)
         size = min(p + q, most)
         first = self.variables + 1
         self.variables += size
         clauses = self.clauses
-        for i in range(min(p, size)):
-            clauses.append([-a[i], first + i])
-        for j in range(min(q, size)):
-            clauses.append([-b[j], first + j])
+        clauses.extend([[-x, o] for x, o in zip(a, range(first, first + size), strict=False)])
+        clauses.extend([[-x, o] for x, o in zip(b, range(first, first + size), strict=False)])
         for i in range(min(p, size - 1)):
             x, base = -a[i], first + i + 1
             clauses.extend([[x, -b[j], base + j] for j in range(min(q, size - i - 1))])
+        if both:
+            for o in range(size):  # more than o are true: for each i, more than i in a or at least o + 1 - i in b
+                for i in range(max(0, o - q), min(p, o) + 1):
+                    clauses.append([-first - o, *a[i : i + 1], *b[o - i : o - i + 1]])
         return list(range(first, first + size))
 
 

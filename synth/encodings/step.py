@@ -99,6 +99,7 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
     late = [steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1) for n in range(net.ranks)]
 
     rows: list[list[int]] = []
+    ones: list[list[int]] = []  # at most one of each
     size = 0
     holds: dict[int, int] = {}  # representative rank -> offset: has[n, t] is offset + t
     for n in range(net.ranks):
@@ -129,14 +130,14 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
             rows.append(kept + arriving if end else [-(at + t), *kept, *arriving])
             if monotone and not end:
                 rows.extend([[-x, at + t] for x in (*kept, *arriving)])
-        size = _at_most_one(rows, size, [x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
+        ones.append([x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
     for cut in cuts:
         entries = {route_rep[r] for r, route in enumerate(net.routes) if route.dst in cut and route.src not in cut}
         crossing = [at + t for r in sorted(entries) if r in sends for at, first, last in [sends[r]] for t in range(first, last + 1)]
         if pre & cut or not goals & cut:
             rows.extend([[-x] for x in crossing])
         elif len(cut) > 1:
-            size = _at_most_one(rows, size, crossing)
+            ones.append(crossing)
     base = model.block(size * copies)
     clauses = model.clauses
     if any(near[g] > steps for g in goals):
@@ -144,25 +145,9 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
         return base, size, sends
     for start in range(base - 1, base - 1 + size * copies, size) if size else ():
         clauses.extend([[x + start if x > 0 else x - start for x in row] for row in rows])
+        for row in ones:
+            model.at_most([x + start for x in row], 1)
     return base, size, sends
-
-
-def _at_most_one(rows: list[list[int]], size: int, literals: list[int]) -> int:
-    """A sequential counter (Sinz, CP 2005) with new variables from `size` + 1 on; returns the new size."""
-    if len(literals) <= 4:
-        rows.extend([[-x, -y] for i, x in enumerate(literals) for y in literals[:i]])
-        return size
-    seen = 0
-    for x in literals:
-        if seen:
-            rows.append([-seen, -x])
-        if x is not literals[-1]:
-            size += 1
-            rows.append([-x, size])
-            if seen:
-                rows.append([-seen, size])
-            seen = size
-    return size
 
 
 def _loads(model: Model, problem: Problem, quotient: Orbits, places: list, levels: list[list[int]], cuts: list) -> None:

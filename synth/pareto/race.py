@@ -33,6 +33,8 @@ from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
 HEAD_START = 0.03  # seconds the first racer has to itself
 LARGE = 100_000  # send variables above which quotients go before the whole formula
 HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
+QUICK = "minicard"  # the solver that most small problems need; its racers go before all others
+QUICK_SECONDS = 0.03  # handicap of all others where it takes part
 TREE_SECONDS = 10.0  # of the tree engine, which count only
 TREE_SHARE = 0.2  # so much: a processor is nearly its own while they last
 SLICE = 0.1  # seconds between changes of turn, growing with the time spent
@@ -152,9 +154,11 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
 
 
 def _late_when_large(racer: Racer, solver: str) -> int:
-    """The largest subgroup first, then trees, then the other subgroups; what sees the whole problem comes last."""
+    """The largest subgroup first, then trees, then the quick and the other subgroups; what sees the whole problem comes last."""
     if racer.encoding == "tree":
         return 1
+    if racer.solver == QUICK:
+        return 2
     if racer.solver != solver or racer.subgroup is None:
         return 3
     return 0 if racer.subgroup == 0 and racer.encoding == "quotient" else 2
@@ -173,6 +177,9 @@ def _first(solver: str) -> str:
 def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]]:
     first = _first(solver)
     racers: list[tuple[Racer, tuple]] = []
+    if solver == "auto":
+        racers += [(Racer("quotient", QUICK, k), group) for k, group in enumerate(groups[:2])]
+        racers.append((Racer("step", QUICK), ()))
     if groups:
         racers.append((Racer("quotient", first, 0), groups[0]))
     racers.append((Racer("step", first), ()))
@@ -270,7 +277,8 @@ class _Race:
 
     def __init__(self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None]) -> None:
         self.problem, self.budget, self.tell = problem, budget, tell
-        self.runners = [_Runner(racer, generators, _handicap(place, problem)) for place, (racer, generators) in enumerate(racers)]
+        handicaps = _handicaps([racer for racer, _ in racers], problem)
+        self.runners = [_Runner(racer, generators, late) for (racer, generators), late in zip(racers, handicaps, strict=True)]
         self.began = time.monotonic()
         self.deadline = None if budget.seconds is None else self.began + budget.seconds
 
@@ -396,9 +404,12 @@ class _Race:
         return "gave-up", "; ".join(f"{r.racer}: {r.detail}" for r in self.runners if r.detail)
 
 
-def _handicap(place: int, problem: Problem) -> float:
-    """Seconds that the racers before may have first; more where all are slower."""
-    return HANDICAPS[min(place, len(HANDICAPS) - 1)] * max(1.0, _size(problem) / 10_000)
+def _handicaps(racers: Sequence[Racer], problem: Problem) -> list[float]:
+    """Seconds that the racers before each may have first; more where all are slower."""
+    scale = max(1.0, _size(problem) / 10_000)
+    quick = len(list(itertools.takewhile(lambda racer: racer.solver == QUICK, racers)))
+    late = [HANDICAPS[min(place, len(HANDICAPS) - 1)] + (QUICK_SECONDS if quick else 0) for place in range(len(racers) - quick)]
+    return [QUICK_SECONDS * place / 4 for place in range(quick)] + [scale * seconds for seconds in late]
 
 
 def _wait_endings(jobs: list[Job], until: float) -> None:

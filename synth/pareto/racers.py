@@ -33,8 +33,9 @@ class Racer:
         """What its process imports before the clock starts."""
         brings = self.solver or self.encoding
         library = REQUIRES[brings][:1] if brings in REQUIRES else ()
-        table = SOLVERS if self.solver else ENCODINGS
-        modules = {target.partition(":")[0] for target in (table.get(brings, ""), ENCODINGS["step"], ENCODINGS["quotient"]) if target}
+        alike = [SOLVERS[name] for name in SOLVERS if library and REQUIRES[name][:1] == library]  # they share a nursery
+        targets = alike if self.solver and alike else [(SOLVERS if self.solver else ENCODINGS).get(brings, "")]
+        modules = {target.partition(":")[0] for target in (*targets, ENCODINGS["step"], ENCODINGS["quotient"]) if target}
         return ("synth.pareto.racers", *library, *sorted(modules))
 
 
