@@ -4,8 +4,8 @@ python -m bench.scale [--only TEXT] [--runs 3] [-o results.json]
 python -m bench.scale --table
 
 Each row is a process of its own that loads every library first. CPU seconds of each stage, medians of the runs: the topology
-from its name, the fabric from the topology, the bound, the forest (its bound included), its verification from the topology alone. Nothing is
-drawn at random, so there is no seed. The certificate of the bound is checked too, and must say the same as the forest.
+from its name, the fabric from the topology, the bound, the forest (its bound included), its verification from the topology alone.
+Nothing is drawn at random, so there is no seed. The bound's certificate is checked too, and must say the same as the forest.
 """
 
 from __future__ import annotations

@@ -149,6 +149,12 @@ def test_no_way() -> None:
         throughput(fabric(replace(machine, links=machine.links[:2])), "reduce-scatter")
 
 
+def test_a_link_that_is_down_carries_nothing() -> None:
+    links = tuple(Link(a, b, Fraction(int({a, b} != {0, 2}))) for a in range(3) for b in range(3) if a != b)
+    found = throughput(fabric(Topology("broken", 3, links)))
+    assert found.time == throughput(fabric(topology("line:3"))).time == 2
+
+
 def test_one_clear_line() -> None:
     links = tuple(Link(0, v, Fraction(1)) for v in (1, 2, 3)) + tuple(Link(v, 0, Fraction(1)) for v in (1, 2, 3))
     limits = (Limit("first", (0, 1), Fraction(1)), Limit("second", (1, 2), Fraction(1)))
@@ -156,6 +162,10 @@ def test_one_clear_line() -> None:
         fabric(Topology("tangled", 4, links, limits))
     with pytest.raises(SynthError, match="has no links"):
         fabric(Topology("empty", 2, ()))
+    with pytest.raises(SynthError, match="no link has any bandwidth"):
+        fabric(Topology("down", 2, (Link(0, 1, Fraction(0)),)))
+    with pytest.raises(SynthError, match="negative"):
+        fabric(Topology("odd", 2, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(-1)))))
     huge = Topology("huge", 2, (Link(0, 1, Fraction(10**9)), Link(1, 0, Fraction(1, 10**18))))
     with pytest.raises(SynthError, match="too large for exact 64-bit flows"):
         throughput(fabric(huge))

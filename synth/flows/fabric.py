@@ -137,12 +137,16 @@ def fabric(topology: Topology) -> Fabric:
     links = topology.links
     if not links:
         raise SynthError(f"{topology.name} has no links")
+    if not any(map(_WIDTH, links)):
+        raise SynthError(f"{topology.name}: no link has any bandwidth")
     unit = topology.unit_bandwidth() if len(links) < 1000 else _unit(topology)
     count = len(links)
     names, which = np.unique(np.fromiter(map(id, map(_WIDTH, links)), np.int64, count), return_inverse=True)
     widths = {id(k.bandwidth): k.bandwidth for k in topology.limits}
     widths |= {id(links[i].bandwidth): links[i].bandwidth for i in np.unique(which, return_index=True)[1].tolist()}
     units = {name: int(width / unit) for name, width in widths.items()}
+    if min(units.values()) < 0:
+        raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
     each = [units[name] for name in names.tolist()]
     total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
     checked(total + sum(units[id(m.bandwidth)] for m in topology.limits), topology.name)

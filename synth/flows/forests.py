@@ -19,7 +19,7 @@ from synth.flows.trees import Grown, finished
 from synth.forest import Forest
 
 METHODS = ("symmetric", "packing")
-# Ranks squared (steps of growth) times edges up to which trees are packed one by one: about a minute of CPU.
+# Roots times ranks (steps of growth) times edges up to which trees are packed one by one: about a minute of CPU.
 PACKED = 80_000_000
 # Where nothing is found at the bound, these many times slower is tried.
 SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (3, 2), (2, 1), (3, 1)))
@@ -89,9 +89,9 @@ def _plans(
 
 def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]) -> Grown | None:
     if method == "symmetric":
-        return grow(graph, group, time, program=not _packable(graph)) if group else None
-    return pack(graph, time, shards) if _packable(graph) else None
+        return grow(graph, group, time, program=not _packable(graph, shards)) if group else None
+    return pack(graph, time, shards) if _packable(graph, shards) else None
 
 
-def _packable(graph: Fabric) -> bool:
-    return graph.ranks * graph.ranks * len(graph.src) <= PACKED
+def _packable(graph: Fabric, shards: np.ndarray) -> bool:
+    return int(shards.sum()) * graph.ranks * len(graph.src) <= PACKED
