@@ -26,7 +26,7 @@ from synth.export.mscclpp_gpu import Wiring
 from synth.export.request import Request
 from synth.program import plan_limits as limits
 from synth.program.joins import joined
-from synth.program.program import Gpu, Program
+from synth.program.program import ONE_SIDED, Gpu, Program
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024
@@ -46,7 +46,7 @@ class Mscclpp:
 
 def document(program: Program) -> dict:
     """The plan of a one-sided program as a JSON document. Raises SynthError where MSCCL++ cannot take it."""
-    if not program.one_sided:
+    if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
         _refuse(f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from")
     if program.in_place == "both":
         _refuse("a plan is for calls in place or out of place, not both: lower the schedule for one of them")

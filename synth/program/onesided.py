@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from synth.errors import SynthError, UsageError
+from synth.liveness import prune
 from synth.program import plan_limits as limits
 from synth.program.layout import Layout
 from synth.program.onesided_packets import Packets
@@ -36,7 +37,7 @@ def onesided(
     min_bytes: int = 0,
     max_bytes: int | None = None,
 ) -> Program:
-    """The one-sided program of a verified schedule; the same input gives the same program.
+    """The one-sided program of a verified schedule, without the sends that nothing needs; the same input gives the same program.
 
     `nodes`: the box of each rank (default: one box); ranks of one box are connected by memory channels, others by port
     channels. `blocks`: thread blocks per rank to start from, as far as there are chunks (default 16 per instance).
@@ -56,7 +57,7 @@ def onesided(
     if in_place != "out" and not layout.placeable:
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = Memory(layout, in_place)
-    work = groups(schedule, instances)
+    work = groups(prune(schedule), instances)
     wanted = blocks or DEFAULT_BLOCKS * instances
     shares = _shares(work, wanted)
     if protocol == "LL":
@@ -145,6 +146,7 @@ def _assemble(
     plain = [[sum(draft.plain[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
     ends = plain[-1] if plain else [0] * n
     packets = [[ends[r] + sum(draft.packets[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
+    idle = Block(None, None, 0, (Op("nop"),))  # a kernel has at least one block, and both ends of a port list it
     numbers: Counter[tuple[str, int, int]] = Counter()
     found: list[list[Block]] = [[] for _ in range(n)]
     for b, draft in enumerate(drafts):
@@ -158,12 +160,11 @@ def _assemble(
             return op._replace(src=tuple(place(s, rank) for s in op.src), dst=tuple(place(s, rank) for s in op.dst))
 
         for r in range(n):
-            if draft.ops[r]:
+            if draft.ops[r] or draft.ports[r]:
                 ports = tuple(Port(kind, peer, numbers[kind, min(r, peer), max(r, peer)]) for kind, peer in draft.ports[r])
-                found[r].append(Block(None, None, 0, tuple(moved(op, r) for op in draft.ops[r]), (), ports))
+                found[r].append(Block(None, None, 0, tuple(moved(op, r) for op in draft.ops[r]) or idle.ops, (), ports))
         for used in {(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]}:
             numbers[used] += 1
-    idle = Block(None, None, 0, (Op("nop"),))
     gpus = tuple(Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), packets[-1][r], tuple(found[r]) or (idle,)) for r in range(n))
     own = name or f"{task.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}" + f"-i{instances}" * (instances > 1)
     return Program(own, task, layout.chunks, gpus, protocol, in_place)

@@ -134,10 +134,10 @@ class Packets:
         return self.packed[rank, g, src]
 
     def _local(self, rank: int, op: Op) -> None:
+        self.scribe.data(rank, op)
         for span in op.src:
             if (rank, span) in self.told:
                 self.scribe.learn(rank, self.told[rank, span])
-        self.scribe.data(rank, op)
 
     def _slot(self, rank: int, count: int) -> Span:
         self.slots[rank] += count

@@ -1,0 +1,310 @@
+"""One-sided programs and MSCCL++ plans: what is exported computes the right thing under the kernel's rules, and is read back."""
+
+import json
+from functools import cache
+
+import pytest
+import strict_mscclpp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onesided_machine import Machine, Wrong
+from randoms import schedule as random_schedule
+
+from synth import api, lint, topologies
+from synth.collective import collective
+from synth.errors import FormatError, SynthError, UsageError
+from synth.export.mscclpp import Mscclpp, message_sizes, registration
+from synth.export.mscclpp_read import read
+from synth.export.request import Request
+from synth.program import plan_limits as limits
+from synth.program.joins import joined
+from synth.program.onesided import onesided
+from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
+from synth.schedule import Schedule
+from tests.programs import put_allgather, ring_allgather
+
+SOLVED = {
+    ("dgx1", "broadcast"): (2, 2, 2), ("dgx1", "scatter"): (6, 2, 7), ("dgx1", "gather"): (6, 2, 7), ("dgx1", "allgather"): (1, 2, 2),
+    ("dgx1", "alltoall"): (3, 2, 8), ("dgx-a100*2", "allgather"): (1, 2, 2), ("dgx-a100*2", "alltoall"): (1, 1, 8),
+    ("dgx-a100*2", "broadcast"): (2, 2, 2),
+}  # fmt: skip
+REVERSED = {"reduce": "broadcast", "reduce-scatter": "allgather"}
+CASES = [*SOLVED, *((topo, name) for topo in ("dgx1", "dgx-a100*2") for name in ("reduce", "reduce-scatter", "allreduce"))]
+
+
+@cache
+def solved(topo: str, name: str) -> Schedule:
+    """A schedule that is known to exist; reductions as reversals, allreduce as reduce-scatter and allgather."""
+    if name in REVERSED:
+        return solved(topo, REVERSED[name]).reversed()
+    if name == "allreduce":
+        there, back = solved(topo, "reduce-scatter"), solved(topo, "allgather")
+        ranks = back.collective.ranks
+        return Schedule(back.network, collective("allreduce", ranks), back.chunks * ranks, there.steps + back.steps)
+    return api.solve(topo, name, *SOLVED[topo, name], jobs=1).schedule
+
+
+def nodes(topo: str) -> tuple[int, ...]:
+    return topologies.topology(topo).nodes
+
+
+def emit(program: Program) -> str:
+    return Mscclpp().emit(program, Request())
+
+
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize(("topo", "name"), CASES)
+def test_plans_of_real_machines(topo, name, protocol):
+    """Right in the symbolic machine, right to lint, accepted by the loader's rules, and the same when read back."""
+    both = ("out", "in") if topo == "dgx1" else ("in",) if protocol == "LL" else ("out",)
+    for in_place in ("out",) if name == "alltoall" else both:
+        program = onesided(solved(topo, name), protocol=protocol, in_place=in_place, nodes=nodes(topo))
+        Machine(program, seed=1).run()
+        report = lint.check(program, "mscclpp")
+        assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
+        text = emit(program)
+        plan = strict_mscclpp.check(text)
+        assert read(text) == program
+        kinds = {channel["channel_type"] for gpu in plan["gpus"] for channel in gpu["channels"]}
+        assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
+
+
+@pytest.mark.parametrize(("name", "protocol"), [("allgather", "Simple"), ("allreduce", "LL"), ("reduce", "Simple")])
+def test_the_reference_executor_agrees(name, protocol):
+    for topo in ("dgx1", "dgx-a100*2"):
+        program = onesided(solved(topo, name), protocol=protocol, nodes=nodes(topo))
+        assert api.run(program, topology=topo, size=program.loop_chunks * 64, dtype="int32")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 1 << 30), st.data())
+def test_random_schedules(seed, data):
+    schedule = random_schedule(seed)
+    ranks = schedule.collective.ranks
+    boxes = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
+    protocol, in_place = data.draw(st.sampled_from(["Simple", "LL"])), data.draw(st.sampled_from(["out", "in", "both"]))
+    instances, blocks = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, 1, 2]))
+    try:
+        program = onesided(schedule, protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks)
+    except UsageError as error:
+        assert "in place" in str(error)
+        return
+    for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
+        Machine(program, seed, called).run()
+    assert lint.check(program, "mscclpp").ok
+    assert joined(program) == program
+    if in_place != "both":
+        text = emit(program)
+        strict_mscclpp.check(text)
+        assert read(text, task=program.collective) == program
+
+
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize("boxes", [(0, 0, 0, 0), (0, 0, 1, 1)])
+def test_no_sync_is_idle(protocol, boxes):
+    """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can fail."""
+    program = onesided(exchange(), protocol=protocol, nodes=boxes)
+    Machine(program).run()
+    gone = 0
+    for r, gpu in enumerate(program.gpus[:2]):
+        for b, block in enumerate(gpu.blocks):
+            for i in range(len(block.ops)):
+                left = block._replace(ops=block.ops[:i] + block.ops[i + 1 :])
+                gpus = list(program.gpus)
+                gpus[r] = gpu._replace(blocks=(*gpu.blocks[:b], left, *gpu.blocks[b + 1 :]))
+                with pytest.raises(Wrong):
+                    Machine(Program(program.name, program.collective, program.chunks, tuple(gpus), protocol)).run()
+                gone += 1
+    assert gone > 10
+
+
+def exchange() -> Schedule:
+    from test_lower import exchange_allreduce
+
+    return exchange_allreduce(4)
+
+
+def test_golden(golden):
+    for protocol in ("Simple", "LL"):
+        golden(f"allreduce-{protocol}.mscclpp.json", emit(onesided(exchange(), protocol=protocol, nodes=(0, 0, 1, 1))))
+
+
+def test_scratch_is_double_only_with_packets():
+    simple, packets = (json.loads(emit(onesided(exchange(), protocol=protocol))) for protocol in ("Simple", "LL"))
+    assert (simple["use_double_scratch_buffer"], packets["use_double_scratch_buffer"]) == (False, True)
+
+
+# ---------------------------------------------------------------- limits
+
+
+def star(ranks: int) -> Schedule:
+    from fractions import Fraction
+
+    from synth.schedule import Send, Step
+    from synth.topology import Link, Topology
+
+    net = Topology("star", ranks, tuple(Link(0, r, Fraction(1)) for r in range(1, ranks))).network()
+    return Schedule(net, collective("broadcast", ranks), 1, (Step(1, tuple(Send(0, 0, r) for r in range(1, ranks))),))
+
+
+def test_sixteen_channels_of_a_block():
+    emit(onesided(star(17)))
+    with pytest.raises(SynthError, match=r"moving chunk 0 alone, a thread block of rank 0 uses 17 memory channels, MSCCL\+\+ takes 16"):
+        onesided(star(18))
+
+
+def test_blocks_are_split_until_they_fit():
+    one = onesided(solved("dgx1", "alltoall"), blocks=1, instances=4)
+    assert max(len(gpu.blocks) for gpu in one.gpus) > 1
+    assert max(limits.plan_ops(block.ops) for gpu in one.gpus for block in gpu.blocks) <= 64
+    Machine(one).run()
+
+
+def test_more_blocks_than_multiprocessors_are_refused():
+    with pytest.raises(SynthError, match="needs 96 thread blocks on a rank, at most 80"):
+        onesided(solved("dgx-a100*2", "allreduce"), instances=6)
+
+
+def test_offsets_of_32_bits_bound_the_size():
+    program = onesided(exchange())
+    assert program.max_bytes == limits.OFFSET_BYTES // 16 * 16 // max(gpu.scratch for gpu in program.gpus) // 16 * 16
+    with pytest.raises(SynthError, match="32 bit"):
+        emit(Program(**{**vars_of(program), "max_bytes": 1 << 40}))
+
+
+def vars_of(program: Program) -> dict:
+    names = ("name", "collective", "chunks", "gpus", "protocol", "in_place", "min_bytes", "max_bytes")
+    return {name: getattr(program, name) for name in names}
+
+
+def test_sizes_are_those_that_the_loader_compares():
+    """MSCCL++ compares the input's bytes, for allgather the output's; nccl-tests' size is the larger buffer."""
+    for name, share in (("allgather", 1), ("alltoall", 1), ("reduce-scatter", 1), ("broadcast", 1), ("gather", 8)):
+        program = onesided(solved("dgx1", name), min_bytes=1 << 20, max_bytes=1 << 24)
+        assert message_sizes(program) == ((1 << 20) // share, (1 << 24) // share)
+        assert (read(emit(program)).min_bytes, read(emit(program)).max_bytes) == (1 << 20, 1 << 24)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (ring_allgather(3), "sends through FIFOs"),
+        (put_allgather(3), "not both"),
+    ],
+)
+def test_what_a_plan_cannot_say(program, message):
+    with pytest.raises(SynthError, match=message):
+        emit(program)
+
+
+def test_programs_by_hand_get_the_joins_that_they_lack():
+    program = Program(**{**vars_of(put_allgather(3)), "in_place": "out"})
+    assert joined(program) != program
+    text = emit(program)
+    back = read(text)
+    assert Program(**{**vars_of(back), "max_bytes": None}) == joined(program)
+
+
+def test_blocks_that_wait_for_each_other_use_semaphores():
+    i, o, s = Span("i", 0), Span("o", 0), Span("s", 0)
+    first = Block(None, None, 0, (Op("cpy", (i,), (s,), flag=True),))
+    second = Block(None, None, 0, (Op("cpy", (s,), (o,), deps=(Dep(0, 0),)), Op("barrier", group=(1, 2))))
+    third = Block(None, None, 0, (Op("barrier", group=(1, 2)),))
+    program = Program("p", collective("allreduce", 1), 1, (Gpu(0, 1, 1, 1, (first, second, third)),))
+    text = emit(program)
+    plan = strict_mscclpp.check(text)
+    assert plan["gpus"][0]["semaphores"] == [{"init_value": 0}]
+    names = [[op["name"] for op in block["ops"]] for block in plan["gpus"][0]["threadblocks"]]
+    assert names == [["copy", "nop", "sem_release"], ["sem_acquire", "nop", "copy", "barrier"], ["barrier"]]
+    assert read(text).gpus == joined(program).gpus
+    Machine(read(text)).run()
+
+
+def test_the_registration_is_python():
+    code = registration(onesided(exchange()), "plan.json", 8)
+    compile(code, "plan.py", "exec")
+    assert "'allreduce'" in code and "Constraint(4, 8)" in code
+
+
+# ---------------------------------------------------------------- reading
+
+
+def plan() -> dict:
+    return json.loads(emit(onesided(exchange(), nodes=(0, 0, 1, 1))))
+
+
+def put_at(doc: dict, path: str, value: object) -> None:
+    *way, last = path.split(".")
+    for key in way:
+        doc = doc[int(key)] if key.isdigit() else doc[key]
+    doc[int(last) if last.isdigit() else last] = value
+
+
+FAULTS = [
+    ("name", 3, "$.name: expected a text"), ("protocol", "LL128", "$.protocol: expected one of"),
+    ("inplace", "no", "$.inplace: expected true or false"), ("gpus", {}, "$.gpus: expected a list"), ("gpus", [], "$.gpus: is empty"),
+    ("collective", "allreduc", "'allreduc' is not a collective"), ("gpus.0.id", 1, "$.gpus[0].id: is 1"),
+    ("gpus.0.input_chunks", 0, "whole number in 1.."), ("gpus.0.input_chunks", 1 << 60, "whole number in 1.."),
+    ("gpus.1.input_chunks", 2, "do not have the sizes"), ("gpus.0.threadblocks", [], "at least one thread block"),
+    ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"), ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
+    ("gpus.0.channels.0", {"channel_type": "switch", "buffer_type": "i", "rank_groups": []}, "switch channels"),
+    ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "pipelines have no counterpart"),
+    ("gpus.0.threadblocks.0.ops.0.name", "glres", "multimem"), ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
+    ("gpus.0.threadblocks.0.ops.0.channel_ids", [5], "whole number in 0..0"),
+    ("gpus.0.threadblocks.0.ops", [{"name": "nop"}] * 65, "at most 64"),
+    ("gpus.0.threadblocks.0.ops", [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}], "semaphore 0 does not exist"),
+    ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
+    ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"), ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
+    ("reuse_resources", True, "$.reuse_resources: is True"), ("max_message_size", 1.5, "whole number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS])
+def test_malformed_plans_are_refused_with_their_place(path, value, message):
+    doc = plan()
+    put_at(doc, path, value)
+    with pytest.raises(FormatError) as caught:
+        read(json.dumps(doc), "p.json")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("p.json:")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"name": NaN}', "null", "[]", '{"a": ' + "9" * 5000 + "}"])
+def test_what_is_no_plan_gets_one_line(text):
+    with pytest.raises(FormatError) as caught:
+        read(text, "p.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_others_write():
+    """Put with signal on a port channel, several puts in one op, relaxed signals, a flush that does nothing."""
+
+    def buff(index: int, **where: object) -> dict:
+        return {"index": index, "size": 1, **where}
+
+    puts = {
+        "name": "pws", "channel_type": "port", "channel_ids": [0, 1],
+        "src_buff": [buff(0, type="i"), buff(1, type="i")], "dst_buff": [buff(0, buffer_id=0), buff(1, buffer_id=1)],
+    }  # fmt: skip
+    ids = {"channel_type": "port", "channel_ids": [0, 1]}
+    first = {"id": 0, "ops": [{"name": "rlxwait", **ids}, {"name": "nop"}, puts, {"name": "flush", **ids}],
+             "channels": [{"channel_type": "port", "channel_ids": [0, 1]}],
+             "remote_buffer_refs": [{"access_channel_type": "port", "remote_buffer_ids": [0, 1]}]}  # fmt: skip
+
+    def other(rank: int) -> dict:
+        one = {"channel_type": "port", "channel_ids": [0]}
+        block = {"id": 0, "ops": [{"name": "rlxsignal", **one}, {"name": "wait", **one}], "channels": [one]}
+        return {"id": rank, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [block],
+                "channels": [{"channel_type": "port", "connected_to": [0]}], "remote_buffers": []}  # fmt: skip
+
+    buffers = [{"rank": r, "type": "o", "access_channel_types": ["port"]} for r in (1, 2)]
+    gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [first],
+           "channels": [{"channel_type": "port", "connected_to": [1, 2]}], "remote_buffers": buffers}  # fmt: skip
+    doc = {"name": "theirs", "collective": "custom", "protocol": "Simple", "inplace": False, "gpus": [gpu, other(1), other(2)]}
+    program = read(json.dumps(doc))
+    assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "put", "signal"]
+    assert program.gpus[0].blocks[0].ops[2] == Op("put", (Span("i", 0),), (Span("o", 0, 1),), ports=(0,))
+    assert program.gpus[1].blocks[0].ports == (Port("port", 0, 0),)
+    assert program.collective is None
+    assert program.max_bytes is None
