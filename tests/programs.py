@@ -112,3 +112,11 @@ def all_send_first(n: int, messages: int) -> Program:
 
     gpus = tuple(Gpu(r, messages, messages, 0, (Block((r + 1) % n, (r - 1) % n, 0, ops()),)) for r in range(n))
     return Program("all-send-first", task, messages, gpus)
+
+
+def racing_broadcast() -> Program:
+    """Wrong on purpose: a block of rank 0 sends scratch that another fills, and does not wait for it."""
+    fill = Block(None, None, 0, (Op("cpy", _i(0), (Span("s", 0),)), Op("cpy", _i(0), _o(0))))
+    send = Block(1, None, 0, (Op("s", (Span("s", 0),)),))
+    gpus = (Gpu(0, 1, 1, 1, (fill, send)), Gpu(1, 0, 1, 0, (Block(None, 0, 0, (Op("r", (), _o(0)),)),)))
+    return Program("racing-broadcast", collective("broadcast", 2), 1, gpus, in_place="both")

@@ -10,6 +10,7 @@ from programs import (
     broadcast_chain,
     direct_allgather,
     put_allgather,
+    racing_broadcast,
     recursive_doubling_allreduce,
     ring_allgather,
     ring_allreduce,
@@ -202,20 +203,12 @@ def test_reading_what_nobody_wrote_is_an_error():
         Reference().time(made, 4)
 
 
-def racy():
-    """Rank 0 forwards its scratch from a second block without waiting for the first to have filled it."""
-    task = collective("broadcast", 2)
-    fill = Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),))))
-    send = Block(1, None, 0, (Op("s", (Span("s", 0),)),))
-    return program(task, (1, 1, 1, [fill, send]), (0, 1, 0, [Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),))]))
-
-
 def test_random_delays_show_a_race_and_leave_a_right_program_right():
-    run(racy())
+    run(racing_broadcast())
     failed = 0
     for seed in range(20):
         try:
-            run(racy(), delays=seed)
+            run(racing_broadcast(), delays=seed)
         except VerificationError:
             failed += 1
     assert 0 < failed < 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
 from synth.errors import UsageError
+from synth.rational import rational
 
 
 class AnySize(Size):
@@ -39,6 +41,7 @@ class AnySize(Size):
 @machine_options
 @click.option("--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given.")
 @click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
+@click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
 @click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
@@ -67,6 +70,18 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
         file, executor=given["executor"], size=given["size"], dtype=given["dtype"], op=given["op"], in_place=given["in_place"],
         topology=machine, collective=given["coll"], roots=given["root"] or (), point=given["point"], protocol=given["protocol"],
         instances=given["instances"], seed=given["seed"], data=not given["no_data"], bound=not given["no_bound"], depth=given["depth"],
-        part=given["part"], delays=given["delays"],
+        part=given["part"], local=_speed(given["block_gbps"]), delays=given["delays"],
     )  # fmt: skip
     deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
+
+
+def _speed(text: str | None) -> Fraction | None:
+    if text is None:
+        return None
+    try:
+        speed = rational(text)
+    except ValueError as error:
+        raise UsageError(f"--block-gbps: {error}") from None
+    if speed <= 0:
+        raise UsageError(f"--block-gbps {text}: a speed is greater than 0")
+    return speed

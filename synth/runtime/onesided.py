@@ -81,8 +81,8 @@ class OneSided:
             else:
                 left = yield from self._send(b, step, k, source, value, size)
                 end = max(end, left)
+        end = max(end, engine.now + engine.local(size)) if engine.local else end
         if not far:
-            end = end + engine.local(size) if engine.local else end
             engine.record(b, step, start, end)
         return end
 

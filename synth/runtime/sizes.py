@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from synth.errors import SynthError
+from synth.errors import SynthError, UsageError
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 from synth.runtime.dtypes import Dtype
@@ -46,11 +46,11 @@ def cut(
     """
     used = protocol or program.protocol
     if used not in FIFO_DEPTH:
-        raise SynthError(f"unknown protocol {used!r}; there are {', '.join(FIFO_DEPTH)}")
+        raise UsageError(f"unknown protocol {used!r}; there are {', '.join(FIFO_DEPTH)}")
     if depth is not None and not 1 <= depth <= 8:
-        raise SynthError(f"FIFO depth {depth}: connections hold 1 to 8 operations")
+        raise UsageError(f"FIFO depth {depth}: connections hold 1 to 8 operations")
     if part is not None and part < 1:
-        raise SynthError(f"parts of {part} chunks: at least 1")
+        raise UsageError(f"parts of {part} chunks: at least 1")
     if program.one_sided:
         return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
     room = RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom") // kind.size

@@ -1,0 +1,212 @@
+"""`synth run` and api.run from outside: files, tables, JSON, exit codes; the certified bound on time."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from programs import all_send_first, put_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allgather, ring_allreduce
+
+from synth import api
+from synth.cli import root
+from synth.collective import collective
+from synth.errors import SynthError, UsageError, VerificationError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.program import text
+from synth.program.program import Op, Program, Span
+from synth.runtime.bound import certified
+from synth.schedule import Schedule, Send, Step
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def synth(*words, code=0):
+    outcome = CliRunner().invoke(root, [*" ".join(words).split()])
+    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
+    return outcome
+
+
+def ring_schedule(n, steps=None):
+    """Each rank's part round a ring one way, on the network of ring:n."""
+    network = api.topology(f"ring:{n}").network()
+    made = tuple(Step(1, tuple(Send((r - t) % n, r, (r + 1) % n) for r in range(n))) for t in range(steps or n - 1))
+    return Schedule(network, collective("allgather", n), 1, made)
+
+
+def save(tmp_path, name, content):
+    (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def test_programs_schedules_and_frontiers_in_files(tmp_path):
+    schedule = ring_schedule(4)
+    point = Point(schedule, LowerBound(Fraction(3, 2), {"kind": "none"}), "best-known", "by hand")
+    save(tmp_path, "p.txt", text.dump(ring_allreduce(4)))
+    save(tmp_path, "p.json", ring_allreduce(4).to_json())
+    save(tmp_path, "s.json", schedule.to_json())
+    save(tmp_path, "f.json", Frontier(schedule.network, schedule.collective, (point,)).to_json())
+    for file in ("p.txt", "p.json"):
+        out = synth("run", file, "--topo ring:4 --size 64KB --dtype bf16 --op avg --in-place").stdout
+        assert "right: 131,072 elements compared" in out
+        assert "in place" in out
+    one = synth("run s.json --size 64KB").stdout
+    two = synth("run f.json --size 64KB").stdout
+    three = synth("run f.json --size 64KB --point 1 --protocol LL --instances 2").stdout
+    assert "right: 65,536 elements compared, all exactly" in one
+    assert one == two
+    assert "right: 65,536 elements" in three
+    assert "times as long" in one
+    assert "point 2: the frontier has points 1 to 1" in synth("run f.json --point 2", code=2).stderr
+    assert "no times" in synth("run p.txt").stdout
+
+
+def test_json_says_what_the_table_says(tmp_path):
+    save(tmp_path, "p.txt", text.dump(ring_allgather(8)))
+    doc = json.loads(synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --format json").stdout)
+    network = api.topology("ring:8").network()
+    step = 1000 * 1000 // (network.unit * network.routes[0].units) + network.routes[0].latency * 10**6
+    assert doc["schema"] == "synth.run/1"
+    assert doc["picoseconds"] == 7 * step
+    assert (doc["right"], doc["elements"], doc["exact"]) == (True, 64000, 64000)
+    assert doc["gbps"] == pytest.approx(8000 * 1000 / (7 * step))
+    assert doc["bus_gbps"] == pytest.approx(doc["gbps"] * 7 / 8)
+    # both directions of the ring: 7/2 chunks over each link, and one latency; the farthest rank is 4 hops away
+    assert Fraction(doc["bound_picoseconds"]) == max(
+        Fraction(7, 2) * 1000 * 1000 / network.unit + 10**6 * network.latency, 4 * 10**6 * network.latency
+    )
+    assert doc["ratio"] == pytest.approx(float(7 * step / Fraction(doc["bound_picoseconds"])))
+    assert len(doc["links"]) == 8
+    assert all(used["bytes"] == 7000 for used in doc["links"])
+    timed = json.loads(synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --no-data --no-bound --format json").stdout)
+    assert (timed["picoseconds"], timed["right"], timed["ratio"]) == (doc["picoseconds"], None, None)
+    assert "not compared" in synth("run p.txt --topo ring:8 --no-data").stdout
+
+
+def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
+    good = recursive_doubling_allreduce(4)
+    block = good.gpus[2].blocks[1]
+    block = block._replace(ops=(block.ops[0], Op("r", (), (Span("o", 0),))))
+    gpu = good.gpus[2]._replace(blocks=(good.gpus[2].blocks[0], block))
+    save(tmp_path, "wrong.txt", text.dump(Program("wrong", good.collective, 1, (*good.gpus[:2], gpu, good.gpus[3]))))
+    save(tmp_path, "stuck.txt", text.dump(all_send_first(2, 3)))
+    assert "rank 2 output chunk 0 element 0: found" in synth("run wrong.txt", code=5).stderr
+    told = synth("run stuck.txt", code=1).stderr
+    assert told.count("\n") == 1
+    assert "deadlock: rank 0 block 0 op 2 (s i[2]) waits for room to rank 1 on channel 0 (2 of 2 in flight); rank 1 block 0 op 2" in told
+    assert "right" in synth("run stuck.txt --depth 3").stdout
+    assert "right" in synth("run stuck.txt --protocol LL").stdout
+    save(tmp_path, "racy.txt", text.dump(racing_broadcast()))
+    codes = {CliRunner().invoke(root, ["run", "racy.txt", "--delays", str(seed)]).exit_code for seed in range(12)}
+    assert codes == {0, 5}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("--size 1000", 1, "sizes are multiples of 32 bytes, 992 and 1024 fit"), ("--size 0", 0, ""), ("--dtype f17", 2, "did you mean"),
+        ("--op mean", 2, "there are sum, prod, min, max, avg"), ("--executor refrence", 2, "did you mean reference"), 
+        ("--depth 9", 2, "1 to 8"),
+        ("--topo line:8", 1, "no such link"), ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"), ("--point 1", 2, "this is none"),
+        ("--instances 2", 2, "program already"), ("--root 0", 2, "name the collective"), ("--protocol LL64", 2, "unknown protocol"),
+        ("--block-gbps fast", 2, "not a number"), ("--block-gbps 0", 2, "greater than 0"), 
+        ("--topo ring:8 --topo-file x", 2, "exclude each other"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):
+    save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
+    outcome = synth("run p.txt", words, code=code)
+    assert says in outcome.stderr
+    assert outcome.stderr.count("\n") == (code != 0)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "synth.program/1"}', "program p\nnonsense\n", '{"schema": "synth.plan/1"}'])
+def test_files_that_are_no_programs_are_one_line(tmp_path, content):
+    save(tmp_path, "f", content)
+    assert synth("run f", code=1).stderr.startswith("synth: error: f")
+    assert synth("run missing", code=1).stderr.startswith("synth: error: missing")
+
+
+def test_a_block_no_faster_than_it_can_copy(tmp_path):
+    save(tmp_path, "p.txt", text.dump(ring_allgather(4)))
+    slow = json.loads(synth("run p.txt --topo ring:4 --size 400KB --block-gbps 1/4 --format json").stdout)
+    free = json.loads(synth("run p.txt --topo ring:4 --size 400KB --format json").stdout)
+    rate, size = Fraction(1, 4), 100 << 10
+    unit = api.topology("ring:4").network().unit
+    copies = size * 1000 / rate  # ps of a block for one chunk: s, cpy, then rcs, rcs, r
+    assert copies > size * 1000 / unit
+    assert slow["picoseconds"] >= 5 * copies > free["picoseconds"]
+
+
+def test_arrays_of_ones_own():
+    given = [np.arange(6, dtype=np.int32) + 10 * r for r in range(3)]
+    done = api.run(ring_allreduce(3), given, in_place=False)
+    assert all((output == sum(given)).all() for output in done.outputs)
+    assert (done.size, done.dtype) == (24, "int32")
+    halves = [array.astype(np.float16).reshape(3, 2) for array in given]
+    assert api.run(ring_allreduce(3), halves, op="max", in_place=True).outputs[0].tolist() == (given[2]).tolist()
+    for wrong in (given[:2], [*given[:2], given[2][:5]], [*given[:2], given[2].astype(np.int64)], [g.astype(complex) for g in given]):
+        with pytest.raises(UsageError):
+            api.run(ring_allreduce(3), wrong)
+    with pytest.raises(UsageError, match="moved no data"):
+        _ = api.run(ring_allreduce(3), data=False).outputs
+    with pytest.raises(UsageError, match="no such option"):
+        api.run(ring_allreduce(3), colour="red")
+
+
+def test_in_place_only_where_the_program_allows_it():
+    out = Program("p", ring_allgather(2).collective, 1, ring_allgather(2).gpus, in_place="out")
+    only = Program("p", ring_allgather(2).collective, 1, ring_allgather(2).gpus, in_place="in")
+    with pytest.raises(UsageError, match="out of place only"):
+        api.run(out, in_place=True)
+    with pytest.raises(UsageError, match="in place only"):
+        api.run(only)
+
+
+def test_a_program_that_does_not_say_what_it_computes():
+    nameless = Program("p", None, 4, ring_allreduce(4).gpus, in_place="both")
+    with pytest.raises(UsageError, match="does not say which collective"):
+        api.run(nameless)
+    assert api.run(nameless, collective="allreduce").checked.elements > 0
+    with pytest.raises(SynthError):
+        api.run(nameless, collective="allgather")
+
+
+# ---------------------------------------------------------------- the bound
+
+
+@pytest.mark.parametrize(
+    ("topology", "task", "size", "picoseconds"),
+    [
+        # unit 1 GB/s and 1 µs in generic families: R/C · unit bytes, and one latency; or the distance
+        ("ring:4", "allgather", 4000, Fraction(3, 2) * 10**6 + 10**6), ("line:4", "broadcast", 8, 3 * 10**6),
+        ("line:3", "broadcast", 10**6, 10**9 + 10**6), ("fully-connected:4", "alltoall", 4000, 2 * 10**6), ("ring:4", "allreduce", 0, 0),
+    ],
+)  # fmt: skip
+def test_the_certified_bound(topology, task, size, picoseconds):
+    network = api.topology(topology).network()
+    assert network.unit == 1
+    assert network.latency == 1
+    assert certified(network, collective(task, network.ranks), size) == picoseconds
+
+
+def test_direct_and_put_meet_the_bound_exactly():
+    done = api.run(put_allgather(4), topology="fully-connected:4", size=4 << 12)
+    assert done.ratio == 1.0
+    assert done.execution.picoseconds == done.bound
+
+
+def test_lowered_schedules_are_right_and_never_faster_than_the_bound():
+    schedule = ring_schedule(5)
+    for instances in (1, 3):
+        for protocol in ("Simple", "LL"):
+            for in_place in (False, True):
+                for size in (300, 3_000_000):
+                    done = api.run(
+                        schedule, size=size // 60 * 60, instances=instances, protocol=protocol, in_place=in_place, dtype="i8", op="max"
+                    )
+                    assert done.ratio >= 1
+    with pytest.raises(VerificationError):
+        api.run(ring_schedule(5, steps=3))
