@@ -1,0 +1,159 @@
+"""Re-checks the certificate of an alltoall bound: lengths of links and limits, added up in whole numbers; no solver.
+
+Give every link and every limit a length >= 0; a link's price is its length and those of the limits that hold it. A unit
+from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth · length.
+So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit under
+permutations that are checked to keep bandwidths and lengths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from fractions import Fraction
+
+import numpy as np
+
+from synth.errors import VerificationError
+from synth.topology import Topology
+
+KEYS = {"kind", "topology", "links", "limits", "generators"}
+MOST = 1 << 40
+
+
+def digest_runs(topology: Topology) -> str:
+    """SHA-256 of ranks, links and limits with exact bandwidths."""
+    found = hashlib.sha256(f"alltoall {topology.ranks} {len(topology.switches)}".encode())
+    widths = _Widths(topology)
+    found.update(repr(list(map(str, widths.names))).encode())
+    for column in (widths.src, widths.dst, widths.link, widths.limit, widths.members, widths.counts):
+        found.update(column.tobytes())
+    return found.hexdigest()
+
+
+class _Widths:
+    """A topology as arrays; bandwidths are numbered."""
+
+    def __init__(self, topology: Topology) -> None:
+        links, limits = topology.links, topology.limits
+        kept = {id(item.bandwidth): item.bandwidth for item in (*links, *limits)}
+        self.names = sorted(set(kept.values()))
+        number = {width: i for i, width in enumerate(self.names)}
+        of = {key: number[width] for key, width in kept.items()}
+        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
+        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+        self.link = np.fromiter((of[id(k.bandwidth)] for k in links), np.int64, len(links))
+        self.limit = np.fromiter((of[id(m.bandwidth)] for m in limits), np.int64, len(limits))
+        self.counts = np.fromiter((len(m.links) for m in limits), np.int64, len(limits))
+        self.members = np.fromiter((i for m in limits for i in m.links), np.int64, int(self.counts.sum()))
+
+
+def check(certificate: dict, topology: Topology) -> Fraction:
+    """The bound that the certificate proves: seconds per GB of one pair, for every alltoall on the topology.
+
+    Raises VerificationError, with the place, for anything that proves no bound.
+    """
+    try:
+        return _check(certificate, topology)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+
+
+def _need(truth: object, message: str, place: str) -> None:
+    if not truth:
+        raise VerificationError(message, place)
+
+
+def _lengths(runs: list, count: int, place: str) -> np.ndarray:
+    found: list[np.ndarray] = []
+    total = 0
+    for i, (times, length) in enumerate(runs):
+        good = type(times) is int and type(length) is int and 0 < times <= count - total and 0 <= length < MOST
+        _need(good, "is no stretch of lengths >= 0", f"{place}[{i}]")
+        found.append(np.full(times, length, np.int64))
+        total += times
+    _need(total == count, f"gives {total} lengths for {count}", place)
+    return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+
+def _check(certificate: dict, topology: Topology) -> Fraction:
+    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    _need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
+    _need(certificate["topology"] == digest_runs(topology), "speaks about another topology", "topology")
+    widths = _Widths(topology)
+    own = _lengths(certificate["links"], len(widths.src), "links")
+    limit = _lengths(certificate["limits"], len(widths.limit), "limits")
+    ranks, nodes = topology.ranks, topology.ranks + len(topology.switches)
+    price = own.copy()
+    holder = np.repeat(np.arange(len(limit)), widths.counts)
+    np.add.at(price, widths.members, limit[holder])
+    _need(nodes * int(price.max(initial=0)) < MOST * MOST // nodes, "is too long to add up", "links")
+    paid = sum((w * int(own[widths.link == i].sum()) for i, w in enumerate(widths.names)), Fraction(0))
+    paid += sum((w * int(limit[widths.limit == i].sum()) for i, w in enumerate(widths.names)), Fraction(0))
+    _need(paid > 0, "proves nothing: every length is 0", "links")
+    label = _orbits(certificate["generators"], widths, own, limit, ranks, nodes)
+    starts, times = np.unique(label, return_counts=True)
+    total = sum(int(n) * _distances(widths, price, int(s), ranks, nodes) for s, n in zip(starts, times, strict=True))
+    return Fraction(total) / paid
+
+
+def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int) -> np.ndarray:
+    """The orbit of each rank under the generators, each of which must keep links and limits, their bandwidths and lengths."""
+    label = np.arange(ranks)
+    keys = widths.src * nodes + widths.dst
+    order = np.lexsort((own, widths.link, keys))
+    rows = np.stack([keys[order], widths.link[order], own[order]])
+    single = bool((np.diff(keys[order]) > 0).all())
+    starts = np.cumsum(widths.counts) - widths.counts
+    named = sorted(_limit_rows(widths.members, starts, widths, limit))
+    for g, row in enumerate(generators):
+        place = f"generators[{g}]"
+        pi = np.array(row, np.int64)
+        _need(pi.shape == (nodes,) and (np.sort(pi) == np.arange(nodes)).all() and (pi[:ranks] < ranks).all(), "is no permutation", place)
+        moved = pi[widths.src] * nodes + pi[widths.dst]
+        image_order = np.lexsort((own, widths.link, moved))
+        image = np.stack([moved[image_order], widths.link[image_order], own[image_order]])
+        _need((image == rows).all(), "does not keep the links", place)
+        _need(single or not len(limit), "cannot be followed: two links join the same ends", place)
+        if len(limit):
+            target = np.empty(len(keys), np.int64)
+            target[image_order] = order
+            _need(sorted(_limit_rows(target[widths.members], starts, widths, limit)) == named, "does not keep the limits", place)
+        for _ in range(ranks):
+            least = label.copy()
+            np.minimum.at(least, pi[:ranks], label)
+            np.minimum(least, label[pi[:ranks]], out=least)
+            if (least == label).all():
+                break
+            label = least[least]
+    for _ in range(ranks):  # labels of several generators sink together
+        least = label.copy()
+        for row in generators:
+            pi = np.array(row[:ranks], np.int64)
+            np.minimum.at(least, pi, label)
+            np.minimum(least, label[pi], out=least)
+        if (least == label).all():
+            break
+        label = least
+    return label
+
+
+def _limit_rows(members: np.ndarray, starts: np.ndarray, widths: _Widths, limit: np.ndarray) -> list[tuple[int, int, bytes]]:
+    ends = starts + widths.counts
+    return [
+        (int(widths.limit[k]), int(limit[k]), np.sort(members[a:b]).tobytes()) for k, (a, b) in enumerate(zip(starts, ends, strict=True))
+    ]
+
+
+def _distances(widths: _Widths, price: np.ndarray, start: int, ranks: int, nodes: int) -> int:
+    """The sum of the distances from `start` to all ranks, by relaxation until nothing changes."""
+    far = np.full(nodes, 1 << 62, np.int64)
+    far[start] = 0
+    for _ in range(nodes):
+        reached = far[widths.src] < 1 << 62
+        fresh = far.copy()
+        np.minimum.at(fresh, widths.dst[reached], far[widths.src[reached]] + price[reached])
+        if (fresh == far).all():
+            break
+        far = fresh
+    _need((far[:ranks] < 1 << 62).all(), f"rank {start} does not reach every rank: the alltoall is impossible, not slow", "topology")
+    return sum(far[:ranks].tolist())

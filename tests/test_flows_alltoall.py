@@ -1,0 +1,130 @@
+"""Alltoall at scale: least congestion, its certificate, whole chunks on ways, and the steps of a bulk schedule."""
+
+import copy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import bounds, verify, verifybulk
+from synth.bounds import check_lengths
+from synth.collective import collective
+from synth.errors import InfeasibleError, UsageError, VerificationError
+from synth.flows import alltoall, expand
+from synth.flows.fabric import fabric
+from synth.flows.slots import Alltoall, roomy
+from synth.flows.weights import by_weights
+from synth.topologies import topology
+
+# seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
+KNOWN = {
+    "dgx1": Fraction(8, 3), "torus:4x4": Fraction(8), "torus:8x8": Fraction(64), "torus:32x32": Fraction(4096),
+    "hypercube:16": Fraction(8), "ring:7": Fraction(6), "dgx2": Fraction(5, 2), "dgx-a100*4": Fraction(24), "mesh:6x6": Fraction(54),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_least_congestion_is_certified_exactly(name):
+    machine = topology(name)
+    graph = fabric(machine)
+    made = alltoall.flows(graph)
+    proved = check_lengths.check(made.certificate(), machine) * graph.unit
+    assert proved == KNOWN[name]
+    assert made.congestion == pytest.approx(float(proved))
+
+
+@pytest.mark.parametrize("name", ["dgx1", "torus:3x4", "mi250", "dgx-a100*2", "ring:5"])
+def test_it_agrees_with_the_general_bound(name):
+    machine = topology(name)
+    network = machine.network()
+    graph = fabric(machine)
+    proved = check_lengths.check(alltoall.flows(graph).certificate(), machine) * graph.unit
+    assert proved == bounds.flow(network, collective("alltoall", network.ranks), None).value
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx1", "torus:4x4", "mi250*2", "dgx-a100*2:net=odd-even", "mesh:3x4", "dgx2", "random-regular:10:degree=3"]
+)
+@pytest.mark.parametrize("shortest", [True, False])
+def test_schedules_verify_written_out(name, shortest):
+    graph = fabric(topology(name))
+    made = alltoall.flows(graph, shortest=shortest)
+    ways = roomy(made)
+    for steps in (ways.longest, 2 * ways.longest + 1):
+        short = ways.schedule(steps)
+        found = verifybulk.bulk(short)
+        assert found.steps == steps
+        assert float(short.bandwidth) >= made.congestion * (1 - 1e-6)
+        whole = expand.schedule(short)
+        verify.schedule(whole)
+        assert whole.bandwidth == short.bandwidth
+    if shortest:
+        assert ways.longest == max(d for row in topology(name).network().distances for d in row)
+    with pytest.raises(UsageError):
+        ways.schedule(ways.longest - 1)
+
+
+def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
+    ways = Alltoall(alltoall.flows(fabric(topology("torus:8x8"))))
+    short = ways.schedule(18)
+    whole = expand.whole(short)
+    assert verifybulk.bulk(short).sends == verifybulk.bulk(whole).sends == len(whole.step)
+    assert verifybulk.bulk(short).busiest == verifybulk.bulk(whole).busiest
+    assert short.bandwidth / 64 <= Fraction(51, 50)
+
+
+@pytest.mark.parametrize("name", ["torus:4x4", "mesh:4x4", "random-regular:24:degree=3"])
+def test_multiplicative_weights_stay_within_their_certified_gap(name):
+    machine = topology(name)
+    graph = fabric(machine)
+    exact = alltoall.flows(graph)
+    made = by_weights(graph, (), np.arange(graph.ranks), phases=60)
+    proved = float(check_lengths.check(made.certificate(), machine) * graph.unit)
+    assert proved <= exact.congestion * (1 + 1e-9) <= made.congestion * (1 + 2e-9)
+    assert made.congestion / proved < 1.12
+    verifybulk.bulk(Alltoall(made, 2).schedule(Alltoall(made, 2).longest))
+
+
+def test_ranks_that_cannot_be_reached_make_it_impossible():
+    from synth.topologies import modify
+
+    apart = modify.apply(topology("line:4"), without=("1-2",))
+    with pytest.raises(InfeasibleError):
+        alltoall.flows(fabric(apart))
+    with pytest.raises(InfeasibleError):
+        by_weights(fabric(apart), (), np.arange(4))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_no_altered_certificate_proves_more(data):
+    name = data.draw(st.sampled_from(["dgx1", "torus:3x4", "dgx-a100*2", "mesh:3x3"]))
+    machine, true, certificate = _known(name)
+    altered = copy.deepcopy(certificate)
+    key = data.draw(st.sampled_from(sorted(altered)))
+    if key in ("links", "limits", "generators") and altered[key]:
+        row = data.draw(st.sampled_from(altered[key]))
+        at = data.draw(st.integers(0, len(row) - 1))
+        row[at] += data.draw(st.sampled_from([-2, -1, 1, 5, 10**6, 10**13]))
+        if data.draw(st.booleans()) and key != "generators":
+            altered[key].append(list(row))
+    else:
+        altered[key] = data.draw(st.sampled_from([None, "x", [], [[1, 1]], 3]))
+    try:
+        proved = check_lengths.check(altered, machine)
+    except VerificationError:
+        return
+    assert proved <= true
+
+
+_CACHE = {}
+
+
+def _known(name):
+    if name not in _CACHE:
+        machine = topology(name)
+        certificate = alltoall.flows(fabric(machine)).certificate()
+        _CACHE[name] = machine, check_lengths.check(certificate, machine), certificate
+    return _CACHE[name]
