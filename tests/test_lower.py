@@ -1,26 +1,217 @@
 """Lowering: every collective's program does what the collective says, however its blocks interleave."""
 
+import random
+from collections import Counter
+from fractions import Fraction
+
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from randoms import schedule as random_schedule
 from symbolic import play
 
 from synth import api
+from synth.collective import collective
+from synth.errors import SynthError, UsageError, VerificationError
+from synth.lint.check import check
+from synth.program.layout import Layout
 from synth.program.lower import lower
+from synth.program.program import Program
+from synth.program.runtimes import RUNTIMES
+from synth.schedule import Schedule, Send, Step
+from synth.topology import Link, Topology
+from synth.verify import schedule as replay
 
-DGX1 = ["broadcast", "reduce", "scatter", "gather", "allgather", "reduce-scatter", "allreduce", "alltoall", "scan"]
+SMALL = {
+    "broadcast": (1, 2, 2), "reduce": (1, 2, 2), "scatter": (1, 2, 4), "gather": (1, 2, 4), "allgather": (2, 3, 5), "allreduce": (4, 4, 12),
+    "reduce-scatter": (1, 2, 3), "alltoall": (1, 2, 8),
+}  # fmt: skip
+TWO_SIDED = ("synth", "msccl", "executor", "rccl")
 
 
-def plays(program):
-    placed = {"out": [False], "in": [True], "both": [False, True]}[program.in_place]
+def ring(ranks: int, both: bool = True):
+    ways = [(r, (r + d) % ranks) for r in range(ranks) for d in ((1, -1) if both else (1,))]
+    return Topology("ring", ranks, tuple(Link(a, b, Fraction(1)) for a, b in dict.fromkeys(ways))).network()
+
+
+def ring_allgather(ranks: int, chunks: int = 1) -> Schedule:
+    """Every part travels once round the ring, one hop a step."""
+    steps = [
+        Step(chunks, tuple(Send((r - k) % ranks * chunks + i, r, (r + 1) % ranks) for r in range(ranks) for i in range(chunks)))
+        for k in range(ranks - 1)
+    ]
+    return Schedule(ring(ranks, False), collective("allgather", ranks), chunks, tuple(steps))
+
+
+def exchange_allreduce(ranks: int, chunks: int = 1) -> Schedule:
+    """Recursive doubling: partners exchange everything and add."""
+    links, steps = [], []
+    for bit in (1 << k for k in range(ranks.bit_length() - 1)):
+        links += [Link(r, r ^ bit, Fraction(1)) for r in range(ranks)]
+        steps.append(Step(chunks, tuple(Send(c, r, r ^ bit, "reduce") for r in range(ranks) for c in range(chunks))))
+    net = Topology("cube", ranks, tuple(links)).network()
+    return Schedule(net, collective("allreduce", ranks), chunks, tuple(steps))
+
+
+def plays(program: Program, runtime: str = "synth", seed: int = 0) -> None:
+    """Right under random interleaving, for several splits, in every mode it claims; and lint finds no fault and no largest size."""
     most = max((op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops), default=1)
-    for in_place in placed:
-        for seed, whole in enumerate(sorted({1, 2, most})):
-            play(program, in_place=in_place, whole=whole, depth=8 if program.protocol != "Simple" else 2, seed=seed)
+    for in_place in {"out": [False], "in": [True], "both": [False, True]}[program.in_place]:
+        for whole in sorted({1, 2, most}):
+            play(program, in_place=in_place, whole=whole, depth=2 if program.protocol == "Simple" else 8, seed=seed + whole)
+    report = check(program, runtime)
+    assert [str(f) for f in report.errors if f.rule != "dispatch"] == []
+    assert report.safe is None
+    limits = RUNTIMES[runtime]
+    for gpu in program.gpus:
+        for block in gpu.blocks:
+            assert {op.code for op in block.ops} <= limits.codes
+            assert not limits.single_dep or all(len(op.deps) <= 1 for op in block.ops)
 
 
-@pytest.mark.parametrize("name", DGX1)
-def test_dgx1(name):
-    frontier = api.pareto("dgx1", name, max_steps=3)
-    for point in frontier.points:
-        for runtime in ("synth", "rccl"):
-            for instances in (1, 2):
-                plays(lower(point.schedule, runtime=runtime, instances=instances))
+@pytest.mark.parametrize("name", SMALL)
+def test_collectives_of_a_ring(name):
+    point = api.solve("ring:4", name, *SMALL[name], jobs=1).schedule
+    for runtime in TWO_SIDED:
+        for instances in (1, 3):
+            plays(lower(point, runtime=runtime, instances=instances), runtime)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**9), st.sampled_from(TWO_SIDED), st.data())
+def test_random_schedules(seed, runtime, data):
+    made = random_schedule(seed)
+    replay(made)
+    modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).placeable else ["out"]
+    program = lower(
+        made, runtime=runtime, protocol=data.draw(st.sampled_from(["Simple", "LL"])), instances=data.draw(st.integers(1, 2)),
+        in_place=data.draw(st.sampled_from(modes)), fuse=data.draw(st.booleans()), aggregate=data.draw(st.booleans()),
+        lanes=data.draw(st.sampled_from([None, 1, 2])),
+    )  # fmt: skip
+    plays(program, runtime, seed)
+
+
+def test_the_same_schedule_gives_the_same_program_and_options_are_independent_of_sets():
+    made = [random_schedule(7) for _ in range(2)]
+    assert lower(made[0], runtime="executor") == lower(made[1], runtime="executor")
+
+
+def codes(program: Program) -> Counter:
+    return Counter(op.code for gpu in program.gpus for block in gpu.blocks for op in block.ops)
+
+
+def test_a_ring_is_fused_into_one_block_a_rank():
+    program = lower(ring_allgather(5))
+    assert codes(program) == {"s": 5, "rcs": 15, "r": 5, "cpy": 5}
+    assert all(len(gpu.blocks) == 1 and gpu.scratch == 0 for gpu in program.gpus)
+    plays(program)
+
+
+def test_fusion_that_could_deadlock_is_taken_apart():
+    # ten chunks a rank are ten parts each: sending them all before receiving any stops with FIFOs of two
+    program = lower(ring_allgather(4, 10))
+    assert all(len(gpu.blocks) == 2 for gpu in program.gpus)
+    assert all(len(gpu.blocks) == 1 for gpu in lower(ring_allgather(4, 10), aggregate=False, protocol="LL").gpus) is False
+    plays(program)
+
+
+def test_exchanges_never_overwrite_what_the_same_step_sends():
+    program = lower(exchange_allreduce(8, 6))
+    assert codes(program)["cpy"] == 0
+    assert all(gpu.scratch == 12 for gpu in program.gpus)  # the input may be the output, and leaves in the first step
+    plays(program)
+    apart = lower(exchange_allreduce(8, 6), in_place="out")
+    assert all(gpu.scratch == 6 for gpu in apart.gpus)  # three steps: output, scratch, output
+    plays(apart)
+
+
+def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
+    assert {op.count for gpu in lower(ring_allgather(3, 100)).gpus for block in gpu.blocks for op in block.ops} == {100}
+    program = lower(ring_allgather(3, 100), runtime="executor")
+    assert max(op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops) == 71
+    plays(program, "executor")
+    assert {
+        op.count for gpu in lower(ring_allgather(3, 9), aggregate=False).gpus for b in gpu.blocks for op in b.ops if op.code != "cpy"
+    } == {1}
+
+
+def test_long_blocks_are_spread_over_more_channels():
+    program = lower(ring_allgather(4, 50), runtime="executor", aggregate=False)
+    assert program.channels == 3
+    assert max(len(block.ops) for gpu in program.gpus for block in gpu.blocks) <= 64
+    plays(program, "executor")
+
+
+def test_lanes_follow_the_units_of_a_route():
+    net = Topology("pair", 2, (Link(0, 1, Fraction(3)), Link(1, 0, Fraction(1)))).network()
+    made = Schedule(net, collective("broadcast", 2), 3, (Step(1, tuple(Send(c, 0, 1) for c in range(3))),))
+    assert lower(made).channels == 3
+    assert lower(made, lanes=2).channels == 2
+    assert lower(made, instances=2).channels == 6
+    plays(lower(made, instances=2))
+
+
+def test_routes_through_different_switches_are_different_channels():
+    links = [Link(a, b, Fraction(1)) for r in (0, 1) for s in (2, 3) for a, b in ((r, s), (s, r))]
+    net = Topology("two planes", 2, tuple(links), (), ("left", "right")).network()
+    made = Schedule(net, collective("broadcast", 2), 2, (Step(1, (Send(0, 0, 1, "copy", ("left",)), Send(1, 0, 1, "copy", ("right",)))),))
+    program = lower(made)
+    assert sorted((block.channel, block.via) for block in program.gpus[0].blocks) == [(0, ("left",)), (1, ("right",))]
+    plays(program)
+
+
+def test_sums_are_in_the_order_of_the_schedule():
+    net = Topology("star", 4, tuple(Link(r, 0, Fraction(1)) for r in (1, 2, 3))).network()
+    made = Schedule(net, collective("reduce", 4), 1, (Step(1, tuple(Send(0, r, 0, "reduce") for r in (1, 2, 3))),))
+    blocks = lower(made).gpus[0].blocks
+    assert [(block.recv, op.code, len(op.deps)) for block in blocks for op in block.ops] == [(1, "rrc", 0), (2, "rrc", 1), (3, "rrc", 1)]
+
+
+def test_limits_are_named_with_what_would_fit():
+    made = ring_allgather(4)
+    with pytest.raises(SynthError, match="executor has at most 32 channels, this program needs 40; 32 instances would fit"):
+        lower(made, runtime="executor", instances=40)
+    with pytest.raises(SynthError, match="rccl has at most 64 thread blocks of a rank, this program needs 80; 32 instances would fit"):
+        lower(made, runtime="rccl", instances=40)
+    with pytest.raises(SynthError, match="executor has at most 64 instructions in a thread block, this program needs .* or runtime synth"):
+        lower(ring_allgather(2, 2500), runtime="executor", aggregate=False)
+
+
+def test_bad_options_are_refused():
+    made = ring_allgather(3)
+    for options, what in [
+        ({"runtime": "nccl"}, "unknown runtime 'nccl'"), ({"runtime": "mscclpp"}, "one-sided"), ({"protocol": "LL64"}, "unknown protocol"),
+        ({"instances": 0}, "at least 1"), ({"in_place": "maybe"}, "out, in or both"),
+    ]:  # fmt: skip
+        with pytest.raises(UsageError, match=what):
+            lower(made, **options)
+    everyone = Topology("all", 2, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()
+    swap = Schedule(everyone, collective("alltoall", 2), 1, (Step(1, (Send(1, 0, 1), Send(2, 1, 0))),))
+    with pytest.raises(UsageError, match="alltoall cannot be called in place"):
+        lower(swap, in_place="both")
+    assert lower(swap).in_place == "out"
+
+
+def test_a_wrong_schedule_is_refused():
+    made = ring_allgather(3)
+    with pytest.raises(VerificationError, match="step 0: rank"):
+        lower(Schedule(made.network, made.collective, 1, made.steps[::-1]))
+    with pytest.raises(VerificationError, match="without chunk"):
+        lower(Schedule(made.network, made.collective, 1, made.steps[:1]))
+
+
+def test_the_machine_of_these_tests_notices_faults():
+    """A dependency dropped from a program must make some interleaving wrong, or else the tests above mean little."""
+    program = lower(ring_allgather(4), fuse=False)
+    rng, caught = random.Random(0), 0
+    for gpu in program.gpus:
+        blocks = tuple(b._replace(ops=tuple(op._replace(deps=(), flag=False) for op in b.ops)) for b in gpu.blocks)
+        gpus = (*program.gpus[: gpu.rank], gpu._replace(blocks=blocks), *program.gpus[gpu.rank + 1 :])
+        broken = Program(program.name, program.collective, 1, gpus, "Simple", "both")
+        for _ in range(20):
+            try:
+                play(broken, seed=rng.random())
+            except AssertionError:
+                caught += 1
+                break
+    assert caught == 4

@@ -144,9 +144,9 @@ def _shorten(
     if runtime.block_ops is None:
         return False
     sizes = Counter(message.lane[:4] for message in messages)
-    changed = False
+    before, changed = dict(pieces), False
     for gpu, own in zip(gpus, seats, strict=True):
-        for block, seat in zip(gpu.blocks, own, strict=False):
+        for block, seat in zip(gpu.blocks, own, strict=True):
             length = sum(max(1, len(op.deps)) if runtime.single_dep else 1 for op in block.ops)
             lane = seat.recv or seat.send
             if length <= runtime.block_ops or lane is None:
@@ -155,10 +155,12 @@ def _shorten(
                 apart.add((gpu.rank, seat.recv))
                 changed = True
                 continue
-            now = pieces.get(lane[:4], 1)
+            now = before.get(lane[:4], 1)
             more = min(max(now + 1, -(-now * length // runtime.block_ops)), sizes[lane[:4]])
+            if more > (runtime.channels or more):
+                return False  # hopeless: `fit.check` says so
             changed |= more > now
-            pieces[lane[:4]] = more
+            pieces[lane[:4]] = max(more, pieces.get(lane[:4], 1))
     return changed
 
 
