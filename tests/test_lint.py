@@ -287,9 +287,11 @@ def test_limits_of_the_runtimes():
     assert rules(lint.check(ring, "executor")) == {"steps"}
     assert rules(lint.check(ring, "msccl")) == set()
     assert rules(lint.check(ring, "rccl")) == {"steps", "code"}
-    direct = programs.direct_allgather(70)
-    assert rules(lint.check(direct, "executor")) == {"channel-blocks"}
-    assert rules(lint.check(direct, "rccl")) == {"channel-blocks", "blocks"}
+    assert rules(lint.check(programs.direct_allgather(34), "executor")) == {"channel-blocks"}
+    many = tuple(Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),)),)) for k in range(65))
+    local = Program("local", None, 1, (Gpu(0, 1, 0, 65, many),))
+    assert rules(lint.check(local, "rccl")) == {"blocks"}
+    assert rules(lint.check(local, "executor")) == set()
     wide = programs.direct_allgather(2, 72)
     assert rules(lint.check(wide, "executor")) == {"count"}
     chain = programs.broadcast_chain(3)

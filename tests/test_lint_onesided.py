@@ -147,3 +147,5 @@ def test_limits_of_a_plan():
     nine = Op("reduce", (Span("i", 0),) * 11, S0)
     assert "operands" in rules(lint.check(pair([WAIT, NOP, nine, PUT, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp"))
     assert "code" in rules(lint.check(put_allgather(2), "executor"))
+    far = Op("cpy", I0, PUT.dst)
+    assert rules(lint.check(pair([WAIT, NOP, far, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp")) == {"operands"}

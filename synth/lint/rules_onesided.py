@@ -81,6 +81,8 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
         place = (gpu.rank, b, i)
         if op.code not in runtime.codes:
             yield error("code", place, f"{runtime.name} does not run {op.code}")
+        if op.code == "cpy" and any(span.rank not in (None, gpu.rank) for span in (*op.src, *op.dst)):
+            yield error("operands", place, "cpy stays on its rank in a plan: put writes to another, get reads from one")
         if len(op.ports) > OP_PORTS:
             yield error("channels", place, f"uses {len(op.ports)} channels at once, an operation {OP_PORTS}")
         if max(len(op.src), len(op.dst)) > OP_SPANS:

@@ -1,0 +1,227 @@
+"""Does lint see what is wrong? Good programs with one random change each: caught by lint, or right however they are run.
+
+A change that lint lets pass is run in the reference executor, in every mode that the program claims: for every way in
+which its messages can be split and every FIFO depth from 1 to 8, each with `DELAYS` seeds of random delays, half of
+them on the timed network. Where lint's own model says that a depth is too short the run has to stop there, else every
+element has to be right. Anything else is a *miss*. Caught changes are run a few times too, to see how many go wrong
+in fact: lint also rejects what is right by luck of timing, or breaks a rule that this executor does not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+from bench import measure, mutants
+from synth import api, lint
+from synth.errors import SynthError, VerificationError
+from synth.lint import deadlock
+from synth.lint.check import modes
+from synth.lint.wiring import wire
+from synth.program.layout import Layout
+from synth.program.onesided import onesided
+from synth.program.program import Program
+from synth.program.runtimes import RUNTIMES
+from synth.runtime import data
+from synth.runtime.dtypes import dtype
+from synth.runtime.reference import Reference
+from synth.runtime.waits import DeadlockError
+from synth.schedule import Schedule
+from synth.topology import Network
+
+DELAYS = 13  # seeds for each split and depth: 104 for each split
+DEPTHS = range(1, 9)
+FEW = 12  # runs of a caught change
+SEEDS = 2  # changes of each kind to each program
+TYPE = dtype("int64")
+
+# topology, collective, C, S, R and the ways in which it is lowered: (runtime, protocol, instances)
+PLAIN = (("synth", "Simple", 1),)
+SCHEDULES: tuple[tuple[str, str, int, int, int, tuple[tuple[str, str, int], ...]], ...] = (
+    ("dgx1", "allgather", 1, 2, 2, (("synth", "Simple", 1), ("rccl", "LL", 1), ("executor", "Simple", 2))),
+    ("dgx1", "allgather", 2, 2, 3, PLAIN),
+    ("dgx1", "broadcast", 4, 3, 3, (("executor", "Simple", 1), ("rccl", "Simple", 2), ("mscclpp", "Simple", 1))),
+    ("ring:4", "allgather", 2, 2, 3, (("msccl", "LL128", 2), ("mscclpp", "Simple", 2), ("mscclpp", "LL", 1))),
+    ("ring:4", "reduce-scatter", 2, 2, 3, (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1), ("mscclpp", "LL", 1))),
+    ("ring:4", "alltoall", 1, 2, 2, (("msccl", "Simple", 1), ("mscclpp", "LL", 1))),
+    ("ring:4", "allreduce", 2, 2, 2, (("synth", "Simple", 2), ("executor", "LL", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1))),
+    ("ring:4", "allreduce", 8, 3, 9, (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "LL", 1))),
+    ("ring:4", "scatter", 2, 2, 3, PLAIN),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Base:
+    """A good program, what it was lowered for, and the network that its times come from."""
+
+    name: str
+    program: Program
+    runtime: str
+    network: Network
+
+
+@cache
+def schedule(topology: str, collective: str, chunks: int, steps: int, rounds: int) -> Schedule:
+    """A schedule, the same in every process."""
+    if collective == "allreduce":
+        points = api.pareto(topology, collective, max_steps=steps, deterministic=True, fresh=True).points
+        return next(p.schedule for p in points if p.schedule.chunks == chunks)
+    found = api.solve(topology, collective, chunks, steps, rounds, deterministic=True)
+    return found.schedule  # type: ignore[union-attr]
+
+
+def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
+    """The programs that are changed."""
+    for *what, ways in schedules:
+        made = schedule(*what)
+        for runtime, protocol, instances in ways:
+            if runtime == "mscclpp":
+                placeable = Layout(made.collective, made.chunks * instances).placeable
+                program = onesided(made, protocol=protocol, instances=instances, in_place="both" if placeable else "out")
+            else:
+                program = api.lower(made, runtime=runtime, protocol=protocol, instances=instances)
+            yield Base(f"{what[0]} {what[1]} C{what[2]} {runtime} {protocol} x{instances}", program, runtime, made.network)
+
+
+def changes(base: Base, seeds: int) -> Iterator[tuple[str, int, Program, str]]:
+    """(kind, seed, changed program, what was changed) for every kind that applies to `base`."""
+    for kind in mutants.KINDS:
+        for seed in range(seeds):
+            made = mutants.change(kind, base.program, Random(f"{base.name} {kind} {seed}"))
+            if made is not None:
+                yield kind, seed, *made
+
+
+def judge(base: Base, program: Program, delays: int = DELAYS) -> tuple[str, list[str], str]:
+    """("caught", the rules, how the executor fared), ("harmless", [], ..) or ("missed", [], what went wrong)."""
+    report = lint.check(program, base.runtime)
+    rules = sorted({finding.rule for finding in report.findings if finding.severity != "remark"} - _known(base))
+    if not report.ok or rules:
+        return "caught", rules, _few(base, program)
+    runs = 0
+    for what, good in _every(base, program, delays):
+        runs += 1
+        if not good:
+            return "missed", [], what
+    return "harmless", [], f"right in {runs} runs"
+
+
+@cache
+def _known_rules(program: Program, runtime: str) -> frozenset[str]:
+    report = lint.check(program, runtime)
+    return frozenset(finding.rule for finding in report.findings if finding.severity == "warning")
+
+
+def _known(base: Base) -> frozenset[str]:
+    """Rules that warn of the unchanged program already (the root of a broadcast)."""
+    return _known_rules(base.program, base.runtime)
+
+
+def outcome(program: Program, mode: str, executor: Reference) -> str:
+    """``right``, ``wrong``, ``stuck`` or ``refused``."""
+    layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
+    given = data.inputs(layout, 1, TYPE, "sum", executor.delays or 0)
+    try:
+        done = executor.run(program, given, dtype=TYPE.name, in_place=mode == "in")
+        data.check(layout, TYPE, "sum", given, done.outputs or ())
+    except DeadlockError:
+        return "stuck"
+    except VerificationError:
+        return "wrong"
+    except SynthError:
+        return "refused"
+    return "right"
+
+
+def _every(base: Base, program: Program, delays: int) -> Iterator[tuple[str, bool]]:
+    """Every mode, split, depth and seed: what it is, and whether it ended as it must."""
+    wired = None if program.one_sided else wire(program)
+    splits = [1] if wired is None else [split.chunks for split in deadlock.splits(program, RUNTIMES[base.runtime])]
+    for mode in modes(program):
+        for part in splits:
+            for depth in DEPTHS:
+                must = "right" if wired is None or not deadlock.stuck(wired, depth, part) else "stuck"
+                for k in range(delays):
+                    seed = (part * 16 + depth) * 1000 + k
+                    got = outcome(program, mode, _executor(base, seed, depth, part))
+                    yield f"{mode} place, parts of {part}, depth {depth}, delays {seed}: {got}, expected {must}", got == must
+
+
+def _executor(base: Base, seed: int, depth: int | None, part: int | None) -> Reference:
+    return Reference(network=base.network if seed % 2 else None, delays=seed, depth=depth, part=part)
+
+
+def _few(base: Base, program: Program) -> str:
+    """The first failure in a few runs at the protocol's depth, else ``right``."""
+    wide = max((op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops), default=1)
+    for k in range(FEW):
+        for mode in modes(program):
+            got = outcome(program, mode, _executor(base, k, None, 1 if k % 3 == 0 else wide))
+            if got != "right":
+                return got
+    return "right"
+
+
+def campaign(seeds: int = SEEDS, delays: int = DELAYS) -> list[dict]:
+    """A row for every change."""
+    rows = []
+    for base in bases():
+        report = lint.check(base.program, base.runtime)
+        bad = [what for what, good in _every(base, base.program, 1) if not good]
+        if not report.ok or report.safe is not None or bad:
+            raise VerificationError(f"{base.name} is no good program to begin with: {[*map(str, report.errors), *bad][:1]}")
+        for kind, seed, program, text in changes(base, seeds):
+            verdict, rules, ran = judge(base, program, delays)
+            rows.append({"program": base.name, "kind": kind, "seed": seed, "change": text, "verdict": verdict, "rules": rules, "ran": ran})
+            print(f"{base.name} {kind} {seed}: {verdict} {' '.join(rules)} ({ran})", file=sys.stderr)
+    return rows
+
+
+def table(document: dict) -> str:
+    """The results by kind of change."""
+    rows = document["rows"]
+    lines = []
+    for kind in [*mutants.KINDS, "all"]:
+        mine = [row for row in rows if kind in (row["kind"], "all")]
+        count = Counter(row["verdict"] for row in mine)
+        real = sum(row["verdict"] == "caught" and row["ran"] != "right" for row in mine)
+        if mine:
+            lines.append([kind, str(len(mine)), str(count["caught"]), str(real), str(count["harmless"]), str(count["missed"])])
+    rules = Counter(rule for row in rows for rule in row["rules"])
+    found = ", ".join(f"{rule} {n}" for rule, n in rules.most_common())
+    programs = len({row["program"] for row in rows})
+    head = ["change", "made>", "caught by lint>", "of these seen to fail>", "harmless>", "missed>"]
+    return (
+        f"# Changed programs\n\n{len(rows)} random single changes of {programs} programs (kinds: bench/mutants.py; seeds 0 to "
+        f"{document['seeds'] - 1}). Harmless: right in the reference executor for every split of messages, FIFO depths 1 to 8, "
+        f"{document['delays']} random delays each, or stopped exactly where lint says that the depth is too short. Seen to fail: in "
+        f"{FEW} runs per mode.\n\n"
+        + measure.markdown(head, lines)
+        + f"\nRules that caught them: {found}.\n\n"
+        + measure.setting(document["where"])
+        + "\n"
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the campaign; exit code 1 where lint has missed something."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mutations", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="changes of each kind to each program")
+    parser.add_argument("--delays", type=int, default=DELAYS, help="random delays for each split and depth")
+    given = parser.parse_args(arguments)
+    rows = campaign(given.seeds, given.delays)
+    document = {"where": measure.where(), "seeds": given.seeds, "delays": given.delays, "rows": rows}
+    measure.keep(document, table(document), measure.RESULTS / "mutations.json")
+    missed = [row for row in rows if row["verdict"] == "missed"]
+    print(json.dumps({"made": len(rows), "missed": len(missed)}))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
