@@ -43,6 +43,17 @@ class Mscclpp:
         """The plan. Raises SynthError naming what MSCCL++ cannot take, and what would fit."""
         return json.dumps(document(program), indent=1) + "\n"
 
+    def remarks(self, program: Program) -> tuple[str, ...]:
+        """What the user must know: the counts and sizes served, and how the plan is registered."""
+        low, high = message_sizes(program)
+        side = "output" if collective_name(program) == "allgather" else "input"
+        return (
+            f"serves an {side} of {low} to {high} bytes; every chunk is a multiple of {limits.ALIGNMENT} bytes: "
+            f"sizes (the larger buffer) divisible by {program.loop_chunks * limits.ALIGNMENT}",
+            "the executor always sums; register the plan on every rank before the first communicator is made:",
+            *registration(program).splitlines(),
+        )
+
 
 def document(program: Program) -> dict:
     """The plan of a one-sided program as a JSON document. Raises SynthError where MSCCL++ cannot take it."""
@@ -104,25 +115,20 @@ def message_sizes(program: Program) -> tuple[int, int]:
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
 
-def registration(program: Program, path: str, ranks_per_node: int) -> str:
-    """Python that registers the plan with MSCCL++ 0.9 on every rank, before the first communicator is made."""
+def registration(program: Program) -> str:
+    """Python that registers a plan with MSCCL++ 0.9; to be called on every rank before the first communicator is made."""
     name = collective_name(program)
     low, high = message_sizes(program)
     return f"""import mscclpp
 
-
-def register(rank):
-    \"\"\"Registers the plan of this process's rank; keep what it returns.\"\"\"
-    algorithm = mscclpp.Algorithm(
-        id={program.name!r},
-        execution_plan=mscclpp.ExecutionPlan({path!r}, rank),
-        constraint=mscclpp.Algorithm.Constraint({program.ranks}, {ranks_per_node}),
-    )
+def register(path, rank, ranks_per_node):  # keep what it returns
+    plan = mscclpp.ExecutionPlan(path, rank)
+    where = mscclpp.Algorithm.Constraint({program.ranks}, ranks_per_node)
+    algorithm = mscclpp.Algorithm(id={program.name!r}, execution_plan=plan, constraint=where)
     builder = mscclpp.AlgorithmCollectionBuilder()
     builder.add_algorithm_builder(algorithm)
     builder.set_algorithm_selector(select)
     return algorithm
-
 
 def select(algorithms, request):
     if request.collective == {name!r} and {low} <= request.message_size <= {high}:

@@ -75,12 +75,15 @@ def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
     else:
         program = _offered(source, wish)
         task = source if isinstance(source, Schedule) else None
-    request = replace(wish.request, network=rankmap.network(task.network, wish.ranks or range(task.network.ranks)) if task else None)
+    network = rankmap.network(task.network, wish.ranks or range(task.network.ranks)) if task else wish.links
+    request = replace(wish.request, network=network)
     files = [(suffix, exporter.emit(placed, request)) for suffix, placed in _places(program, wish)]
     _proved(program, wish)
     if wish.to == "msccl-xml":
         remarks.append(f"serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}")
         remarks += [warning] if (warning := root_warning(program)) else []
+    elif hasattr(exporter, "remarks"):
+        remarks += exporter.remarks(program)
     return Exported(tuple(files), exporter.suffix, tuple(remarks))
 
 

@@ -1,7 +1,7 @@
 """What an exporter is told besides the program: the machine it is for, and what the user asserts.
 
     Machine  kinds nodes
-    Request  runtime machine network size assume_root assume_nvlink assume_one_node
+    Request  runtime machine network size assume_root assume_nvlink assume_one_node timeline
 
 `Machine.of` takes it from a Topology; programs and schedules do not carry it.
 """
@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from synth.program.events import Event
+from synth.program.program import Program
 from synth.topology import Network, Topology
 
 
@@ -52,7 +54,8 @@ class Request:
 
     `network` has the α and β of the links (None for a program that came without a schedule), `size` is the one that a
     timeline is drawn for, bytes in nccl-tests' sense. `assume_root`: the user says that every call has this root;
-    `assume_nvlink`, `assume_one_node`: that all links are NVLink, that all ranks share a box.
+    `assume_nvlink`, `assume_one_node`: that all links are NVLink, that all ranks share a box. `timeline` runs a program
+    at a size (None: the executor's own) on a network; exporters do not know the executors.
     """
 
     runtime: str = ""
@@ -62,3 +65,4 @@ class Request:
     assume_root: int | None = None
     assume_nvlink: bool = False
     assume_one_node: bool = False
+    timeline: Callable[[Program, Network, int | None], Sequence[Event]] | None = None
