@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
     from synth.lint.report import Report
+    from synth.program.events import Event
     from synth.program.program import InPlace, Program
     from synth.runtime.outcome import Ran
 
@@ -484,7 +485,7 @@ def export(
             said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched and links else []
         if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
             facts = Machine.of(made_for).relabelled(ranks)
-    request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node)
+    request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
     wish = package.Wish(
         to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
         min_size, max_size,
@@ -493,3 +494,11 @@ def export(
         raise UsageError("--all is for a frontier; this is one schedule or program")
     made = package.folder(found, wish) if every and isinstance(found, Frontier) else package.one(found, wish)
     return replace(made, remarks=(*said, *made.remarks))
+
+
+def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
+    """What happens when, in a run of the reference executor for its time alone."""
+    from synth.runtime import calls
+
+    call = calls.Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)
+    return calls.run(call, None, "reference", {"trace": True}).execution.events or ()
