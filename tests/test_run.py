@@ -63,6 +63,28 @@ def test_programs_schedules_and_frontiers_in_files(tmp_path):
     assert "no times" in synth("run p.txt").stdout
 
 
+@pytest.mark.parametrize("runtime", ["msccl", "executor", "rccl"])
+def test_exported_files_are_right_as_they_are_read_back(tmp_path, runtime):
+    for name, content in api.export(ring_schedule(4), runtime=runtime).files:
+        file = f"a{name}.xml"
+        save(tmp_path, file, content)
+        where = ["--in-place"] if 'inplace="1"' in content else []
+        out = synth("run", file, "--topo ring:4 --size 256KB", "--runtime", runtime, *where).stdout
+        assert "right: 262,144 elements compared, all exactly" in out
+        assert "times as long" in out
+    for _, content in api.export(ring_schedule(4), "mscclpp").files:
+        save(tmp_path, "plan.json", content)
+        assert "right: 262,144 elements" in synth("run plan.json --topo ring:4 --size 256KB").stdout
+
+
+def test_what_a_foreign_file_computes_can_be_said(tmp_path):
+    content = api.export(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')
+    save(tmp_path, "c.xml", content)
+    where = ["--in-place"] if 'inplace="1"' in content else []
+    assert "right" in synth("run c.xml --coll allgather --size 16KB", *where).stdout
+    synth("run c.xml --coll alltoall --size 16KB", *where, code=5 if not where else 2)
+
+
 def test_json_says_what_the_table_says(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allgather(8)))
     doc = json.loads(synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --format json").stdout)
@@ -110,7 +132,7 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
         ("--op mean", 2, "there are sum, prod, min, max, avg"), ("--executor refrence", 2, "did you mean reference"),
         ("--depth 9", 2, "1 to 8"),
         ("--topo line:8", 1, "no such link"), ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"), ("--point 1", 2, "this is none"),
-        ("--instances 2", 2, "program already"), ("--root 0", 2, "name the collective"), ("--protocol LL64", 2, "unknown protocol"),
+        ("--instances 2", 2, "program already"), ("--runtime nccl", 2, "unknown runtime"), ("--protocol LL64", 2, "unknown protocol"),
         ("--block-gbps fast", 2, "not a number"), ("--block-gbps 0", 2, "greater than 0"),
         ("--topo ring:8 --topo-file x", 2, "exclude each other"),
     ],

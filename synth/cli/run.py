@@ -15,6 +15,11 @@ from synth.cli.types import Positive, Ranks, Size
 from synth.errors import UsageError
 from synth.rational import rational
 
+# options that api.run calls the same
+SAME = (
+    "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
+)  # fmt: skip
+
 
 class AnySize(Size):
     """Bytes, 0 too: a call of no elements is a call."""
@@ -34,10 +39,11 @@ class AnySize(Size):
 @click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
 @click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point; the best at that size unless given.")
+@click.option("--runtime", metavar="NAME", help="Lower for it and cut as it does: msccl, executor, rccl; this project's own unless given.")
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; the program's own unless given.")
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of a schedule: copies side by side, each for its share.")
 @click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
-@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll.")
+@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
 @machine_options
 @click.option("--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given.")
 @click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
@@ -64,13 +70,10 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
 
     ready(output)
     machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
-    if given["root"] and not given["coll"]:
-        raise UsageError("--root is the root of --coll; name the collective too")
+    same = {key: given[key] for key in SAME}
     done = api.run(
-        file, executor=given["executor"], size=given["size"], dtype=given["dtype"], op=given["op"], in_place=given["in_place"],
-        topology=machine, collective=given["coll"], roots=given["root"] or (), point=given["point"], protocol=given["protocol"],
-        instances=given["instances"], seed=given["seed"], data=not given["no_data"], bound=not given["no_bound"], depth=given["depth"],
-        part=given["part"], local=_speed(given["block_gbps"]), delays=given["delays"],
+        file, topology=machine, collective=given["coll"], roots=given["root"] or (), data=not given["no_data"],
+        bound=not given["no_bound"], local=_speed(given["block_gbps"]), **same,
     )  # fmt: skip
     deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
 

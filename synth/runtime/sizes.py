@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from synth.collective import unknown
 from synth.errors import SynthError, UsageError
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
@@ -51,6 +52,8 @@ def cut(
         raise UsageError(f"FIFO depth {depth}: connections hold 1 to 8 operations")
     if part is not None and part < 1:
         raise UsageError(f"parts of {part} chunks: at least 1")
+    if runtime not in RUNTIMES:
+        raise UsageError(unknown("runtime", runtime, list(RUNTIMES), "exporters"))
     if program.one_sided:
         return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
     room = RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom") // kind.size
