@@ -318,6 +318,7 @@ def run(
     collective: str | Path | Collective | None = None,
     roots: Sequence[int] = (),
     point: int | None = None,
+    runtime: str | None = None,
     protocol: str | None = None,
     instances: int = 1,
     seed: int = 0,
@@ -328,8 +329,9 @@ def run(
     """Run a program once and compare every element of every output with the definition of its collective.
 
     `arrays`: the inputs by rank (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next
-    size that divides). A schedule, or `point` of a frontier (its steps; default: the best at that size), is lowered first,
-    with `protocol` and `instances`, and brings its network; anything else takes times from `topology`, if given.
+    size that divides). A schedule, or `point` of a frontier (from 1; default: the best at that size), is lowered first, for
+    `runtime`, with `protocol` and `instances`, and brings its network; anything else takes times from `topology`, if given.
+    `collective`, `roots`: what a file computes where it does not say. `runtime` also gives the bytes of a FIFO operation.
     `data=False`: only the time. `options` are the executor's: for reference depth, part, local, delays, trace.
 
     Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
@@ -338,31 +340,44 @@ def run(
     from synth.runtime import calls
 
     machine = None if topology is None else _named_topology(topology)
-    found, network = _runnable(program, point, size, protocol, instances)
-    if collective is not None:
-        found = replace(found, collective=_collective(collective, found.ranks, roots))
-    if protocol is not None:
-        options["protocol"] = protocol
+    found = _opened(program, runtime, collective, roots)
+    found, network = _lowered(found, point, size, runtime or "synth", protocol or "Simple", instances)
+    given = {"runtime": runtime, "protocol": protocol} | options
     call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
-    return calls.run(call, arrays, executor, options)
+    return calls.run(call, arrays, executor, {name: value for name, value in given.items() if value is not None})
 
 
-def _runnable(given: object, point: int | None, size: int | None, protocol: str | None, instances: int) -> tuple[Program, Network | None]:
-    """A program and the network it brings: as given, read from a file, or lowered from a schedule or a point of a frontier."""
+def _opened(
+    given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
+) -> Program | Schedule | Frontier:
+    """What is to be run, read from a file where it is one, and said what it computes."""
+    from synth.export.reading import load
     from synth.program.program import Program
 
-    if isinstance(given, str | Path):
-        from synth.export.reading import load
+    path, root = Path(given) if isinstance(given, str | Path) else None, roots[0] if collective is None and len(roots) == 1 else None
+    found = given if path is None else load(path, None, root, runtime)
+    if not isinstance(found, Program | Schedule | Frontier):
+        raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")
+    if collective is None:
+        return found
+    if not isinstance(found, Program):
+        raise UsageError("a schedule says which collective it is; remove --coll")
+    task = _collective(collective, found.ranks, roots)
+    if path is not None and task != found.collective:
+        found = load(path, task, None, runtime)
+    return replace(found, collective=task) if isinstance(found, Program) else found
 
-        given = load(Path(given))
+
+def _lowered(
+    given: Program | Schedule | Frontier, point: int | None, size: int | None, runtime: str, protocol: str, instances: int
+) -> tuple[Program, Network | None]:
+    """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
     if isinstance(given, Frontier):
         given = _chosen(given, point, size).schedule
     elif point is not None:
         raise UsageError("a point is chosen from a frontier; this is none")
     if isinstance(given, Schedule):
-        return lower(given, protocol=protocol or "Simple", instances=instances), given.network
-    if not isinstance(given, Program):
-        raise UsageError(f"a {type(given).__name__} cannot be run; programs, schedules and frontiers can")
+        return lower(given, runtime=runtime, protocol=protocol, instances=instances), given.network
     if instances != 1:
         raise UsageError("instances are made when a schedule is lowered; this is a program already")
     return given, None
