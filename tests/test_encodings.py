@@ -67,9 +67,13 @@ def test_encodings_and_solvers_agree(problem):
     assert decide(problem, MonotoneStep(), Cadical(seed=3)) is want
     assert decide(problem, Step(tight=False), Z3Sat()) is want
     assert decide(problem, Step(), CpSat(seed=1)) is want
+    assert decide(problem, Step(), MiniCard()) is want
+    assert decide(problem, MonotoneStep(), MiniCard(seed=2)) is want
     for generators in subgroups(problem.network, problem.collective):
         for encoding in (Quotient(generators), ShiftedQuotient(generators)):
-            assert want or not decide(problem, encoding)
+            found = decide(problem, encoding)
+            assert want or not found
+            assert decide(problem, encoding, MiniCard()) is found
 
 
 @settings(quick, max_examples=25)
@@ -184,6 +188,22 @@ def test_tight_cuts_of_dgx1():
     assert {frozenset({n}) for n in range(8)} <= set(tight_cuts(Problem(net, collective("allgather", 8), 6, 3, 7)))
     assert tight_cuts(Problem(net, collective("allgather", 8), 2, 2, 3)) == []
     assert frozenset(range(4)) in tight_cuts(Problem(net, collective("alltoall", 8), 3, 2, 8))
+
+
+@quick
+@given(problems())
+def test_tight_cuts_are_those_without_slack(problem):
+    net, coll = problem.network, problem.collective
+    slacks = {}
+    for size in range(1, net.ranks):
+        for cut in map(frozenset, itertools.combinations(range(net.ranks), size)):
+            entering = {i for i, r in enumerate(net.routes) if r.dst in cut and r.src not in cut}
+            room = min([sum(net.routes[i].units for i in entering), *(cap.units for cap in net.caps if entering <= set(cap.routes))])
+            need = sum(not pre & cut and bool(post & cut) for pre, post in zip(coll.pre, coll.post, strict=True))
+            if need:
+                slacks[cut] = room * problem.rounds - need * problem.chunks
+    infeasible = any(slack < 0 for slack in slacks.values())
+    assert set(tight_cuts(problem)) == (set() if infeasible else {cut for cut, slack in slacks.items() if not slack})
 
 
 PATH = [

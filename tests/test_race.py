@@ -105,6 +105,23 @@ def _crash_instead(*_):
     crash()
 
 
+def test_the_quick_solver_goes_first_except_on_large_problems():
+    small = dgx1("allgather", 6, 3, 7)
+    names = [str(racer) for racer, _ in race.entrants(small, "auto", "auto")]
+    assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
+    late = race._handicaps([racer for racer, _ in race.entrants(small, "auto", "auto")], small)
+    assert late == sorted(late)
+    net = topology("torus:8x8").network()
+    large = [str(racer) for racer, _ in race.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
+    assert large[:2] == ["quotient@0/cadical", "tree"]
+    assert set(names) >= set(large)
+
+
+def test_solvers_of_one_library_share_a_nursery():
+    assert racers.Racer("step", "minicard").imports == racers.Racer("quotient", "cadical", 0).imports
+    assert racers.Racer("step", "minicard").imports != racers.Racer("step", "z3").imports
+
+
 def test_nursery_jobs_fail_alone():
     nursery = Nursery(())
     try:
