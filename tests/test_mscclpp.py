@@ -220,11 +220,33 @@ def test_blocks_that_wait_for_each_other_use_semaphores():
     Machine(read(text)).run()
 
 
-def test_the_registration_is_python():
-    code = registration(onesided(exchange()))
-    compile(code, "plan.py", "exec")
-    assert "'allreduce'" in code
-    assert "Constraint(4, ranks_per_node)" in code
+@pytest.mark.parametrize("name", ["allgather", "reduce-scatter", "allreduce"])
+@pytest.mark.parametrize("in_place", ["in", "out"])
+def test_the_registered_selector_takes_what_the_plan_serves(name, in_place, monkeypatch):
+    """As MSCCL++ asks it: allgather by one rank's bytes, the others by the input's."""
+    from types import ModuleType, SimpleNamespace
+
+    program = onesided(solved("dgx1", name), in_place=in_place)
+    monkeypatch.setitem(__import__("sys").modules, "mscclpp", ModuleType("mscclpp"))
+    scope: dict = {}
+    exec(registration(program), scope)
+    theirs = {"reduce-scatter": "reducescatter"}.get(name, name)
+    plan = object()
+
+    def chosen(size: int, placed: bool) -> object:
+        share, start, rank = size // 8, 1 << 20, 3
+        near = {"allgather": -rank * share, "reduce-scatter": rank * share}.get(name, 0)
+        request = SimpleNamespace(
+            collective=theirs, message_size=share if name == "allgather" else size, rank=rank, input_buffer=start,
+            output_buffer=start + near if placed else 1 << 30,
+        )  # fmt: skip
+        return scope["select"]({theirs: {program.name: plan}}, request)
+
+    step = program.loop_chunks * 16
+    assert chosen(step * 4, in_place == "in") is plan
+    assert chosen(step * 4, in_place == "out") is None
+    assert chosen(step * 4 + step // 2, in_place == "in") is None
+    assert chosen((program.max_bytes // step + 1) * step, in_place == "in") is None
 
 
 # ---------------------------------------------------------------- reading

@@ -44,15 +44,13 @@ class Mscclpp:
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:
-        """What the user must know: the counts and sizes served, and how the plan is registered."""
-        low, high = message_sizes(program)
-        side = "output" if collective_name(program) == "allgather" else "input"
-        return (
-            f"serves an {side} of {low} to {high} bytes; every chunk is a multiple of {limits.ALIGNMENT} bytes: "
-            f"sizes (the larger buffer) divisible by {program.loop_chunks * limits.ALIGNMENT}",
-            "the executor always sums; register the plan on every rank before the first communicator is made:",
-            *registration(program).splitlines(),
-        )
+        """What the user must know: the sizes served, and where the code is that registers the plan."""
+        top = limits.largest_size(program.gpus, program.loop_chunks, program.protocol == "LL")
+        served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
+        found = [f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"]
+        if program.collective is not None and program.collective.combining:
+            found.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
+        return (*found, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
 
 def document(program: Program) -> dict:
@@ -60,7 +58,7 @@ def document(program: Program) -> dict:
     if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
         _refuse(f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from")
     if program.in_place == "both":
-        _refuse("a plan is for calls in place or out of place, not both: lower the schedule for one of them")
+        _refuse("a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out")
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
     packets = program.protocol == "LL"
@@ -116,14 +114,22 @@ def message_sizes(program: Program) -> tuple[int, int]:
 
 
 def registration(program: Program) -> str:
-    """Python that registers a plan with MSCCL++ 0.9; to be called on every rank before the first communicator is made."""
-    name = collective_name(program)
+    """Python that registers a plan with MSCCL++ 0.9; to be called on every rank before the first communicator is made.
+
+    MSCCL++'s request has one rank's bytes for allgather, the input's for all others, and calls reduce-scatter out of
+    place always; so the code looks at the addresses itself.
+    """
+    name, n = collective_name(program), program.ranks
     low, high = message_sizes(program)
+    divisor = limits.ALIGNMENT * max(chunk_counts(gpu)[name == "allgather"] for gpu in program.gpus)
+    size = f"request.message_size * {n}" if name == "allgather" else "request.message_size"
+    own = {"allgather": " - request.rank * request.message_size", "reducescatter": f" + request.rank * (request.message_size // {n})"}
+    match = "==" if program.in_place == "in" else "!="
     return f"""import mscclpp
 
 def register(path, rank, ranks_per_node):  # keep what it returns
     plan = mscclpp.ExecutionPlan(path, rank)
-    where = mscclpp.Algorithm.Constraint({program.ranks}, ranks_per_node)
+    where = mscclpp.Algorithm.Constraint({n}, ranks_per_node)
     algorithm = mscclpp.Algorithm(id={program.name!r}, execution_plan=plan, constraint=where)
     builder = mscclpp.AlgorithmCollectionBuilder()
     builder.add_algorithm_builder(algorithm)
@@ -131,9 +137,13 @@ def register(path, rank, ranks_per_node):  # keep what it returns
     return algorithm
 
 def select(algorithms, request):
-    if request.collective == {name!r} and {low} <= request.message_size <= {high}:
+    if request.collective != {name!r}:
+        return None  # MSCCL++ chooses
+    size = {size}
+    fits = {low} <= size <= {high} and size % {divisor} == 0
+    if fits and request.output_buffer {match} request.input_buffer{own.get(name, "")}:
         return algorithms[{name!r}][{program.name!r}]
-    return None  # MSCCL++ chooses
+    return None
 """
 
 
