@@ -226,6 +226,15 @@ def test_random_delays_show_a_race_and_leave_a_right_program_right():
 # ---------------------------------------------------------------- waiting for ever
 
 
+def test_an_output_that_nothing_writes_is_named_with_data_and_without():
+    good = ring_allgather(3)
+    gpu = good.gpus[1]._replace(blocks=(good.gpus[1].blocks[0]._replace(ops=good.gpus[1].blocks[0].ops[:-1]),))
+    made = Program("p", good.collective, 1, (good.gpus[0], gpu, good.gpus[2]))
+    for attempt in (lambda: run(made), lambda: Reference().time(made, 4), lambda: Reference().time(made, 1 << 20)):
+        with pytest.raises(VerificationError, match="nothing writes chunk 2 of the output of rank 1"):
+            attempt()
+
+
 @pytest.mark.parametrize("depth", range(1, 9))
 def test_all_send_before_receive_is_stuck_above_the_depth(depth):
     run(all_send_first(3, depth), depth=depth)

@@ -151,8 +151,10 @@ class _Maker(NamedTuple):
         own = [self.holder.ports[port] for port in op.ports]
         ports = tuple((self.rank, port.kind, port.peer, port.index) for port in own)
         base = self.first[self.rank]
+        # a foreign file may name operands that its instruction does not use
+        src, dst = (spans if needed else () for spans, needed in zip((op.src, op.dst), _SPANS[op.code], strict=True))
         return Step(
-            op.code, op.code in RECEIVING, op.code in SENDING, self._places(op, op.src), self._places(op, op.dst), op.count,
+            op.code, op.code in RECEIVING, op.code in SENDING, self._places(op, src), self._places(op, dst), op.count,
             tuple((base + dep.block, dep.op) for dep in op.deps), ports, tuple(sorted({base + b for b in op.group})),
         )  # fmt: skip
 

@@ -76,6 +76,15 @@ class Arena:
         first = self._base[rank][buffer]
         return self.data[rank][first : first + chunks]
 
+    def unwritten(self, rank: int, buffer: str, chunks: int) -> int | None:
+        """The first of the first `chunks` chunks of a buffer that has not been written in every slice; None: all have."""
+        first, rows = self._base[rank][buffer], self.rows[rank]
+        for base in range(first, len(self.written[rank]), rows or 1):
+            hole = self.written[rank].find(0, base, base + chunks)
+            if hole >= 0:
+                return hole - base
+        return None
+
     def fill(self, inputs: Sequence[np.ndarray | None], layout: Layout, slices: int) -> None:
         """Put the inputs in, where there are data, and mark them written."""
         for rank, held in enumerate(layout.inputs):

@@ -76,6 +76,7 @@ class Reference:
             makespan = engine.run()
         if not all(engine.done):
             raise diagnose(engine)
+        _complete(program, arena, layout)
         outputs = None if arrays is None else _outputs(arena, layout, kind, op)
         if arrays is not None and not in_place:
             _unchanged(arena, layout, arrays)
@@ -97,6 +98,13 @@ def _outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.nda
                 view[first : first + layout.chunks] = divide(kind, view[first : first + layout.chunks], count)
         found.append(view)
     return tuple(found)
+
+
+def _complete(program: Program, arena: Arena, layout: Layout) -> None:
+    for rank, wanted in enumerate(layout.outputs):
+        hole = arena.unwritten(rank, "o", len(wanted))
+        if hole is not None:
+            raise VerificationError(f"{program.name}: nothing writes chunk {hole} of the output of rank {rank}")
 
 
 def _unchanged(arena: Arena, layout: Layout, arrays: Sequence[np.ndarray]) -> None:
