@@ -27,7 +27,7 @@ DEEPEST = {
     "dgx-h100*4:net=rail": 2, "dgx2*4": 2, "mi100": 2, "fat-tree:16": 1, "fat-tree:16:levels=3": 1, "torus:16x16": 16,
 }  # fmt: skip
 # Groups that leave several kinds of ranks: optimal, of any depth.
-MIXED = ["dgx1", "dgx1*4", "dgx1*2:cross=0+2", "dragonfly:9x4"]
+MIXED = ["dgx1", "dgx1*4", "mi250*8", "dgx1*2:cross=0+2", "dragonfly:9x4"]
 
 
 def made(name: str | Topology, collective: str = "allgather") -> Forest:

@@ -14,13 +14,26 @@ Key = TypeVar("Key", bound=Hashable)
 MOST_VARIABLES, SECONDS = 60_000, 5.0
 
 
-class Budgets:
-    """`kinds[c]` are the orbits that a way of kind c uses, `budget[o]` what orbit o carries."""
+def nesting(kinds: Sequence[tuple[int, ...]], preferred: Sequence[int]) -> frozenset[int]:
+    """Kinds, the preferred first, whose orbits are shared in a nested way, so that they can be shared out by a flow."""
+    kept: list[int] = []
+    users: dict[int, set[int]] = {}
+    for c in preferred:
+        fresh = {o: users.get(o, set()) | {c} for o in kinds[c]}
+        sets = [*fresh.values(), *(who for o, who in users.items() if o not in fresh)]
+        if all(a <= b or b <= a or not a & b for a in fresh.values() for b in sets):
+            users |= fresh
+            kept.append(c)
+    return frozenset(kept)
 
-    def __init__(self, kinds: Sequence[tuple[int, ...]], budget: Mapping[int, int]) -> None:
+
+class Budgets:
+    """`kinds[c]` are the orbits that a way of kind c uses, `budget[o]` what orbit o carries; only kinds `used` are asked for."""
+
+    def __init__(self, kinds: Sequence[tuple[int, ...]], budget: Mapping[int, int], used: frozenset[int]) -> None:
         users: dict[int, frozenset[int]] = {}
-        for c, kind in enumerate(kinds):
-            for o in kind:
+        for c in sorted(used):
+            for o in kinds[c]:
                 users[o] = users.get(o, frozenset()) | {c}
         tight: dict[frozenset[int], int] = {}
         for o, who in users.items():
@@ -53,7 +66,7 @@ class Budgets:
         sink = limit + len(self.limits)
         pairs = [(i, c) for i, kinds in enumerate(options.values()) for c in kinds]
         who = np.array(pairs, np.int64).reshape(-1, 2)
-        steps = [(base + c, limit + f) for c, f in enumerate(self.first)]
+        steps = [(base + c, limit + f) for c, f in enumerate(self.first) if f >= 0]
         chain = [(limit + i, limit + up if up >= 0 else sink) for i, up in enumerate(self.above)]
         tail = np.r_[np.zeros(count, np.int64), 1 + who[:, 0], [a for a, _ in (*steps, *chain)]]
         head = np.r_[1 + np.arange(count), base + who[:, 1], [b for _, b in (*steps, *chain)]]

@@ -28,18 +28,22 @@ class Door(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Doors:
-    """`doors`, those that lead into each rank, those that each rank leads into, and the orbits that each kind uses."""
+    """`doors`, those that lead into each rank, those that each rank leads into, and the orbits that each kind uses.
+
+    `alike[c]`: whether ways of kind c lead from ranks to ranks of the same orbit.
+    """
 
     doors: tuple[Door, ...]
     into: tuple[tuple[int, ...], ...]
     outof: tuple[tuple[int, ...], ...]
     kinds: tuple[tuple[int, ...], ...]
+    alike: tuple[bool, ...]
 
 
-def doors(fabric: Fabric, orbit: np.ndarray) -> Doors | None:
+def doors(fabric: Fabric, orbit: np.ndarray, label: np.ndarray) -> Doors | None:
     """All ways through at most `MOST_SWITCHES` switches, the shortest ones to each switch; None where there are too many.
 
-    `orbit[e]` names the orbit of edge e. Ways that use an orbit twice are left out.
+    `orbit[e]` names the orbit of edge e, `label[r]` that of rank r. Ways that use an orbit twice are left out.
     """
     made = _Ways(fabric, orbit.tolist())
     found: list[Door] = []
@@ -69,7 +73,10 @@ def doors(fabric: Fabric, orbit: np.ndarray) -> Doors | None:
             into[y].append(i)
         for x in door.ways:
             outof[x].append(i)
-    return Doors(tuple(found), tuple(map(tuple, into)), tuple(map(tuple, outof)), tuple(kinds))
+    alike = [False] * len(kinds)
+    for door in found:
+        alike[door.kind] = label[next(iter(door.ways))] == label[next(iter(door.last))]
+    return Doors(tuple(found), tuple(map(tuple, into)), tuple(map(tuple, outof)), tuple(kinds), tuple(alike))
 
 
 class _Ways:

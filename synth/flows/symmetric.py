@@ -18,13 +18,15 @@ from itertools import pairwise
 import numpy as np
 
 from synth.flows.automorphisms import edge_images, orbits
-from synth.flows.budgets import Budgets
+from synth.flows.budgets import Budgets, nesting
 from synth.flows.fabric import Fabric
 from synth.flows.routes import Doors, doors
 from synth.flows.trees import Branch, Grown
 
 MOST_WEIGHT = 1 << 12
 TRIES = 10
+# Orders tried together for each root where layers by depth leave too little choice; how fast what is used gets dearer.
+COPIES, STEEP = 6, 6.0
 # Members of a layer looked at for one that a way really joins (a box has no way through the network to itself).
 LOOKED_AT = 80
 
@@ -42,36 +44,42 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program
     roots = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
     order = fabric.ranks // len(roots)
     orbit = orbits(len(fabric.src), [image for image in images if image is not None])
-    made = doors(fabric, orbit)
+    made = doors(fabric, orbit, label)
     if made is None:
         return None
     sizes = np.bincount(orbit, minlength=len(orbit))
     share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / order for o in np.unique(orbit)}
-    weight = math.lcm(*(s.denominator for s in share.values()))
-    weight = weight if weight <= MOST_WEIGHT else time.denominator
-    return _Layers(fabric, made, roots, weight, {o: math.floor(s * weight) for o, s in share.items()}, program).run()
+    every = frozenset(range(len(made.kinds)))
+    nested = nesting(made.kinds, sorted(every, key=lambda c: (not made.alike[c], len(made.kinds[c]), c)))
+    for used in (nested, every) if nested != every and program else (nested,):
+        for copies in (1, COPIES):
+            grown = _Layers(fabric, made, roots, share, time, used, copies).run()
+            if grown is not None:
+                return grown
+    return None
 
 
 class _Layers:
-    def __init__(self, fabric: Fabric, made: Doors, roots: list[int], weight: int, budget: dict[int, int], program: bool) -> None:
-        self.fabric, self.made, self.roots, self.weight, self.budget = fabric, made, roots, weight, budget
-        self.budgets, self.program = Budgets(made.kinds, budget), program
+    """One tree for each root and copy. A single copy layers ranks by depth; several order them, each in its own way."""
+
+    def __init__(
+        self, fabric: Fabric, made: Doors, roots: list[int], share: dict[int, Fraction], time: Fraction, used: frozenset[int], copies: int
+    ) -> None:
+        self.fabric, self.made, self.used, self.copies = fabric, made, used, copies
+        self.roots = [(root, copy) for copy in range(copies) for root in roots]
+        weight = math.lcm(*(s.denominator for s in share.values()))
+        self.weight = weight if weight <= MOST_WEIGHT else time.denominator
+        self.budget = {o: math.floor(s * self.weight * copies) for o, s in share.items()}
+        self.budgets = Budgets(made.kinds, self.budget, used)
 
     def run(self) -> Grown | None:
         """By distance, then with scarce kinds of ways dearer, then with those dearer that were short."""
-        scarce = {o: Fraction(1, b) if b else Fraction(1 << 40) for o, b in self.budget.items()}
-        if not self.budgets.nested and not self.program:
-            return None
-        for price in ({o: Fraction(0) for o in self.budget}, scarce):
-            for _ in range(TRIES):
-                layers = [self._layered(root, price) for root in self.roots]
-                if any(layer is None for layer in layers):
+        scarce = {o: 1 / b if b else 1e12 for o, b in self.budget.items()}
+        for price in (dict.fromkeys(self.budget, 0.0), scarce):
+            for _ in range(TRIES if self.copies == 1 else 1):
+                options = self._attempt(price)
+                if options is None:
                     return None
-                options = {
-                    (j, y): found
-                    for j, layer in enumerate(layers)
-                    for y, found in self._options(self.roots[j], layer).items()  # type: ignore[arg-type]
-                }
                 amounts, short = self.budgets.share(options, self.weight)
                 if amounts is not None:
                     return self._trees(options, amounts)
@@ -80,18 +88,40 @@ class _Layers:
                 price = {o: p * 4 if o in short else p for o, p in price.items()}
         return None
 
-    def _layered(self, root: int, price: dict[int, Fraction]) -> list[int] | None:
-        """The depth of each rank in a tree grown over the cheapest kinds of ways first, near the root where they cost the same."""
+    def _attempt(self, price: dict[int, float]) -> dict[tuple[int, int], dict[int, Branch]] | None:
+        """Layers for every tree, and whom each rank can hear from; what earlier copies would use is dearer for later ones."""
+        options: dict[tuple[int, int], dict[int, Branch]] = {}
+        load = dict.fromkeys(self.budget, 0)
+        for j, (root, copy) in enumerate(self.roots):
+            now = price
+            if self.copies > 1:
+                now = {o: p * math.exp(STEEP * load[o] / self.budget[o]) if self.budget[o] else p for o, p in price.items()}
+            layers = self._layered(root, now, copy)
+            if layers is None:
+                return None
+            depth, layer, kinds = layers
+            for c in kinds:
+                for o in self.made.kinds[c]:
+                    load[o] += self.weight
+            options |= {(j, y): found for y, found in self._options(root, depth, layer).items()}
+        return options
+
+    def _layered(self, root: int, price: dict[int, float], copy: int) -> tuple[list[int], list[int], list[int]] | None:
+        """Depths in a tree grown over the cheapest kinds of ways first, near the root where they cost the same; layers; kinds used."""
         cost = [max(price[o] for o in kind) for kind in self.made.kinds]
         place = {c: i for i, c in enumerate(sorted(set(cost)))}
         rank_of = [place[c] for c in cost]
-        depth, left = [-1] * self.fabric.ranks, self.fabric.ranks - 1
+        kinds: list[int] = []
+        salt = _shuffled(self.fabric.ranks, copy)
+        depth, order = [-1] * self.fabric.ranks, [root]
         entered: dict[int, list[int]] = {}
-        heap: list[tuple[int, int, int, int]] = []
+        heap: list[tuple[int, int, int, int, int]] = []
 
         def enter(x: int) -> None:
             for d in self.made.outof[x]:
                 kind, ways, last = self.made.doors[d]
+                if kind not in self.used:
+                    continue
                 if len(ways) > 1:
                     members = entered.setdefault(d, [])
                     members.append(x)
@@ -99,19 +129,27 @@ class _Layers:
                         continue
                 for y in last:
                     if depth[y] < 0:
-                        heapq.heappush(heap, (rank_of[kind], depth[x] + 1, y, d))
+                        heapq.heappush(heap, (rank_of[kind], depth[x] + 1, salt[y], y, d))
 
         depth[root] = 0
         enter(root)
-        while left and heap:
-            _, _, y, d = heapq.heappop(heap)
+        while heap and len(order) < self.fabric.ranks:
+            _, _, _, y, d = heapq.heappop(heap)
             if depth[y] < 0:
                 near = [x for x in self._members(entered, d) if self._way(d, x, y) is not None]
                 if near:
                     depth[y] = 1 + min(depth[x] for x in near)
-                    left -= 1
+                    order.append(y)
+                    kinds.append(self.made.doors[d].kind)
                     enter(y)
-        return None if left else depth
+        if len(order) < self.fabric.ranks:
+            return None
+        if self.copies == 1:
+            return depth, depth, kinds
+        layer = [0] * self.fabric.ranks
+        for i, y in enumerate(order):
+            layer[y] = i
+        return depth, layer, kinds
 
     def _members(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
         """Some of those at a door that have joined the tree; a door of one rank opens when that has."""
@@ -123,8 +161,8 @@ class _Layers:
         path = (*door.ways[x], door.last[y])
         return path if x != y and (len(path) == 1 or self.fabric.links_of(path) is not None) else None
 
-    def _options(self, root: int, depth: list[int]) -> dict[int, dict[int, Branch]]:
-        """For each rank and kind of way the earliest rank of an earlier layer that it can hear from."""
+    def _options(self, root: int, depth: list[int], layer: list[int]) -> dict[int, dict[int, Branch]]:
+        """For each rank and kind of way the shallowest rank of an earlier layer that it can hear from."""
         inside: dict[int, list[int]] = {}
         found: dict[int, dict[int, Branch]] = {}
         for y in range(self.fabric.ranks):
@@ -132,16 +170,18 @@ class _Layers:
                 continue
             here: dict[int, Branch] = {}
             for d in self.made.into[y]:
-                door = self.made.doors[d]
+                kind, ways, _ = self.made.doors[d]
+                if kind not in self.used:
+                    continue
                 if d not in inside:
-                    inside[d] = sorted(door.ways, key=depth.__getitem__)[:LOOKED_AT] if len(door.ways) > 1 else list(door.ways)
+                    inside[d] = sorted(ways, key=depth.__getitem__)[:LOOKED_AT] if len(ways) > 1 else list(ways)
                 for x in inside[d]:
-                    if depth[x] >= depth[y]:
-                        break
+                    if layer[x] >= layer[y]:
+                        continue
                     path = self._way(d, x, y)
                     if path is not None:
-                        if door.kind not in here or depth[x] < depth[here[door.kind].parent]:
-                            here[door.kind] = Branch(x, path)
+                        if kind not in here or depth[x] < depth[here[kind].parent]:
+                            here[kind] = Branch(x, path)
                         break
             found[y] = here
         return found
@@ -149,7 +189,7 @@ class _Layers:
     def _trees(self, options: dict[tuple[int, int], dict[int, Branch]], amounts: dict[tuple[int, int], dict[int, int]]) -> Grown:
         """Cuts the unit interval of each tree wherever a rank changes its parent."""
         roots, weights, rows = [], [], []
-        for j, root in enumerate(self.roots):
+        for j, (root, _) in enumerate(self.roots):
             ends: dict[int, list[tuple[int, Branch]]] = {}
             cuts = {0, self.weight}
             for y in range(self.fabric.ranks):
@@ -165,4 +205,11 @@ class _Layers:
                 roots.append(root)
                 weights.append(end - start)
                 rows.append({y: next(branch for to, branch in parts if to > start) for y, parts in ends.items()})
-        return Grown(self.weight, roots, weights, rows)
+        return Grown(self.weight * self.copies, roots, weights, rows)
+
+
+def _shuffled(count: int, copy: int) -> list[int]:
+    """Numbers that order the ranks: as they are, backwards, then mixed up, always in the same way."""
+    if copy < 2:
+        return list(range(count)) if copy == 0 else list(range(count, 0, -1))
+    return [(r * 0x9E3779B1 + copy * 0x85EBCA6B) * 0xC2B2AE35 >> 7 & 0xFFFFFF for r in range(count)]
