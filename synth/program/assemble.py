@@ -198,6 +198,8 @@ def _gpu(
 
     for draft in drafts:
         reads, writes = cells(draft.src, draft.count), cells(draft.dst, draft.count)
+        if draft.code == "cpy" and reads == writes:
+            reads = writes = range(0)  # in place it changes nothing, else nobody but its own block uses what it writes
         both = (*reads, *writes) if draft.code == "re" else reads
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
