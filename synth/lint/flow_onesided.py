@@ -163,7 +163,7 @@ class OneSided(Walk):
             if cell in self.packets:
                 text = f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot tell the two apart"
                 self.say("packet-twice", place, text)
-            if self.clocks.writer[cell] >= self.entry:
+            if span.buffer == "s" and self.clocks.writer[cell] >= self.entry:
                 self.clocks.writer[cell] = -1  # flags tell this call's packets from the last one's
         else:
             self.packets.pop(cell, None)
