@@ -6,7 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from programs import all_send_first, put_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allgather, ring_allreduce
+from programs import (
+    all_send_first,
+    direct_allgather,
+    put_allgather,
+    racing_broadcast,
+    recursive_doubling_allreduce,
+    ring_allgather,
+    ring_allreduce,
+)
 
 from synth import api
 from synth.cli import root
@@ -232,3 +240,14 @@ def test_lowered_schedules_are_right_and_never_faster_than_the_bound():
                     assert done.ratio >= 1
     with pytest.raises(VerificationError):
         api.run(ring_schedule(5, steps=3))
+
+
+@pytest.mark.parametrize("topology", ["switch:4", "fat-tree:4", "fully-connected:4"])
+def test_shared_limits_and_switches_hold_the_bound_too(topology):
+    for made in (direct_allgather(4), ring_allgather(4), ring_allreduce(4), put_allgather(4)):
+        for part in (1, None):
+            for delays in (None, 1):
+                done = api.run(made, topology=topology, data=False, part=part, delays=delays, size=4 << 12)
+                assert done.ratio >= 1
+    # everyone sends to everyone through a port of its own speed: exactly the bound
+    assert api.run(direct_allgather(4), topology="switch:4", data=False, size=4 << 12).ratio == 1.0
