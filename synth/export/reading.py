@@ -5,7 +5,6 @@ Frontier and schedule documents, Program as JSON or text, MSCCL-IR and MSCCL++ p
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from synth import audit
@@ -47,7 +46,7 @@ def load(path: Path, task: Collective | None = None, root: int | None = None, ru
             case "synth.program/1":
                 return Program.from_json(doc)
             case None if {"name", "collective", "protocol", "gpus"} <= doc.keys():
-                return named(PLAN_READER)(json.dumps(doc), str(path), task, root)
+                return named(PLAN_READER)(text_of(path, MAX_TEXT), str(path), task, root)
             case other:
                 known = f"{FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
                 raise FormatError(f"schema is {other!r}; expected {known}", str(path))
