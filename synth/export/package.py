@@ -192,9 +192,7 @@ def _offered(source: Schedule | Program, wish: Wish) -> Program:
         return program
     safe = safe_sizes(program, runtime)
     if safe == 0:
-        raise SynthError(
-            f"{program.name}: on {runtime} ranks wait for each other for ever at every size, or its blocks do not fit together"
-        )
+        raise SynthError(f"{program.name} does not run on {runtime}: {_first(program, runtime)}")
     tops = [size for size in (program.max_bytes, safe, wish.high) if size is not None]
     if not tops and runtime == "msccl" and any(gpu.scratch for gpu in program.gpus):
         tops = [SCRATCH_SIZE]

@@ -1,0 +1,323 @@
+"""`synth export`: which point serves which sizes, which machine it is for, what lies in a folder and beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+import programs
+import pytest
+import strict_msccl
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root as cli
+from synth.collective import collective
+from synth.errors import FormatError, SynthError, UsageError
+from synth.export import choice, package
+from synth.export.choice import Candidate
+from synth.export.msccl_xml_read import read
+from synth.frontier import Frontier, LowerBound, Point
+from synth.program import text
+from synth.schedule import Schedule, Send, Step
+from synth.topologies import topology
+
+BOUND = LowerBound(Fraction(1), {"kind": "none"})
+
+
+def ring_schedule(n, topo=None):
+    """allgather around a ring in n - 1 steps, one chunk each way of two."""
+    network = topology(topo or f"ring:{n}").network()
+    steps = []
+    for k in range(n - 1):
+        sends = [Send(2 * ((r - k) % n), r, (r + 1) % n) for r in range(n)] + [
+            Send(2 * ((r + k) % n) + 1, r, (r - 1) % n) for r in range(n)
+        ]
+        steps.append(Step(1, tuple(sorted(sends))))
+    return Schedule(network, collective("allgather", n), 2, tuple(steps))
+
+
+def slow_schedule():
+    """allgather on a ring of 4 in 2 steps: whole parts to both neighbours, then one of them onward."""
+    network = topology("ring:4").network()
+    first = [Send(r, r, (r + d) % 4) for r in range(4) for d in (1, 3)]
+    second = [Send(r, (r + 1) % 4, (r + 2) % 4) for r in range(4)]
+    return Schedule(network, collective("allgather", 4), 1, (Step(1, tuple(sorted(first))), Step(1, tuple(sorted(second)))))
+
+
+def frontier():
+    """2 steps at R/C 2 with one chunk, 3 steps at 3/2 with two: the second is better for large sizes."""
+    two, three = slow_schedule(), ring_schedule(4)
+    points = tuple(Point(s, BOUND, "best-known", "", True, 0.0) for s in (two, three))
+    return Frontier(two.network, two.collective, points)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "frontier.json"
+    path.write_text(json.dumps(frontier().to_json()))
+    return path
+
+
+def synth(*words, code=0):
+    outcome = CliRunner().invoke(cli, [str(word) for word in words])
+    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
+    assert "Traceback" not in outcome.stderr
+    return outcome
+
+
+def crossing(found):
+    """The size at which the two points of `found` are predicted to take the same time."""
+    (a, b), (c, d) = (choice.cost(found, point) for point in found.points)
+    return (c - a) / (b - d)
+
+
+def test_ranges_meet_where_the_predictions_do():
+    found = frontier()
+    made = api.export(found, every=True)
+    x = crossing(found)
+    assert x == int(x)
+    assert [re.findall(r'(?:min|max)Bytes="(\d+)"', text) for _, text in made.files] == [["0", f"{x}"], [f"{x + 1}", "0"]]
+    for name, content in made.files:
+        assert name.endswith(".xml")
+        strict_msccl.load(content, "executor")
+    assert found.seconds_at(found.points[0], int(x) - 1) < found.seconds_at(found.points[1], int(x) - 1)
+    assert found.seconds_at(found.points[0], int(x) + 1) > found.seconds_at(found.points[1], int(x) + 1)
+
+
+def candidates(found, *limits):
+    return [
+        Candidate(k, point, replace(programs.ring_allgather(4, point.chunks), min_bytes=low, max_bytes=high))
+        for k, (point, (low, high)) in enumerate(zip(found.points, limits, strict=True), 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "want"),
+    [
+        ([(0, None), (0, None)], [(1, 0, "x"), (2, "x+", None)]), ([(0, None), (0, 10)], [(1, 0, None)]),
+        ([(0, 50), (0, None)], [(1, 0, 50), (2, 51, None)]), ([(0, 50), (60, None)], [(1, 0, 50), (2, 60, None)]),
+        ([(100, None), (0, None)], [(2, 0, 99), (1, 100, "x"), (2, "x+", None)]), ([(0, 1), (0, 3)], [(1, 0, 1), (2, 2, 3)]),
+    ],
+)  # fmt: skip
+def test_ranges_end_where_a_program_may_no_longer_serve(limits, want):
+    found = frontier()
+    x = int(crossing(found))
+    names = {"x": x, "x+": x + 1}
+    got = [(s.candidate.number, s.low, s.high) for s in choice.ranges(found, candidates(found, *limits))]
+    assert got == [tuple(names.get(v, v) for v in row) for row in want]
+
+
+def test_every_size_goes_to_the_fastest_that_may_serve_it():
+    found = frontier()
+    for limits in ([(0, 700), (5, 40_000)], [(10, None), (0, 2000)], [(0, None), (1, None)]):
+        able = candidates(found, *limits)
+        served = choice.ranges(found, able)
+        for size in (0, 1, 4, 5, 9, 10, 700, 701, 1999, 2000, 2001, 3999, 4000, 4001, 40_000, 40_001, 1 << 20):
+            fit = [c for c in able if c.program.min_bytes <= size and (c.program.max_bytes is None or size <= c.program.max_bytes)]
+            best = min((choice.cost(found, c.point)[0] + size * choice.cost(found, c.point)[1] for c in fit), default=None)
+            hit = [s for s in served if s.low <= size and (s.high is None or size <= s.high)]
+            assert len(hit) == (1 if fit else 0)
+            assert not hit or sum(a * b for a, b in zip(choice.cost(found, hit[0].candidate.point), (1, size), strict=True)) == best
+
+
+def test_sizes_choose_the_point_whose_chunks_divide_them(file):
+    said = api.export(file, sizes=[4 * 4, 4 * 4 * 3])
+    assert said.remarks[0].startswith("point 1")
+    assert any("16 bytes are 4 elements, no multiple of 8" in line for line in said.remarks)
+    large = api.export(file, sizes=[1 << 26])
+    assert large.remarks[0].startswith("point 2")
+    made = api.export(file, every=True, sizes=[16])
+    assert len(made.files) == 1
+    assert any("no multiple of 8" in line for line in made.remarks)
+    none = api.export(file, every=True, sizes=[3], element=1)
+    assert any("no point divides" in line for line in none.remarks)
+
+
+def test_msccl_gets_two_files_a_point_and_no_more_than_four():
+    found = frontier()
+    made = api.export(found, runtime="msccl", every=True)
+    assert [name[-12:] for name, _ in made.files] == ["S2-R2-C1.xml", "in-place.xml", "S3-R3-C2.xml", "in-place.xml"]
+    for name, content in made.files:
+        strict_msccl.load(content, "msccl")
+        assert read(content, name).in_place == ("in" if "in-place" in name else "out")
+    three = replace(found, points=(*found.points, found.points[1]))
+    assert len(api.export(three, runtime="msccl", every=True).files) == 4
+    slow = Point(replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", "")
+    assert any("predicted slower" in line for line in api.export(replace(found, points=(*found.points, slow)), every=True).remarks)
+    able = candidates(replace(found, points=(*found.points,)), (0, 9), (10, None))
+    served, out = choice.fewest(found, able, 1)
+    assert ([s.candidate.number for s in served], [c.number for c in out]) == ([2], [1])
+
+
+def test_scratch_of_msccl_gets_a_largest_size():
+    made = package.one(frontier().points[0].schedule, package.Wish(request=package.Request("msccl"), in_place="out"))
+    assert 'maxBytes="4611686018427387904"' in made.files[0][1]
+    gpus = tuple(gpu._replace(scratch=1) for gpu in programs.ring_allgather(4).gpus)
+    made = api.export(replace(programs.ring_allgather(4), gpus=gpus, in_place="out"), runtime="msccl")
+    assert f'maxBytes="{(1 << 30) + 1}"' in made.files[0][1]
+
+
+def test_what_would_wait_for_ever_is_bounded_or_refused():
+    program = programs.direct_allgather(3, 3)  # all send three chunks before they receive: two FIFO operations must do
+    made = api.export(program)
+    assert f'maxBytes="{9 << 20}"' in made.files[0][1]
+    assert 'maxBytes="100"' in api.export(program, max_size=100).files[0][1]
+    assert f'maxBytes="{9 << 20}"' in api.export(program, max_size=1 << 30).files[0][1]
+    assert 'maxBytes="0"' in api.export(replace(program, protocol="LL")).files[0][1]
+    with pytest.raises(SynthError, match=r"all-send-first does not run on msccl: .*waits for ever"):
+        api.export(programs.all_send_first(3, 3), runtime="msccl")
+
+
+def test_wrong_programs_are_not_written():
+    good = programs.ring_allgather(4)
+    wrong = replace(good, gpus=tuple(g._replace(blocks=tuple(b._replace(ops=b.ops[:1] + b.ops[2:]) for b in g.blocks)) for g in good.gpus))
+    with pytest.raises(SynthError, match="is wrong: "):
+        api.export(wrong)
+
+
+def test_links_kinds_and_boxes_come_from_the_machine():
+    ring = ring_schedule(4)
+    with pytest.raises(SynthError, match="is unknown"):
+        api.export(ring, protocol="LL128")
+    assert api.export(ring, protocol="LL128", assume_nvlink=True)
+    dgx = ring_schedule(8, "dgx1")
+    order = [0, 1, 3, 2, 6, 7, 5, 4]  # a ring of NVLink on that machine
+    on_links = api.export(ring_schedule(8), protocol="LL128", topology="dgx1", rank_map=order)
+    strict_msccl.load(on_links.files[0][1], "executor")
+    with pytest.raises(SynthError, match=r"does not have: .*--rank-map"):
+        api.export(ring_schedule(8), topology="dgx1", rank_map=range(8))
+    assert dgx.network.name == "dgx1-v100"
+    with pytest.raises(UsageError, match="8 ranks, the schedule is for 4"):
+        api.export(ring, topology="dgx1")
+    with pytest.raises(UsageError, match="each of"):
+        api.export(ring, rank_map=[0, 0, 1, 2])
+
+
+def test_a_machine_numbered_otherwise_is_matched():
+    turned = replace(topology("ring:4"), links=tuple(
+        replace(link, src=[0, 2, 1, 3][link.src], dst=[0, 2, 1, 3][link.dst]) for link in topology("ring:4").links
+    ), name="other", generators=())  # fmt: skip
+    made = api.export(ring_schedule(4), topology=turned)
+    assert "matched" in made.remarks[0]
+    program = read(made.files[0][1], "f.xml")
+    pairs = {(link.src, link.dst) for link in turned.links}
+    assert {(a, b) for a, b, _ in program.senders} == pairs
+    labelled = replace(frontier(), labels=(3, 2, 1, 0))
+    program = read(api.export(labelled, point=2).files[0][1], "f.xml")
+    assert program.collective == collective("allgather", 4)
+
+
+def test_the_command_line_writes_one_file(file, tmp_path):
+    out = tmp_path / "a.xml"
+    said = synth("export", file, "--point", 2, "-o", out).stderr
+    assert "point 2 (S=3, R=3, C=2)" in said
+    assert "multiple of 2 (8 in the larger buffer)" in said
+    assert synth("export", file, "--point", 2).stdout == out.read_text()
+    first = out.read_bytes()
+    synth("export", file, "--point", 2, "-o", out)
+    assert out.read_bytes() == first
+    synth("export", out, "--runtime", "msccl", "-o", tmp_path / "m.xml")
+    assert {path.name for path in tmp_path.glob("m*")} == {"m.xml", "m-in-place.xml"}
+    again = synth("export", tmp_path / "m.xml", "--runtime", "executor").stdout
+    assert 'inplace="0" outofplace="1"' in again
+
+
+def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_path):
+    folder = tmp_path / "out"
+    for runtime, first in (
+        ("executor", f"MSCCL_ALGO_DIR={folder}"),
+        ("rccl", "MSCCL_ALGO_DIR"),
+        ("msccl", f"MSCCL_XML_FILES={folder}/01-"),
+    ):
+        synth("export", file, "--all", "--runtime", runtime, "-o", folder)
+        assert all(path.suffix == ".xml" for path in folder.iterdir())
+        assert (tmp_path / "out.env").read_text().startswith(first)
+        notes = (tmp_path / "out.md").read_text()
+        for path in folder.iterdir():
+            strict_msccl.load(path.read_text(), runtime)
+            assert f"`{path.name}`" in notes
+        assert "NCCL_BUFFSIZE" in notes
+        assert "NCCL_DEBUG=INFO" in notes
+    assert {path.name for path in tmp_path.iterdir()} == {"frontier.json", "out", "out.env", "out.md"}
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    synth("export", file, "--all", "--runtime", "msccl", "-o", folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "README").write_text("mine")
+    assert "holds README" in synth("export", file, "--all", "-o", folder, code=1).stderr
+    assert (folder / "README").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ("", 2, "has 2 points; choose with --point K"), ("--point 3 -o x.xml", 2, "points 1 to 2"), ("--all", 2, "-o DIR"),
+        ("--all --point 1 -o d", 2, "leave --point out"), ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
+        ("--point 1 --runtime nccl", 2, "it is for executor, msccl, rccl"), ("--point 1 --runtime msccl", 2, "give -o FILE"),
+        ("--point 1 -o no/such/x.xml", 1, "No such file"), ("--all --to trace -o d", 2, "one by one"), ("--point 1 --topo dgx9", 2, "dgx9"),
+        ("--point 1 --protocol LL128", 1, "is unknown"), ("--point 1 --sizes 1QB", 2, "not a size"), ("--point 0", 2, "not a whole number"),
+        ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"), ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_gets_one_line(file, tmp_path, monkeypatch, words, code, says):
+    monkeypatch.chdir(tmp_path)
+    outcome = synth("export", file, *words.split(), code=code)
+    assert says in outcome.stderr
+    assert len(outcome.stderr.splitlines()) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"frontier.json"}
+
+
+def test_rooted_collectives_want_the_root_said(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_text(text.dump(programs.broadcast_chain(3)))
+    assert "--assume-root 0" in synth("export", path, "--protocol", "ll", code=1).stderr
+    outcome = synth("export", path, "--protocol", "ll", "--assume-root", 0)
+    assert "with a root other than 0, with wrong data" in outcome.stderr
+    strict_msccl.load(outcome.stdout, "executor")
+
+
+def test_programs_are_loaded_from_any_file(tmp_path, file):
+    program = programs.ring_allgather(4, 2)
+    made = {
+        "p.json": json.dumps(program.to_json()), "p.txt": text.dump(program), "p.xml": api.export(program).files[0][1],
+        "s.json": json.dumps(ring_schedule(4).to_json()),
+    }  # fmt: skip
+    for name, content in made.items():
+        (tmp_path / name).write_text(content)
+    for name in ("p.json", "p.txt", "p.xml"):
+        assert replace(api.load_program(tmp_path / name), max_bytes=None) == program
+    assert api.load_program(tmp_path / "s.json").collective == program.collective
+    assert api.load_program(file, point=1).chunks == 1
+    assert api.load_program(file, point=2, instances=2).chunks == 4
+    with pytest.raises(UsageError, match="2 points"):
+        api.load_program(file)
+    plan = api.export(ring_schedule(4), "mscclpp").files[0][1]
+    (tmp_path / "plan.json").write_text(plan)
+    assert api.load_program(tmp_path / "plan.json").one_sided
+
+
+@pytest.mark.parametrize(
+    "content", ["", "hello", "[]", "{}", '{"schema": "synth.program/1"}', '{"schema": 3}', "{", "program x", "<x/>", "\x00"]
+)
+def test_files_that_are_none_of_these_are_refused(tmp_path, content):
+    path = tmp_path / "f"
+    path.write_text(content)
+    with pytest.raises(FormatError) as caught:
+        api.load_program(path)
+    assert str(path) in str(caught.value)
+    with pytest.raises(FormatError):
+        api.load_program(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("runtime", ["executor", "rccl", "msccl"])
+@pytest.mark.parametrize("instances", [1, 2])
+def test_lowered_programs_come_back(runtime, instances):
+    for schedule in (ring_schedule(4), slow_schedule()):
+        program = api.lower(schedule, runtime=runtime, instances=instances, in_place="out")
+        content = api.export(program, runtime=runtime).files[0][1]
+        strict_msccl.load(content, runtime)
+        back = read(content, "f.xml")
+        gpus = tuple(g._replace(blocks=tuple(b._replace(via=()) for b in g.blocks)) for g in program.gpus)
+        assert replace(back, max_bytes=None) == replace(program, gpus=gpus, max_bytes=None)
