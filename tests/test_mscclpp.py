@@ -49,7 +49,8 @@ def nodes(topo: str) -> tuple[int, ...]:
 
 
 def emit(program: Program) -> str:
-    return Mscclpp().emit(program, Request())
+    roots = () if program.collective is None else program.collective.roots
+    return Mscclpp().emit(program, Request(assume_root=roots[0] if roots else None))
 
 
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
@@ -195,6 +196,14 @@ def test_sizes_are_those_that_the_loader_compares():
 def test_what_a_plan_cannot_say(program, message):
     with pytest.raises(SynthError, match=message):
         emit(program)
+
+
+def test_a_root_must_be_asserted():
+    program = onesided(star(3))
+    with pytest.raises(SynthError, match="add --assume-root 0"):
+        Mscclpp().emit(program, Request())
+    with pytest.raises(SynthError, match="the schedule's root is 0"):
+        Mscclpp().emit(program, Request(assume_root=1))
 
 
 def test_programs_by_hand_get_the_joins_that_they_lack():

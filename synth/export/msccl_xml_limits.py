@@ -25,7 +25,7 @@ FEWER = "fewer --instances, or a point with fewer chunks"
 def check(program: Program, runtime: Runtime, request: Request) -> None:
     """Raises SynthError with the first limit that the program meets."""
     _dispatched(program, runtime)
-    _rooted(program, runtime, request)
+    rooted(program, runtime, request)
     _protocol(program, runtime, request)
     _sizes(program, runtime)
     if program.ranks > MAX_RANKS:
@@ -73,7 +73,8 @@ def root_warning(program: Program) -> str | None:
     return f"no loader compares the root: these files also serve a {task.name} with a root other than {task.roots[0]}, with wrong data"
 
 
-def _rooted(program: Program, runtime: Runtime, request: Request) -> None:
+def rooted(program: Program, runtime: Runtime, request: Request) -> None:
+    """Refuses a rooted collective whose root the user has not asserted: no runtime compares it."""
     warning = root_warning(program)
     if warning is None:
         return

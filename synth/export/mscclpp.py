@@ -21,12 +21,14 @@ from fractions import Fraction
 from typing import NoReturn
 
 from synth.errors import SynthError
+from synth.export.msccl_xml_limits import root_warning, rooted
 from synth.export.mscclpp_block import block_document
 from synth.export.mscclpp_gpu import Wiring
 from synth.export.request import Request
 from synth.program import plan_limits as limits
 from synth.program.joins import joined
 from synth.program.program import ONE_SIDED, Gpu, Program
+from synth.program.runtimes import RUNTIMES
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
 THREADS = 1024
@@ -41,6 +43,7 @@ class Mscclpp:
 
     def emit(self, program: Program, request: Request) -> str:
         """The plan. Raises SynthError naming what MSCCL++ cannot take, and what would fit."""
+        rooted(program, RUNTIMES["mscclpp"], request)
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:
@@ -50,6 +53,7 @@ class Mscclpp:
         found = [f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"]
         if program.collective is not None and program.collective.combining:
             found.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
+        found += [warning] if (warning := root_warning(program)) else []
         return (*found, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
 
