@@ -347,6 +347,17 @@ def run(
     return calls.run(call, arrays, executor, {name: value for name, value in given.items() if value is not None})
 
 
+def trace(done: Ran) -> str:
+    """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no times."""
+    from synth.export.trace import chrome
+
+    if done.execution.events is None:
+        raise UsageError("this run kept no events: run it with trace=True")
+    if done.network is None:
+        raise UsageError("a timeline needs the times of the links: name the machine (--topo)")
+    return chrome(done.program, done.execution.events)
+
+
 def _opened(
     given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
 ) -> Program | Schedule | Frontier:
