@@ -159,6 +159,18 @@ def test_files_that_are_no_programs_are_one_line(tmp_path, content):
     assert synth("run missing", code=1).stderr.startswith("synth: error: missing")
 
 
+def test_the_timeline_of_a_run(tmp_path):
+    save(tmp_path, "p.txt", text.dump(ring_allgather(4)))
+    assert "wrote t.json" in synth("run p.txt --topo ring:4 --size 16KB --trace t.json").stderr
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    network = api.topology("ring:4").network()
+    last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
+    assert last == pytest.approx(3 * float(network.latency + Fraction(4096, 1000) / network.unit))
+    assert "name the machine" in synth("run p.txt --trace t.json", code=2).stderr
+    with pytest.raises(UsageError, match="kept no events"):
+        api.trace(api.run(ring_allgather(2)))
+
+
 def test_a_block_no_faster_than_it_can_copy(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allgather(4)))
     slow = json.loads(synth("run p.txt --topo ring:4 --size 400KB --block-gbps 1/4 --format json").stdout)

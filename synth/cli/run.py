@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from synth.cli.options import FILE, chosen_machine, machine_options, output_options
-from synth.cli.output import deliver, ready
+from synth.cli.output import deliver, ready, remark, write
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
 from synth.errors import UsageError
@@ -52,6 +52,7 @@ class AnySize(Size):
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
+@click.option("--trace", type=FILE, metavar="FILE", help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.")
 @output_options
 def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
@@ -68,14 +69,18 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     from synth.view.execution import execution
     from synth.view.tables import print_report
 
-    ready(output)
+    ready(output, given["trace"])
     machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
     same = {key: given[key] for key in SAME}
     done = api.run(
         file, topology=machine, collective=given["coll"], roots=given["root"] or (), data=not given["no_data"],
-        bound=not given["no_bound"], local=_speed(given["block_gbps"]), **same,
+        bound=not given["no_bound"], local=_speed(given["block_gbps"]), trace=True if given["trace"] else None, **same,
     )  # fmt: skip
+    timeline = api.trace(done) if given["trace"] else ""
     deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
+    if given["trace"]:
+        write(given["trace"], timeline)
+        remark(f"wrote {given['trace']}")
 
 
 def _speed(text: str | None) -> Fraction | None:
