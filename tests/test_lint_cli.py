@@ -1,11 +1,13 @@
 """`synth lint` from outside: files of every kind, exit codes, text and JSON."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from synth import api
+from synth import api, lint
 from synth.cli import root
 from synth.program import text
 from tests import programs
@@ -82,3 +84,11 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
     (tmp_path / "n.txt").write_text("nothing\n")
     assert "n.txt" in synth("lint", "n.txt", code=1).stderr
     assert "missing.txt" in synth("lint", "missing.txt", code=1).stderr
+
+
+def test_the_documentation_lists_the_rules():
+    folder = Path(lint.__file__).parent
+    used = {rule for file in folder.glob("*.py") for rule in re.findall(r'\b(?:error|Finding|say)\(\s*"([a-z0-9-]+)"', file.read_text())}
+    page = (folder.parent.parent / "docs" / "lint.md").read_text().split("## Rules")[1].split("\n## ")[0]
+    listed = {rule for line in page.splitlines() if line.startswith("| `") for rule in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])}
+    assert used - {"error"} == listed
