@@ -136,6 +136,18 @@ def test_the_threads_of_a_block_meet_where_mscclpp_needs_it(ops, fault):
     assert rules(lint.check(program, "mscclpp")) == ({"join"} if fault else set())
 
 
+def test_blocks_of_a_plan_wait_for_each_other_in_nops():
+    silent = Op("cpy", I0, S0)
+    put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
+    first = Block(None, None, 0, (silent, Op("nop", flag=True)), (), (MEMORY,))
+    good = pair([WAIT, Op("nop", deps=(Dep(1, 1),)), put, NOP, SIGNAL], [SIGNAL, WAIT], more0=(first,))
+    assert rules(lint.check(good, "mscclpp")) == set()
+    first = first._replace(ops=(silent._replace(flag=True),))
+    bad = pair([WAIT, NOP, put._replace(deps=(Dep(1, 0),)), NOP, SIGNAL], [SIGNAL, WAIT], more0=(first,))
+    assert lint.check(bad).ok
+    assert [(f.rule, f.block, f.op) for f in lint.check(bad, "mscclpp").errors] == [("join", 0, 2), ("join", 1, 0)]
+
+
 def test_limits_of_a_plan():
     long = [WAIT, NOP, *[Op("cpy", I0, S0), NOP] * 30, PUT, NOP, SIGNAL]
     assert rules(lint.check(pair(long, [SIGNAL, WAIT]), "mscclpp")) == {"steps"}

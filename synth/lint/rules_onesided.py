@@ -129,6 +129,9 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
         if why is not None:
             text = f"{op.code} {why}, and the block's threads have not met in between: put a nop before it"
             yield error("join", (gpu.rank, b, i), text)
+        elif op.deps or op.flag:
+            text = f"{op.code} waits for, or is waited for by, another block: only a nop or barrier does that for all threads"
+            yield error("join", (gpu.rank, b, i), text)
         reads |= touched[0]
         writes |= touched[1]
         used |= on
