@@ -303,7 +303,7 @@ class _Race:
             _wait([r.job for r in active if r.job is not None], until)
             spent = time.monotonic() - before
             for runner in active:
-                runner.ran += spent
+                runner.ran += 0.0 if before - self.began < HEAD_START else spent  # so that the first is not the first to wait
                 found = self._look(runner)
                 if found is not None and found.status in ("sat", "unsat"):
                     return runner, found
