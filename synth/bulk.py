@@ -3,7 +3,8 @@
     Bulk   topology collective root chunks rounds step chunk path kind paths generators
 
 The whole schedule is every image of the listed sends under the group that `generators` (permutations of ranks, then
-switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit.
+switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit. The
+one unit of an allreduce is then cut into a block of chunks for each rank, and blocks are moved.
 Units and chunk ids are those of `synth.collective`; `paths[p]` are the topology's links that a send takes, one unless
 it passes switches. Times are those of `synth.schedule`: sends of a step read the state before it.
 """

@@ -45,6 +45,9 @@ class _Replay:
         self.given, self.topology = given, given.topology
         self.ranks = given.topology.ranks
         self.nodes = self.ranks + len(given.topology.switches)
+        # what symmetries move: units of data, or for a symmetric allreduce the block of chunks that each rank sums up
+        self.moved = self.ranks if given.collective == "allreduce" and given.generators else given.units
+        self.per = given.chunks * given.units // self.moved
         links = given.topology.links
         self.src = np.fromiter((k.src for k in links), np.int64, len(links))
         self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
@@ -56,7 +59,7 @@ class _Replay:
         orbit, size = self._group()
         self._units(size)
         busiest = self._loads(orbit, size)
-        starts, every = np.repeat(self.sources, given.chunks), np.ones(len(given.step), bool)
+        starts, every = np.repeat(self.sources, self.per), np.ones(len(given.step), bool)
         if given.collective in ("reduce-scatter", "reduce"):
             _need((given.kind == REDUCE).all(), "a reduction copies", "kind")
             self._spread(starts, every, reverse=True, once=True)
@@ -75,6 +78,7 @@ class _Replay:
             _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
             _need(count == 0 or (column.min() >= 0 and column.max() < most), f"lies outside 0..{most - 1}", name)
         _need(given.chunks >= 1, "must be at least 1", "chunks")
+        _need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
         _need(given.steps == 0 or given.rounds.min() >= 1, "every step has at least one round", "rounds")
         rooted = given.collective in ("broadcast", "reduce")
         _need((given.root is not None) == rooted, "is for rooted collectives", "root")
@@ -157,24 +161,24 @@ class _Replay:
     def _units(self, group: int) -> None:
         """The listed units: one of each orbit, no more."""
         given = self.given
-        listed = np.unique(given.chunk // given.chunks) if len(given.chunk) else np.zeros(0, np.int64)
+        listed = np.unique(given.chunk // self.per) if len(given.chunk) else np.zeros(0, np.int64)
         if group == 1:
-            self.wanted = np.arange(given.units)
+            self.wanted = np.arange(self.moved)
             self.sources = self._sources(self.wanted)
             return
-        _need(given.collective in ("allgather", "reduce-scatter", "alltoall"), f"{given.collective} has no free symmetries", "generators")
+        _need(given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators")
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
-        first = listed if given.units == self.ranks else listed // self.ranks
+        first = listed if self.moved == self.ranks else listed // self.ranks
         sources = np.unique(first)
         _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
         _need(len(sources) * group == self.ranks, f"lists units of {len(sources)} orbits of {self.ranks // group}", "chunk")
-        self.wanted = sources if given.units == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
+        self.wanted = sources if self.moved == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
         self.sources = self._sources(self.wanted)
 
     def _sources(self, units: np.ndarray) -> np.ndarray:
         given = self.given
-        if given.collective in ("allgather", "reduce-scatter"):
-            return units
+        if given.collective in ("allgather", "reduce-scatter", "allreduce"):
+            return units  # of an allreduce they are looked for later
         if given.collective == "alltoall":
             return units // self.ranks
         return np.full(len(units), given.root if given.root is not None else 0)
@@ -234,12 +238,8 @@ class _Replay:
         step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
         src, dst = (last[path], first[path]) if reverse else (first[path], last[path])
         time = given.steps - 1 - step if reverse else step
-        row_of = np.full(given.units, -1, np.int64)
-        row_of[self.wanted] = np.arange(len(self.wanted))
-        row = row_of[chunk // given.chunks]
-        _need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
-        place = row * given.chunks + chunk % given.chunks
-        held = np.zeros((len(self.wanted) * given.chunks, self.ranks), bool)
+        place = self._places(chunk)
+        held = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
         held[np.arange(len(held)), starts] = True
         order = np.argsort(time, kind="stable")
         ends = np.searchsorted(time[order], np.arange(given.steps + 1))
@@ -258,34 +258,43 @@ class _Replay:
                 _need(not again, "a contribution is counted twice", shown)
             held[place[now], dst[now]] = True
         if given.collective == "alltoall":
-            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, given.chunks)]
+            done = held[np.arange(len(held)), np.repeat(self.wanted % self.ranks, self.per)]
             lacking = np.flatnonzero(~done)
-            ranks = (self.wanted % self.ranks)[lacking // given.chunks]
+            ranks = (self.wanted % self.ranks)[lacking // self.per]
         else:
             lacking, ranks = np.nonzero(~held)
         if len(lacking):
-            chunk_id = int(self.wanted[lacking[0] // given.chunks]) * given.chunks + int(lacking[0]) % given.chunks
+            chunk_id = int(self.wanted[lacking[0] // self.per]) * self.per + int(lacking[0]) % self.per
             raise VerificationError(f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$")
+
+    def _places(self, chunk: np.ndarray) -> np.ndarray:
+        """The row of each chunk among the listed ones."""
+        row_of = np.full(self.moved, -1, np.int64)
+        row_of[self.wanted] = np.arange(len(self.wanted))
+        row = row_of[chunk // self.per]
+        _need((row >= 0).all(), "lists a unit that is an image of another", "chunk")
+        return row * self.per + chunk % self.per
 
     def _allreduce(self) -> None:
         """Each chunk is summed up a tree to a root of its own, then copied from there, after the last sum arrived."""
         given = self.given
         first, last = given.ends
         up = given.kind == REDUCE
-        chunks = given.chunks
+        place = self._places(given.chunk)
         # the root of a chunk is the rank that never passes its sum on
-        passes = np.zeros((chunks, self.ranks), np.int64)
-        np.add.at(passes, (given.chunk[up], first[given.path[up]]), 1)
+        passes = np.zeros((len(self.wanted) * self.per, self.ranks), np.int64)
+        np.add.at(passes, (place[up], first[given.path[up]]), 1)
         _need((passes <= 1).all(), "a rank sends its sum twice", "kind")
         lone = (passes == 0).sum(axis=1)
         bad = np.flatnonzero(lone != 1)
         if len(bad):
-            raise VerificationError(f"chunk {bad[0]} is summed to {lone[bad[0]]} ranks", "kind")
+            chunk = int(self.wanted[bad[0] // self.per]) * self.per + int(bad[0]) % self.per
+            raise VerificationError(f"chunk {chunk} is summed to {lone[bad[0]]} ranks", "kind")
         roots = np.argmin(passes, axis=1)
-        final = np.full(chunks, -1, np.int64)
-        into = roots[given.chunk[up]] == last[given.path[up]]
-        np.maximum.at(final, given.chunk[up][into], given.step[up][into])
-        early = np.flatnonzero(given.step[~up] <= final[given.chunk[~up]])
+        final = np.full(len(roots), -1, np.int64)
+        into = roots[place[up]] == last[given.path[up]]
+        np.maximum.at(final, place[up][into], given.step[up][into])
+        early = np.flatnonzero(given.step[~up] <= final[place[~up]])
         if len(early):
             i = np.flatnonzero(~up)[early[0]]
             raise VerificationError(f"chunk {given.chunk[i]} is copied before it is summed", f"steps[{given.step[i]}]")

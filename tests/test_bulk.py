@@ -107,3 +107,28 @@ def test_other_files_are_refused(tmp_path, content):
         bulk.load(path)
     with pytest.raises(FormatError):
         bulk.load(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("depth", [1, 4])
+def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
+    scatter = pipeline.bulk(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
+    gather = pipeline.bulk(ring_forest(5, symmetric=symmetric), depth)
+    made = pipeline.composed(scatter, gather)
+    found = verifybulk.bulk(made)
+    assert found.sends == 2 * verifybulk.bulk(gather).sends
+    assert made.bandwidth == (scatter.bandwidth + gather.bandwidth) / 5
+    verify.schedule(expand.schedule(made))
+    with pytest.raises(UsageError):
+        pipeline.composed(gather, scatter)
+    early = replace(made, step=np.where(made.kind == bulk.COPY, made.step - 1, made.step))
+    with pytest.raises(VerificationError):
+        verifybulk.bulk(early)
+
+
+def test_an_allgather_turned_is_a_reduce_scatter():
+    gather = pipeline.bulk(ring_forest(6), 3)
+    made = pipeline.turned(gather)
+    verifybulk.bulk(made)
+    verify.schedule(expand.schedule(made))
+    verifybulk.bulk(pipeline.composed(made, gather))

@@ -22,7 +22,8 @@ def whole(given: Bulk) -> Bulk:
     where = {(k.src, k.dst): i for i, k in enumerate(given.topology.links)}
     links = given.topology.links
     paths: dict[tuple[int, ...], int] = {}
-    ranks, chunks = given.topology.ranks, given.chunks
+    ranks = given.topology.ranks
+    chunks = given.chunks // ranks if given.collective == "allreduce" else given.chunks  # of what the symmetries move
     unit, rest = given.chunk // chunks, given.chunk % chunks
     parts = []
     for pi in group:
@@ -33,7 +34,7 @@ def whole(given: Bulk) -> Bulk:
         parts.append((image * chunks + rest, moved[given.path]))
     chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     step, kind = np.tile(given.step, len(group)), np.tile(given.kind, len(group))
-    return Bulk(given.topology, given.collective, given.root, chunks, given.rounds, step, chunk, path, kind, tuple(paths))
+    return Bulk(given.topology, given.collective, given.root, given.chunks, given.rounds, step, chunk, path, kind, tuple(paths))
 
 
 def schedule(given: Bulk) -> Schedule:

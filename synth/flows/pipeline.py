@@ -153,3 +153,39 @@ def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
         return 1
     label = orbits(topology.ranks, [np.asarray(g)[: topology.ranks] for g in generators])
     return int(np.bincount(label).max())
+
+
+def composed(scatter: Bulk, gather: Bulk) -> Bulk:
+    """An allreduce: the reduce-scatter, and after its last step the allgather, of the same chunks and symmetries. Raises UsageError."""
+    same = scatter.chunks == gather.chunks and scatter.generators == gather.generators and scatter.topology == gather.topology
+    if not same or (scatter.collective, gather.collective) != ("reduce-scatter", "allgather"):
+        raise UsageError("an allreduce is made of a reduce-scatter and an allgather of equal chunks and symmetries")
+    ranks = scatter.topology.ranks
+    return Bulk(
+        scatter.topology, "allreduce", None, scatter.chunks * ranks, np.concatenate([scatter.rounds, gather.rounds]),
+        np.concatenate([scatter.step, gather.step + scatter.steps]), np.concatenate([scatter.chunk, gather.chunk]),
+        np.concatenate([scatter.path, gather.path + len(scatter.paths)]), np.concatenate([scatter.kind, gather.kind]),
+        scatter.paths + gather.paths, scatter.generators,
+    )  # fmt: skip
+
+
+def turned(made: Bulk) -> Bulk:
+    """The reduce-scatter that is an allgather backwards in time; each link it uses must be there both ways. Raises UsageError."""
+    if made.collective != "allgather":
+        raise UsageError(f"{made.collective} is not turned")
+    back = {(k.src, k.dst): i for i, k in enumerate(made.topology.links)}
+    links = made.topology.links
+    try:
+        paths = tuple(tuple(back[links[i].dst, links[i].src] for i in reversed(path)) for path in made.paths)
+    except KeyError as error:
+        raise UsageError(f"{made.topology.name} has no link {error.args[0][0]} -> {error.args[0][1]}") from None
+    if any(
+        links[a].bandwidth != links[b].bandwidth
+        for p, q in zip(made.paths, paths, strict=True)
+        for a, b in zip(p, reversed(q), strict=True)
+    ):
+        raise UsageError(f"{made.topology.name} is not equally fast both ways")
+    return Bulk(
+        made.topology, "reduce-scatter", None, made.chunks, made.rounds[::-1].copy(), made.steps - 1 - made.step, made.chunk, made.path,
+        np.full(len(made.step), REDUCE), paths, made.generators,
+    )  # fmt: skip
