@@ -11,6 +11,8 @@ import programs
 import pytest
 import strict_msccl
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from synth import api
 from synth.cli import root as cli
@@ -205,9 +207,12 @@ def test_a_machine_numbered_otherwise_is_matched():
     program = read(made.files[0][1], "f.xml")
     pairs = {(link.src, link.dst) for link in turned.links}
     assert {(a, b) for a, b, _ in program.senders} == pairs
-    labelled = replace(frontier(), labels=(3, 2, 1, 0))
-    program = read(api.export(labelled, point=2).files[0][1], "f.xml")
-    assert program.collective == collective("allgather", 4)
+    labelled = api.export(replace(frontier(), labels=(3, 2, 1, 0)), point=2)
+    assert read(labelled.files[0][1], "f.xml").collective == collective("allgather", 4)
+    assert any("none was checked" in line for line in labelled.remarks)
+    part = api.export(replace(frontier(), labels=(0, 1, 4, 7)), every=True)
+    assert any("devices 0,1,4,7, which must be ranks 0 to 3" in line for line in part.remarks)
+    assert "devices 0,1,4,7" in part.notes
 
 
 def test_the_command_line_writes_one_file(file, tmp_path):
@@ -321,3 +326,38 @@ def test_lowered_programs_come_back(runtime, instances):
         back = read(content, "f.xml")
         gpus = tuple(g._replace(blocks=tuple(b._replace(via=()) for b in g.blocks)) for g in program.gpus)
         assert replace(back, max_bytes=None) == replace(program, gpus=gpus, max_bytes=None)
+
+
+@st.composite
+def direct_schedules(draw):
+    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is wanted."""
+    n = draw(st.integers(2, 4))
+    name = draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]))
+    task, chunks = collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []), draw(st.integers(1, 3))
+    steps: list[list[Send]] = [[], [], []]
+    for chunk in range(task.units * chunks):
+        pre, post = task.pre[chunk // chunks], task.post[chunk // chunks]
+        meet = draw(st.sampled_from(sorted(post))) if task.combining else min(pre)
+        if task.combining:
+            steps[0] += [Send(chunk, r, meet, "reduce") for r in sorted(pre) if r != meet]
+        wanting = [r for r in sorted(post) if r != meet and (task.combining or r not in pre)]
+        half = draw(st.integers(0, len(wanting)))
+        for k, r in enumerate(wanting):
+            relay = wanting[0] if k and half > k else meet
+            steps[2 if relay != meet else 1].append(Send(chunk, relay, r))
+    made = tuple(Step(len(sends), tuple(sorted(sends))) for sends in steps if sends)
+    return Schedule(topology(f"fully-connected:{n}").network(), task, chunks, made)
+
+
+@given(
+    direct_schedules(), st.sampled_from(["executor", "rccl", "msccl"]), st.sampled_from(["Simple", "LL"]), st.integers(1, 3), st.booleans()
+)
+@settings(max_examples=40, deadline=None)
+def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, runtime, protocol, instances, aggregate):
+    task = schedule.collective
+    program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
+    made = api.export(program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True)
+    for _, content in made.files:
+        strict_msccl.load(content, runtime)
+        back = read(content, "f.xml", runtime=runtime)
+        assert replace(back, max_bytes=None, in_place=program.in_place) == replace(program, name=back.name)

@@ -84,7 +84,7 @@ def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program)
-    return Exported(tuple(files), exporter.suffix, tuple(remarks))
+    return Exported(tuple(files), exporter.suffix, (*remarks, *_placement(source, wish)))
 
 
 def folder(frontier: Frontier, wish: Wish) -> Exported:
@@ -122,9 +122,21 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     )
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
     remarks += [f"no point divides every one of the listed sizes: {'; '.join(_reasons(c, wish) for c in able)}"] if not kept else []
+    remarks += _placement(frontier, wish)
     runtime = wish.request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
     return Exported(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
+
+
+def _placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
+    """What a user must know of the ranks: which devices they are, and that links were not checked."""
+    said = []
+    if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
+        said.append("the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo")
+    labels = sorted(source.labels) if isinstance(source, Frontier) else []
+    if wish.links is None and labels and labels != list(range(len(labels))):
+        said.append(f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the communicator")
+    return said
 
 
 def _exporter(wish: Wish) -> tuple:
