@@ -1,17 +1,19 @@
 """Third pass of lowering: which receives forward what arrives at once, and which connections therefore share a block.
 
-A receive fuses with a later send of the same chunks when one thread block owns both connections. Pairing is a greedy
-matching of each rank's incoming with its outgoing connections by how much they would fuse; a pair that would leave a
-block much longer than its longer half is not worth its serial order and is left apart.
+A receive fuses with a later send of the same chunks when one thread block owns both connections. The fused op ends when
+the last byte has left, so nothing fuses that another op, or another arrival, would have to wait for meanwhile: step for
+step, fusing costs no time. Pairing is a greedy matching of each rank's incoming with its outgoing
+connections by how much they would fuse; a pair that would leave a block much longer than its longer half is left apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from synth.program.messages import Lane, Message
+from synth.program.messages import Lane, Message, Value
 
 
 class Fusion(NamedTuple):
@@ -39,7 +41,8 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
     weight: Counter[tuple[int, Lane, Lane]] = Counter()
     for message in messages:
         for later in dict.fromkeys(message.writes[0].readers):
-            if later.count == message.count and all(a is b for a, b in zip(later.reads, message.writes, strict=True)):
+            same = later.count == message.count and all(a is b for a, b in zip(later.reads, message.writes, strict=True))
+            if same and all(_alone(value, message, later) for value in message.writes):
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
     pairs: dict[tuple[int, Lane], Lane] = {}
@@ -60,17 +63,27 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
     return Fusion(pairs, forwards)
 
 
+def _alone(value: Value, message: Message, later: Message) -> bool:
+    """Whether nobody else needs `value` while a fused op would still be busy with sending it on, the step after `message`'s."""
+    return all(other is later or other.step > message.step + 1 for other in value.readers)
+
+
 def _in_order(received: list[Message], sent: list[Message], partners: Mapping[Message, list[Message]]) -> dict[Message, Message]:
-    """What fuses when both connections keep their order and sends that are due first are not held up."""
-    found: dict[Message, Message] = {}
-    at = 0
-    for message in received:
-        while at < len(sent) and sent[at].step <= message.step:
-            at += 1
-        if at < len(sent) and any(sent[at] is other for other in partners.get(message, ())):
-            found[message] = sent[at]
-            at += 1
-    return found
+    """What fuses when both connections keep their order, no due send is held up, and no receive by a send before its time."""
+    barred: set[Message] = set()
+    while True:
+        found: dict[Message, Message] = {}
+        at = 0
+        for message in received:
+            while at < len(sent) and sent[at].step <= message.step:
+                at += 1
+            if at < len(sent) and message not in barred and any(sent[at] is other for other in partners.get(message, ())):
+                found[message] = sent[at]
+                at += 1
+        late = {a for a, b in pairwise(received) if a in found and b not in found and a.step == b.step}
+        if not late:
+            return found
+        barred |= late
 
 
 class _Paths:
