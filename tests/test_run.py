@@ -138,7 +138,7 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
     [
         ("--size 1000", 1, "sizes are multiples of 32 bytes, 992 and 1024 fit"), ("--size 0", 0, ""), ("--dtype f17", 2, "did you mean"),
         ("--op mean", 2, "there are sum, prod, min, max, avg"), ("--executor refrence", 2, "did you mean reference"),
-        ("--depth 9", 2, "1 to 8"),
+        ("--depth 9", 2, "1 to 8"), ("--size 4TB", 1, "at most 4 GiB are allocated"),
         ("--topo line:8", 1, "no such link"), ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"), ("--point 1", 2, "this is none"),
         ("--instances 2", 2, "program already"), ("--runtime nccl", 2, "unknown runtime"), ("--protocol LL64", 2, "unknown protocol"),
         ("--block-gbps fast", 2, "not a number"), ("--block-gbps 0", 2, "greater than 0"),

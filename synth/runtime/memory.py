@@ -19,6 +19,16 @@ MAX_BYTES = 4 << 30
 _NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
+def afford(chunks: int, elements: int, kind: Dtype) -> None:
+    """Raises SynthError where so many chunks, of all ranks together, are too large for one process."""
+    needed = chunks * elements * kind.size
+    if needed > MAX_BYTES:
+        raise SynthError(
+            f"the buffers of all ranks take {needed / 2**30:.1f} GiB, at most {MAX_BYTES >> 30} GiB are allocated;"
+            " choose a smaller size, or only the time (--no-data)"
+        )
+
+
 class Arena:
     """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row."""
 
@@ -45,12 +55,7 @@ class Arena:
 
     def allocate(self, kind: Dtype, elements: int) -> None:
         """Poisoned arrays. Raises SynthError where they are too large for one process."""
-        needed = sum(self.rows) * elements * kind.size
-        if needed > MAX_BYTES:
-            raise SynthError(
-                f"the buffers of all ranks take {needed / 2**30:.1f} GiB, at most {MAX_BYTES >> 30} GiB are allocated;"
-                " choose a smaller size, or only the time (--no-data)"
-            )
+        afford(sum(self.rows), elements, kind)
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
     def row(self, rank: int, span: Span, count: int, where: Callable[[], str]) -> int:
