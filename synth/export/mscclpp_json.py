@@ -52,7 +52,7 @@ class Node:
         if not isinstance(self.value, list):
             self.fail(f"expected a list, found {self._short()}")
         if len(self.value) > most:
-            self.fail(f"has {len(self.value)} entries, MSCCL++ takes at most {most}")
+            self.fail(f"has {len(self.value)} entries; at most {most} are taken")
         return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
 
     def whole(self, low: int, high: int) -> int:

@@ -20,7 +20,7 @@ from synth.program import plan_limits as limits
 from synth.program.layout import Layout
 from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Port, Program
 
-MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 1024, 1024, 1 << 16, 1 << 24
+MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24
 UNLIMITED = (1 << 64) - 1
 _TOP = ("name", "collective", "protocol", "inplace", "gpus")
 _TOP_MORE = ("reuse_resources", "use_double_scratch_buffer", "buffer_alignment", "num_threads_per_block", "min_message_size",
@@ -38,9 +38,8 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     fields = top.fields(_TOP, _TOP_MORE)
     name, in_place = fields["name"].text(), fields["inplace"].flag()
     protocol = fields["protocol"].text(("Simple", "LL"))
-    for key, value in (("reuse_resources", False), ("use_double_scratch_buffer", protocol == "LL")):
-        if key in fields and fields[key].flag() != value:
-            fields[key].fail(f"is {not value}; what a program means is known for {value} with protocol {protocol} only")
+    if "reuse_resources" in fields and fields["reuse_resources"].flag():
+        fields["reuse_resources"].fail("is true: large chunks then share scratch in turns, which a program cannot say")
     if "buffer_alignment" in fields and fields["buffer_alignment"].whole(1, 1 << 20) % limits.ALIGNMENT:
         fields["buffer_alignment"].fail(f"is no multiple of {limits.ALIGNMENT}")
     if "num_threads_per_block" in fields:
@@ -49,6 +48,7 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     if not gpus:
         fields["gpus"].fail("is empty")
     sizes = [gpu.sizes for gpu in gpus]
+    _check_scratch(fields, protocol, any(size["s"] for size in sizes))
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
     called = fields["collective"].text()
     found = task or _task(called, read_gpus, root, fields["collective"])
@@ -63,6 +63,15 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     return Program(name, found, chunks, read_gpus, protocol, program.in_place, math.ceil(low / least), top_bytes)
 
 
+def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> None:
+    """Packets need a double scratch; puts of plain data into one miss the half whose turn it is."""
+    double = fields.get("use_double_scratch_buffer")
+    if scratch and protocol == "Simple" and double is not None and double.flag():
+        double.fail("is true: plain puts into scratch do not know which half is in turn")
+    if scratch and protocol == "LL" and (double is None or not double.flag()):
+        (double or fields["protocol"]).fail("packets in a scratch that is not double: who is a launch ahead overwrites what was not read")
+
+
 def _task(called: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
     """The collective of a plan's name; None for one that is not known."""
     ours = {theirs: name for name, theirs in COLLECTIVE_NAMES.items()}.get(called, called).replace("_", "-")
@@ -73,7 +82,7 @@ def _task(called: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> C
     roots: tuple[int, ...] = ()
     if "root" in COLLECTIVES[ours][1]:
         spreads = ours in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
-        roots = tuple(gpu.rank for gpu in gpus if _uses(gpu, spreads, gpus)) if root is None else (root,)
+        roots = tuple(sorted(_readers(gpus) if spreads else _written(gpus))) if root is None else (root,)
         if not ours.startswith("multi-") and len(roots) != 1:
             node.fail(f"the root of this {ours} cannot be told from the plan; give it")
     try:
@@ -82,12 +91,16 @@ def _task(called: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> C
         node.fail(str(error))
 
 
-def _uses(gpu: Gpu, reads: bool, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether an op reads the rank's input, or writes its output."""
-    if reads:
-        return any(s.buffer == "i" and s.rank is None for block in gpu.blocks for op in block.ops for s in op.src)
-    writers = ((other.rank, s) for other in gpus for block in other.blocks for op in block.ops for s in op.dst)
-    return any(s.buffer == "o" and (rank if s.rank is None else s.rank) == gpu.rank for rank, s in writers)
+def _readers(gpus: tuple[Gpu, ...]) -> set[int]:
+    """The ranks whose input is read."""
+    ops = ((gpu.rank, op) for gpu in gpus for block in gpu.blocks for op in block.ops)
+    return {rank if span.rank is None else span.rank for rank, op in ops for span in op.src if span.buffer == "i"}
+
+
+def _written(gpus: tuple[Gpu, ...]) -> set[int]:
+    """The ranks whose output is written."""
+    ops = ((gpu.rank, op) for gpu in gpus for block in gpu.blocks for op in block.ops)
+    return {rank if span.rank is None else span.rank for rank, op in ops for span in op.dst if span.buffer == "o"}
 
 
 def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple[int, tuple[Gpu, ...]]:
