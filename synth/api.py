@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,25 +162,41 @@ def solve(
     """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
 
     With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
+    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
     """
     from synth import verify
     from synth.pareto import race
-    from synth.verdict import Sat
+    from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
     network = _named_topology(topology).network()
     task = _collective(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
+    direct = task.combining and not task.reversible
+    if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
+        raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
     if encoding == "auto":
         refuted = _by_bounds(problem, proof)
         if refuted is not None:
             return refuted
     budget = Budget(time_limit, seed=seed, jobs=_jobs(jobs), deterministic=deterministic)
     try:
-        verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
+        if direct:
+            from synth.pareto import combining
+
+            verdict = combining.solve(problem, budget)
+        else:
+            verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
     finally:
         race.stop()
+    if direct and isinstance(verdict, Unknown):
+        from synth import bounds
+
+        least = ceil(bounds.allreduce(network, task, steps).value * chunks)
+        verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {least} rounds")
+    if direct and proof is not None and isinstance(verdict, Unsat):
+        verdict = replace(verdict, reason=f"{verdict.reason}; no proof was written: the direct encoding has none")
     if isinstance(verdict, Sat):
         verify.schedule(verdict.schedule)
     return verdict
@@ -194,10 +211,9 @@ def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
     least = bounds.steps(network, task)
     if least.value > problem.steps:
         reason, certificate = f"at least {least.value} steps are needed", least.certificate
-    elif task.combining and not task.reversible:
-        return None
     else:
-        fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks)
+        any_chunks = bounds.allreduce(network, task, problem.steps) if task.combining and not task.reversible else None
+        fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
         if fewest <= problem.rounds:
             return None
         reason = f"C={problem.chunks} in {problem.steps} steps needs at least {fewest} rounds, by a cut certificate"

@@ -35,6 +35,7 @@ STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is fol
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 OTHER_CPU = 2.5  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
+LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
@@ -65,7 +66,7 @@ def points(
     progress(f"no schedule takes fewer than {least} steps or {show(floor.value)} rounds per chunk")
     end = max_steps or max(least + STEPS_BEYOND, 2 * least + 1)
     with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
-        search = _Search(network, collective, budget, same_bits, progress, desk, Candidates(network, collective, budget.seed))
+        search = Search(network, collective, budget, same_bits, progress, desk, Candidates(network, collective, budget.seed))
         for steps in range(least, end + 1):
             bound = bounds.allreduce(network, collective, steps)
             if search.best is not None and bound.value >= search.best:
@@ -81,8 +82,8 @@ def points(
 
 
 @dataclass
-class _Search:
-    """`best`: the least R/C of all points so far."""
+class Search:
+    """What the search at every S shares. `best`: the least R/C of all points so far."""
 
     network: Network
     collective: Collective
@@ -122,7 +123,7 @@ class _Search:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
             cpu = OTHER_CPU if self.same_bits or self.candidates.hub_steps is None else POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
-            return began + 3 * cpu, self.desk.cpu + cpu
+            return began + LOADED * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
         return began + min(left, max(POINT_CPU, left / 4)), math.inf
 
@@ -131,6 +132,17 @@ class _Search:
         """Trees that attain the rate for large messages, where they are known to and the network is small."""
         small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
         return tau.forest(self.network) if small and tau.applies(self.network) else None
+
+    def built(self, steps: int, upper: Fraction | None) -> Iterator[tuple[Schedule, str]]:
+        """Schedules of allreduce by construction, with their names: spanning trees, and reduce-scatter + allgather below `upper`."""
+        made = self.forest
+        if made is not None and steps >= 2 * made.height:
+            schedule = tau.schedule(made, self.collective, steps - 2 * made.height + 1)
+            upper = schedule.bandwidth if upper is None else min(upper, schedule.bandwidth)
+            yield schedule, "tau forest"
+        composed = self.composed(steps, upper)
+        if composed is not None:
+            yield composed, "reduce-scatter + allgather"
 
     def composed(self, steps: int, upper: Fraction | None) -> Schedule | None:
         """Reduce-scatter + allgather in `steps` steps, if its bounds say that it may be below `upper`."""
@@ -168,7 +180,7 @@ class _Search:
 class _Here:
     """The search at one S for schedules below `upper`, until the bound is met or the time is up."""
 
-    search: _Search
+    search: Search
     steps: int
     bound: Fraction
     upper: Fraction | None
@@ -276,10 +288,8 @@ class _Here:
         self.schedule, self.construction, self.upper = schedule, name, schedule.bandwidth
 
     def _built(self) -> None:
-        """The constructions that need no search of their own: spanning trees, and reduce-scatter + allgather."""
-        made = self.search.forest
-        if made is not None and self.steps >= 2 * made.height:
-            self._take(tau.schedule(made, self.search.collective, self.steps - 2 * made.height + 1), "tau forest")
-        composed = None if self._done else self.search.composed(self.steps, self.upper)
-        if composed is not None:
-            self._take(composed, "reduce-scatter + allgather")
+        """The constructions that need no search of their own."""
+        for schedule, name in self.search.built(self.steps, self.upper):
+            self._take(schedule, name)
+            if self._done:
+                return

@@ -34,6 +34,12 @@ class Candidate:
         return Fraction(self.rounds, self.translation.chunks)
 
     @property
+    def complete(self) -> bool:
+        """Whether every schedule with its C, S and R is among those asked about: each chunk is a representative of its own."""
+        asked = self.translation
+        return self.engine == "direct" and len(asked.moves) == 1 and asked.copies == 1 and not asked.inner
+
+    @property
     def rank(self) -> tuple[bool, int, int]:
         """What to try first: hubs; then small formulas whose loads are averaged over few orbits; then few chunks."""
         return self.engine != "hub", self.cost * len(self.translation.loads), self.translation.chunks
@@ -79,6 +85,21 @@ class Candidates:
                 made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
         return sorted(made, key=lambda c: c.rank)
 
+    def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
+        """Those with C, S and R as given, the most promising first; the complete one is always among them."""
+        made = []
+        for shape in self._shapes:
+            whole, left = self._chunks(shape, 1), Fraction(chunks)
+            left /= whole
+            alone = len(shape.moves) == 1 and not shape.inner
+            counts = [n for n in range(1, REPRESENTATIVES + 1) if left % n == 0] + ([chunks] if alone and chunks > REPRESENTATIVES else [])
+            for count in counts:
+                for engine in ("hub", "direct"):
+                    complete = alone and engine == "direct" and count == chunks
+                    if complete or (self._allows(engine, shape, steps) and self._cost(engine, shape, count, steps) <= EFFORT):
+                        made.append(self._candidate(engine, shape, chunks, int(left / count), steps, rounds))
+        return sorted(made, key=lambda c: c.rank)
+
     def frames(self, steps: int, bound: Fraction) -> list[Frame]:
         """Every engine, shape and number of representatives, with coarse and with the finest rounds, the most promising first."""
         made = []
@@ -91,12 +112,14 @@ class Candidates:
         return sorted(made, key=lambda f: f.base.rank)
 
     def _frames(self, steps: int) -> Iterator[tuple[str, Shape, int]]:
-        hub = self.hub_steps is not None and steps >= self.hub_steps
         for shape in self._shapes:
             for count in range(1, REPRESENTATIVES + 1):
                 for engine in ("hub", "direct"):
-                    if (engine == "direct" or (hub and not shape.inner)) and self._cost(engine, shape, count, steps) <= EFFORT:
+                    if self._allows(engine, shape, steps) and self._cost(engine, shape, count, steps) <= EFFORT:
                         yield engine, shape, count
+
+    def _allows(self, engine: str, shape: Shape, steps: int) -> bool:
+        return engine == "direct" or (self.hub_steps is not None and steps >= self.hub_steps and not shape.inner)
 
     def _candidate(self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int) -> Candidate:
         translation = Translation(self.network, self.collective, shape.moves, chunks, copies, shape.inner)

@@ -1,0 +1,78 @@
+"""One question (C, S, R) about a combining collective that is no reversal of a copying one: allreduce, scan, custom ones.
+
+The engines are those of the frontier (`synth.pareto.allreduce`): hubs and the direct encoding on symmetric shapes, with
+conflict limits that grow, and, after a first round of these, spanning trees and reduce-scatter + allgather. Symmetric shapes can only
+find schedules; with a chunk for every representative and no symmetry the direct encoding is complete, and refutes.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from fractions import Fraction
+
+from synth.pareto.allreduce import Search
+from synth.pareto.candidates import Candidate, Candidates
+from synth.pareto.tries import Desk, Try
+from synth.schedule import Problem, Schedule, Send, Step
+from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict
+
+FEW = 16  # candidates that are tried before the complete one has had as many conflicts
+CONFLICTS = (2_000, 40_000, 400_000, None)  # of each try, effort by effort; the last one is not given up
+
+
+def solve(problem: Problem, budget: Budget) -> Verdict:
+    """Sat with exactly C chunks per unit, S steps and R rounds; Unsat from the complete encoding; else Unknown.
+
+    Lower bounds are the caller's to ask first. `budget.deterministic` asks one engine after the other.
+    """
+    began = time.monotonic()
+    until = began + (float("inf") if budget.seconds is None else budget.seconds)
+    limit = None if budget.seconds is None else until
+    with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
+
+        def cost(engine: str = "") -> Cost:
+            return Cost(engine, desk.cpu, desk.cpu, time.monotonic() - began)
+
+        candidates = Candidates(problem.network, problem.collective, budget.seed)
+        search = Search(problem.network, problem.collective, budget, False, lambda text: None, desk, candidates)
+        left = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
+        for turn, conflicts in enumerate(CONFLICTS):
+            left = [c for c in left if c.complete or conflicts is not None]  # to the end only what decides
+            some = [c for k, c in enumerate(left) if k < FEW or c.complete]
+            asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn): c for c in some}
+            outcomes = desk.run(iter(asked), limit)
+            try:
+                for query, outcome in outcomes:
+                    candidate: Candidate = asked[query]
+                    if outcome.schedule is not None and (fitting := fitted(outcome.schedule, problem)) is not None:
+                        return Sat(fitting, cost(candidate.engine))
+                    if outcome.status == "unsat":
+                        if candidate.complete:
+                            return Unsat("by the complete direct encoding", cost("direct"))
+                        left.remove(candidate)
+            finally:
+                outcomes.close()
+            if time.monotonic() >= until:
+                return Unknown("time", "", cost())
+            if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
+                for made, name in search.built(problem.steps, Fraction(problem.rounds + 1, problem.chunks)):
+                    if (fitting := fitted(made, problem)) is not None:
+                        return Sat(fitting, cost(name))
+        return Unknown("gave-up", "", cost())
+
+
+def fitted(schedule: Schedule, problem: Problem) -> Schedule | None:
+    """`schedule` repeated and padded to the C and R of `problem`; None where it does not go into them."""
+    times, rest = divmod(problem.chunks, schedule.chunks)
+    spare = problem.rounds - schedule.rounds * times
+    if rest or spare < 0 or len(schedule.steps) != problem.steps:
+        return None
+    steps = [Step(step.rounds * times, tuple(sorted(_copies(step.sends, times)))) for step in schedule.steps]
+    steps[-1] = Step(steps[-1].rounds + spare, steps[-1].sends)
+    return replace(schedule, chunks=problem.chunks, steps=tuple(steps))
+
+
+def _copies(sends: tuple[Send, ...], times: int) -> list[Send]:
+    """Chunk i of a unit becomes chunks i·times … of it: ids are unit-major, so this is the same for all units."""
+    return [send._replace(chunk=send.chunk * times + j) for send in sends for j in range(times)]
