@@ -99,7 +99,7 @@ def test_every_extra_that_the_design_names_exists():
 
 def test_every_library_imported_is_declared():
     declared = {requirement.split(">")[0].split("=")[0].split("[")[0].lower() for requirement in PROJECT["project"]["dependencies"]}
-    distribution = {"z3": "z3-solver", "pysat": "python-sat", "pysolvers": "python-sat", "yaml": "pyyaml"}
+    distribution = {"z3": "z3-solver", "pysat": "python-sat", "pysolvers": "python-sat", "yaml": "pyyaml", "ml_dtypes": "ml-dtypes"}
     for path in SOURCES:
         for name, _ in imports(path):
             top = name.partition(".")[0]
