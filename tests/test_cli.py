@@ -22,7 +22,9 @@ from synth.pareto.events import Event, SweepInterrupted
 from synth.schedule import Schedule, Send, Step
 from synth.verdict import Unknown, Unsat
 
-COMMANDS = ["pareto", "solve", "bound", "verify", "run", "list", "topo list", "topo show", "topo import", "topo match", "topo draw"]
+COMMANDS = [
+    "pareto", "solve", "bound", "verify", "export", "run", "list", "topo list", "topo show", "topo import", "topo match", "topo draw",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
