@@ -108,6 +108,7 @@ def _debug() -> None:
         "export": "synth.cli.export:export",
         "lint": "synth.cli.lint:lint",
         "run": "synth.cli.run:run",
+        "show": "synth.cli.show:show",
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",
         "topo": "synth.cli.topo:topo",

@@ -1,0 +1,162 @@
+"""A program as a space-time picture: a row for each thread block, ranks one under the other, time to the right, messages as arrows.
+
+Time is logical: an op stands one column after the latest of what it waits for (the op before it, its dependencies, the
+sender of what it receives), so columns are steps of the longest chain, not seconds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable
+from html import escape
+from typing import NamedTuple
+
+from synth.errors import SynthError
+from synth.program.program import RECEIVING, SENDING, Block, Op, Program
+from synth.program.text import op_text
+
+MOST = 60_000  # ops that a picture can hold before no viewer opens it
+ROW, COLUMN, LEFT, TOP, BOX = 18, 44, 150, 44, 14
+COLOURS = {
+    "s": "#1764ab", "put": "#1764ab", "r": "#4b8f00", "get": "#4b8f00", "rcs": "#00857c", "rrs": "#c46a00", "rrcs": "#c46a00",
+    "rrc": "#d99000", "re": "#d99000", "reduce": "#d99000", "cpy": "#777777",
+}  # fmt: skip
+OTHER = "#aaaaaa"
+TIP = (
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" markerUnits="userSpaceOnUse"'
+    ' orient="auto"><path d="M0 0L6 3L0 6z" fill="#444"/></marker></defs>'
+)
+
+Place = tuple[int, int, int]  # rank, block, op
+
+
+class Timeline(NamedTuple):
+    """`columns[rank, block, op]`; `arrows` from what sends to what receives; `stuck`: the ops that never start, without a column."""
+
+    columns: dict[Place, int]
+    arrows: list[tuple[Place, Place]]
+    stuck: list[Place]
+
+
+def timeline(program: Program) -> Timeline:
+    """The logical time of every op, with FIFOs that never fill. Messages are FIFO data, or signals of one-sided programs."""
+    blocks = [(gpu.rank, b, block) for gpu in program.gpus for b, block in enumerate(gpu.blocks)]
+    columns: dict[Place, int] = {}
+    arrows: list[tuple[Place, Place]] = []
+    posted: dict[Hashable, deque[Place]] = defaultdict(deque)
+    at = dict.fromkeys(((rank, b) for rank, b, _ in blocks), 0)
+    now = dict.fromkeys(at, -1)
+    met: dict[Hashable, list[int]] = defaultdict(list)
+    moved = True
+    while moved:
+        moved = False
+        for rank, b, block in blocks:
+            while at[rank, b] < len(block.ops):
+                op, place = block.ops[at[rank, b]], (rank, b, at[rank, b])
+                if op.code == "barrier":
+                    visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[: at[rank, b]])
+                    latest = _meet(met, rank, b, op, visit, now[rank, b])
+                    if latest is None:
+                        break
+                    now[rank, b] = latest
+                if any(at.get((rank, dep.block), 0) <= dep.op for dep in op.deps):
+                    break
+                inbox = [_inbox(rank, block, port) for port in _incoming(op)]
+                if any(not posted[key] for key in inbox):
+                    break
+                sources = [posted[key].popleft() for key in inbox]
+                arrows += [(source, place) for source in sources]
+                ends = [now[rank, b], *(columns[rank, dep.block, dep.op] for dep in op.deps), *(columns[source] for source in sources)]
+                columns[place] = now[rank, b] = 1 + max(ends)
+                for key in _outboxes(rank, block, op):
+                    posted[key].append(place)
+                at[rank, b] += 1
+                moved = True
+    stuck = [(rank, b, i) for rank, b, block in blocks for i in range(at[rank, b], len(block.ops))]
+    return Timeline(columns, arrows, stuck)
+
+
+def _incoming(op: Op) -> Iterable[int]:
+    if op.code in RECEIVING:
+        return (-1,)
+    return op.ports if op.code == "wait" else ()
+
+
+def _inbox(rank: int, block: Block, port: int) -> Hashable:
+    if port < 0:
+        return block.recv, rank, block.channel
+    own = block.ports[port]
+    return own.peer, rank, own.kind, own.index
+
+
+def _outboxes(rank: int, block: Block, op: Op) -> list[Hashable]:
+    if op.code in SENDING:
+        return [(rank, block.send, block.channel)]
+    if op.code == "signal":
+        return [(rank, block.ports[p].peer, block.ports[p].kind, block.ports[p].index) for p in op.ports]
+    return []
+
+
+def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int, now: int) -> int | None:
+    """When the blocks of a barrier's group have all come to it for the `visit`-th time; None while one is missing."""
+    own = met[rank, op.group, b]
+    if len(own) < visit:
+        own.append(now)
+    times = [met[rank, op.group, other] for other in op.group]
+    return max(t[visit - 1] for t in times) if all(len(t) >= visit for t in times) else None
+
+
+def program_svg(program: Program) -> str:
+    """The drawing; the full text of an op shows when the pointer rests on it. Raises SynthError above `MOST` ops."""
+    if program.ops > MOST:
+        raise SynthError(f"{program.name} has {program.ops} instructions, a picture holds {MOST}; `synth show` without --svg prints them")
+    drawn = timeline(program)
+    rows: dict[tuple[int, int], int] = {}
+    lines = []
+    y = TOP
+    for gpu in program.gpus:
+        lines.append(f'<text x="8" y="{y + 12}" font-weight="bold">rank {gpu.rank}</text>')
+        for b, block in enumerate(gpu.blocks):
+            rows[gpu.rank, b] = y
+            peers = f"{'-' if block.recv is None else block.recv} → {'-' if block.send is None else block.send}"
+            lines.append(f'<text x="62" y="{y + 12}" fill="#555">{b}: {peers} ch {block.channel}</text>')
+            y += ROW
+        y += 8
+    last = max(drawn.columns.values(), default=0)
+    late = dict(zip(drawn.stuck, range(last + 2, last + 2 + len(drawn.stuck)), strict=True))
+    columns = drawn.columns | late
+    boxes = [
+        _box(op, LEFT + COLUMN * columns[gpu.rank, b, i], rows[gpu.rank, b], (gpu.rank, b, i) in late)
+        for gpu in program.gpus
+        for b, block in enumerate(gpu.blocks)
+        for i, op in enumerate(block.ops)
+    ]
+    arrows = [_arrow(drawn.columns[a], rows[a[:2]], drawn.columns[z], rows[z[:2]]) for a, z in drawn.arrows]
+    width, height = LEFT + COLUMN * (last + 2 + len(late)) + 10, y + 10
+    return "\n".join((
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        ' font-family="sans-serif" font-size="11">',
+        f"<title>{escape(program.name)}</title>", TIP, '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(program.name)}</text>',
+        f'<text x="{LEFT}" y="36" fill="#555">logical time: {last + 1} columns, {len(arrows)} messages</text>',
+        *lines, *arrows, *boxes, "</svg>", "",
+    ))  # fmt: skip
+
+
+def _box(op: Op, x: int, y: int, stuck: bool) -> str:
+    colour = COLOURS.get(op.code, OTHER)
+    style = f'fill="white" stroke="{colour}" stroke-dasharray="3"' if stuck else f'fill="{colour}"'
+    ink = colour if stuck else "white"
+    count = f" {op.count}" if op.count > 1 else ""
+    title = escape(op_text(op)) + (" (never starts)" if stuck else "")
+    return (
+        f'<g><title>{title}</title><rect x="{x}" y="{y}" width="36" height="{BOX}" rx="2" {style}/>'
+        f'<text x="{x + 18}" y="{y + 11}" text-anchor="middle" font-size="9" fill="{ink}">{op.code}{count}</text></g>'
+    )
+
+
+def _arrow(a: int, ya: int, z: int, yz: int) -> str:
+    return (
+        f'<line x1="{LEFT + COLUMN * a + 36}" y1="{ya + BOX // 2}" x2="{LEFT + COLUMN * z}" y2="{yz + BOX // 2}"'
+        ' stroke="#444" stroke-width="0.7" stroke-opacity="0.6" marker-end="url(#tip)"/>'
+    )
