@@ -13,6 +13,8 @@ The same program and request give the same text.
 
 from collections.abc import Mapping
 
+from synth.callmodule import make_callable
+
 EXPORTERS: Mapping[str, str] = {
     "msccl-xml": "synth.export.msccl_xml:MscclXml",
     "mscclpp": "synth.export.mscclpp:Mscclpp",
@@ -23,3 +25,5 @@ SUMMARIES: Mapping[str, str] = {
     "mscclpp": "MSCCL++ execution plan (JSON)",
     "trace": "timeline of the steps, for Perfetto or chrome://tracing",
 }
+
+make_callable(__name__)
