@@ -1,8 +1,12 @@
-"""Re-checks throughput certificates of any size: one cut of the topology itself, added up in fractions; no solver, no numpy.
+"""Re-checks throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
 
-Every shard that starts inside the cut must leave it (for reductions: every shard that is summed inside must enter it),
-as some rank is outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds
-it: so in one second no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them.
+``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
+outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one second
+no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them.
+
+``throughput-cuts``: the same for weighted cuts together. As much leaves a switch as enters it, so potentials of switches add
+nothing to a sum over all that is sent: a byte over a link counts the weights of the cuts it leaves plus the potential of its
+tail less that of its head, and costs at most the prices of its limits and, for the rest, of the link itself.
 """
 
 from __future__ import annotations
@@ -11,9 +15,14 @@ import hashlib
 from fractions import Fraction
 
 from synth.errors import VerificationError
+from synth.rational import rational
 from synth.topology import Topology
 
-KEYS = {"kind", "topology", "collective", "root", "inside", "limits"}
+KEYS = {
+    "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
+    "throughput-cuts": {"kind", "topology", "collective", "root", "cuts", "limits", "potentials"},
+}
+MOST_WORK = 40_000_000
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 
 
@@ -49,35 +58,80 @@ def _need(truth: bool, message: str, place: str) -> None:
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
-    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
-    _need(certificate["kind"] == "throughput-cut", "is no throughput-cut", "kind")
+    kind = certificate["kind"]
+    _need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
+    _need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
     _need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
     collective, root = certificate["collective"], certificate["root"]
     _need(collective in ("allgather", *TURNED, *ROOTED), "has no such bound", "collective")
-    nodes = topology.ranks + len(topology.switches)
-    inside = [False] * nodes
-    for i, (first, last) in enumerate(certificate["inside"]):
-        _need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", f"inside[{i}]")
-        inside[first : last + 1] = [True] * (last + 1 - first)
-    held = inside[: topology.ranks]
-    _need(not all(held), "leaves no rank out", "inside")
     if collective in ROOTED:
-        _need(type(root) is int and 0 <= root < topology.ranks and held[root], "must be a rank inside", "root")
-        shards = 1
+        _need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
     else:
         _need(root is None, "is for rooted collectives", "root")
-        shards = sum(held)
-    _need(shards > 0, "holds no rank", "inside")
-    paid: set[int] = set()
-    bandwidth = Fraction(0)
-    for i, k in enumerate(sorted(set(certificate["limits"]))):
-        _need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", f"limits[{i}]")
-        paid.update(topology.limits[k].links)
-        bandwidth += topology.limits[k].bandwidth
-    turned = collective in TURNED
+    if kind == "throughput-cut":
+        inside, shards = _cut(certificate["inside"], root, topology, "inside")
+        limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(certificate["limits"])), 1)
+        return _ratio(shards, [(1, inside)], limits, {}, collective in TURNED, topology)
+    total, cuts = Fraction(0), []
+    for i, (weight, rows) in enumerate(certificate["cuts"]):
+        inside, shards = _cut(rows, root, topology, f"cuts[{i}]")
+        cuts.append((_fraction(weight, f"cuts[{i}]"), inside))
+        total += cuts[-1][0] * shards
+    _need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
+    _need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
+    prices = {_limit(k, topology, f"limits[{i}]"): _fraction(price, f"limits[{i}]") for i, (k, price) in enumerate(certificate["limits"])}
+    _need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
+    heights: dict[int, Fraction] = {}
+    for i, (n, height) in enumerate(certificate["potentials"]):
+        switch = type(n) is int and topology.ranks <= n < topology.ranks + len(topology.switches)
+        _need(switch, "is no switch", f"potentials[{i}]")
+        heights[n] = _fraction(height, f"potentials[{i}]")
+    return _ratio(total, cuts, prices, heights, collective in TURNED, topology)
+
+
+def _fraction(text: str, place: str) -> Fraction:
+    _need(type(text) is str, "expected a fraction", place)
+    return rational(text)
+
+
+def _limit(k: int, topology: Topology, place: str) -> int:
+    _need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", place)
+    return k
+
+
+def _cut(rows: list, root: int | None, topology: Topology, place: str) -> tuple[list[bool], int]:
+    """Which nodes are inside, and how many shards start there."""
+    nodes = topology.ranks + len(topology.switches)
+    inside = [False] * nodes
+    for first, last in rows:
+        _need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", place)
+        inside[first : last + 1] = [True] * (last + 1 - first)
+    held = inside[: topology.ranks]
+    _need(not all(held), "leaves no rank out", place)
+    _need(any(held), "holds no rank", place)
+    _need(root is None or held[root], "does not hold the root", place)
+    return inside, sum(held) if root is None else 1
+
+
+def _ratio(
+    shards: Fraction | int, cuts: list[tuple], limits: dict, heights: dict[int, Fraction], turned: bool, topology: Topology
+) -> Fraction:
+    """Shards by the price of all bandwidth: limits at theirs, each link at what a byte on it counts beyond its limits' prices."""
+    paid: dict[int, Fraction | int] = {}
+    for k, price in limits.items():
+        for i in set(topology.limits[k].links):
+            paid[i] = paid.get(i, 0) + price
+    bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
+    single = cuts[0][1] if len(cuts) == 1 and not heights else None
     for i, link in enumerate(topology.links):
         a, b = (link.dst, link.src) if turned else (link.src, link.dst)
-        if inside[a] and not inside[b] and i not in paid:
-            bandwidth += link.bandwidth
-    _need(bandwidth > 0, "is never left: the collective is impossible, not slow", "inside")
+        if single is not None and (not single[a] or single[b]):
+            continue
+        counts = sum(weight for weight, inside in cuts if inside[a] and not inside[b])
+        if heights:
+            counts += heights.get(a, 0) - heights.get(b, 0)
+        rest = counts - paid.get(i, 0)
+        if rest > 0:
+            bandwidth += rest * link.bandwidth
+    _need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
     return Fraction(shards) / bandwidth

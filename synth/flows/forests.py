@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from synth.errors import UndecidedError
+from synth.errors import InfeasibleError, UndecidedError
 from synth.flows.automorphisms import free_group, symmetries
 from synth.flows.balance import balanced
 from synth.flows.cuts import ROOTED, Throughput, throughput
 from synth.flows.fabric import Fabric
 from synth.flows.packing import pack
+from synth.flows.sharper import sharpened
 from synth.flows.symmetric import grow
 from synth.flows.trees import Grown, finished
 from synth.forest import Forest
@@ -54,37 +55,59 @@ def build(
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves)
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
-    for method, graph, time in _plans(fabric, bound, moves, methods):
+    search = _Search(bound, moves, methods)
+    for method, graph, time in search.plans():
         group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
         grown = _grown(method, graph, time, bound.shards, group)
         if grown is not None:
-            limit = Throughput(graph, collective, root, bound.shards, time, bound.inside, 0)
-            return Built(finished(graph, limit, grown, group, method), bound)
+            reached = replace(bound, fabric=graph, time=time)
+            return Built(finished(graph, reached, grown, group, method), search.bound)
         reached = int(bound.shards.sum()) * graph.unit / time
         progress(f"{method} finds no forest at {float(reached):.6g} GB/s")
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: the bound is"
-        f" {float(bound.bandwidth):.6g} GB/s"
+        f" {float(search.bound.bandwidth):.6g} GB/s"
     )
 
 
-def _plans(
-    fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]
-) -> Iterator[tuple[str, Fabric, Fraction]]:
-    """What to try: at the bound, then at the bound of the balanced fabric, then slower and slower."""
-    for method in methods:
-        yield method, bound.fabric, bound.time
-    even = balanced(bound.fabric)
-    graph, time = bound.fabric, bound.time
-    if even is not None and even is not bound.fabric:
+@dataclass
+class _Search:
+    """What to try: at the bound, then at a sharper one on fabrics narrowed to balance, then slower and slower."""
+
+    bound: Throughput
+    moves: Sequence[np.ndarray]
+    methods: Sequence[str]
+
+    def plans(self) -> Iterator[tuple[str, Fabric, Fraction]]:
+        """Method, fabric and time; `bound` becomes sharper on the way where one cut says too little."""
+        first = self.bound
+        for method in self.methods:
+            yield method, first.fabric, first.time
+        self.bound, narrowed = sharpened(first)
+        best: tuple[Fabric, Fraction] | None = None
+        for even in (narrowed, balanced(first.fabric)):
+            if even is None or even is first.fabric:
+                continue
+            time = self._time(even)
+            if time is None:
+                continue
+            if best is None or time / even.unit < best[1] / best[0].unit:
+                best = even, time
+            for method in self.methods:
+                yield method, even, time
+        graph, time = best or (first.fabric, first.time)
+        for slower in SLOWER:
+            for method in self.methods:
+                yield method, graph, time * slower
+
+    def _time(self, even: Fabric) -> Fraction | None:
+        """The bound of a narrowed fabric; None where narrowing cut a rank off."""
         plain = even.reversed() if even.flipped else even
-        kept = symmetries(plain, [pi[: fabric.ranks] for pi in moves])
-        graph, time = even, throughput(plain, bound.collective, bound.root, kept).time
-        for method in methods:
-            yield method, graph, time
-    for slower in SLOWER:
-        for method in methods:
-            yield method, graph, time * slower
+        kept = symmetries(plain, [pi[: even.ranks] for pi in self.moves])
+        try:
+            return throughput(plain, self.bound.collective, self.bound.root, kept).time
+        except InfeasibleError:
+            return None
 
 
 def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]) -> Grown | None:
