@@ -353,6 +353,40 @@ def test_ops_beyond_the_collectives_buffers():
     assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=blocks), program.gpus[1])))) == {"buffers"}
 
 
+def pairwise_allreduce(n, declared=True):
+    """In place, as RCCL ships it: everyone sends everyone all, block k sums the chunk of rank k once all have been read."""
+
+    def gpu(r):
+        peers = [p for p in range(n) if p != r]
+
+        def sums(chunk, mine):
+            others = [k + 1 for k in range(n - 1) if k + 1 != mine]
+            waits = [*(Dep(b, 0) for b in others), *(Dep(b, 1) for b in others)]
+            chain = [Op("re", (Span("s", n * k + chunk),), (Span("i", chunk),)) for k in range(n - 1)]
+            return *(Op("nop", deps=(dep,)) for dep in waits[:-1]), chain[0]._replace(deps=(waits[-1],)), *chain[1:]
+
+        def block(k, p):
+            ops = (Op("s", (Span("i", 0),), (), n, (), True), Op("r", (), (Span("s", n * k),), n, (), True))
+            return Block(p, p, 0, (*ops, *sums(p, k + 1)))
+
+        blocks = (Block(None, None, 0, sums(r, 0)), *(block(k, p) for k, p in enumerate(peers)))
+        return Gpu(r, n, n if declared else 0, n * (n - 1), blocks)
+
+    return Program("pairs", collective("allreduce", n), n, tuple(gpu(r) for r in range(n)), "LL", "in")
+
+
+def test_an_allreduce_in_place_as_it_is_shipped():
+    """Its sums must wait until the other blocks have sent the chunk, as well as for what they receive."""
+    for declared in (True, False):  # files in place often declare no output
+        report = lint.check(pairwise_allreduce(4, declared), "rccl")
+        assert report.ok, list(report.lines())
+        assert report.analysed == ("in",)
+    for op in range(6):  # block 0 waits for three sends and three receives; a block's send is before its receive anyway
+        report = lint.check(edit(pairwise_allreduce(4), 0, 0, op, deps=()))
+        assert rules(report) == ({"race"} if op >= 3 else set())
+        assert {(f.gpu, f.block) for f in report.errors} <= {(0, b) for b in range(4)}
+
+
 def test_what_is_not_known_is_said():
     report = lint.check(replace(programs.ring_allgather(3), collective=None, in_place="out"))
     assert report.ok
