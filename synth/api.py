@@ -121,10 +121,13 @@ def pareto(
     how = [max_steps, max_chunks, encoding, solver, sweep, seed, same_bits, deterministic, proof is not None]
     key = _digest([problem_fingerprint(network, task), *how])
     record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    if record.trouble and log is not None:
+        raise SynthError(record.trouble)
+    notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     kind: type[Sweep] = Sweep
     if sweep == "blind":
         from synth.pareto.blind import BlindSweep as kind
-    return kind(network, task, options, record, on_event or (lambda event: None), machine.notes, machine.labels).run()
+    return kind(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
 
 
 _collective = collective  # for the functions that have a parameter of that name

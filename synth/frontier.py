@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from synth.collective import Collective
-from synth.rational import rational, show
+from synth.rational import rational, show, size_bytes
 from synth.registry import load
 from synth.schedule import Schedule
 from synth.topology import Network
@@ -133,6 +133,12 @@ class Frontier:
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points)
+        upto = "" if self.max_steps is None else f" to {self.max_steps} steps"
+        state = f"complete{upto}" if self.complete else f"{len(self.open)} open"
+        return f"<Frontier of {self.collective.name} on {self.network.name}: {said or 'no points'}; {state}>"
+
     def seconds_at(self, point: Point, size: int) -> float:
         """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
         alpha = float(self.network.latency) * 1e-6
@@ -143,8 +149,12 @@ class Frontier:
         """Predicted algorithmic bandwidth, size / time, GB/s."""
         return size / self.seconds_at(point, size) / 1e9
 
-    def best(self, size: int) -> Point:
-        """The point with the least predicted time at `size` bytes (ties: fewer steps). Raises ValueError when empty."""
+    def best(self, size: int | str) -> Point:
+        """The point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
+
+        Raises ValueError when there are no points, or for text that is no size.
+        """
+        size = size_bytes(size) if isinstance(size, str) else size
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
     def plot(self) -> Any:

@@ -9,6 +9,9 @@ from fractions import Fraction
 
 _NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,2})?$|[+-]?\d{1,18}/\d{1,18}$", re.IGNORECASE)
 
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)i?b?$", re.IGNORECASE)
+_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
 
 def rational(value: object) -> Fraction:
     """`value` as an exact fraction. Decimals are read from their text: ``0.1`` is 1/10, ``"3/7"`` is 3/7.
@@ -26,6 +29,17 @@ def rational(value: object) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError:
         raise ValueError(f"{text!r} divides by zero") from None
+
+
+def size_bytes(value: int | str) -> int:
+    """Bytes, at least 1, of a number or of ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``. Raises ValueError for anything else."""
+    parts = _SIZE.match(str(value).strip()) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if parts is None:
+        raise ValueError(f"{value!r} is not a size such as 512, 64KB, 1MB or 1GB (1KB = 1024 bytes)")
+    size = int(Fraction(parts[1]) * _SCALE[parts[2].lower()])
+    if size < 1:
+        raise ValueError(f"{value!r} is less than one byte")
+    return size
 
 
 def show(value: Fraction | int) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Any
 
 import click
 
+from synth.rational import size_bytes
+
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?:in)?)?(?:(\d+(?:\.\d+)?)s?)?$", re.IGNORECASE)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?$", re.IGNORECASE)
-_SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class Duration(click.ParamType):
@@ -40,15 +39,10 @@ class Size(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """As a whole number of bytes >= 1."""
-        if isinstance(value, int):
-            value = str(value)
-        parts = _SIZE.match(str(value).strip())
-        if parts is None:
-            self.fail(f"{value!r} is not a size such as 512, 64KB, 1MB or 1GB (1KB = 1024 bytes)", param, ctx)
-        size = int(Fraction(parts[1]) * _SCALE[parts[2].lower()])
-        if size < 1:
-            self.fail(f"{value!r} is less than one byte", param, ctx)
-        return size
+        try:
+            return size_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Ranks(click.ParamType):

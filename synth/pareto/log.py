@@ -10,8 +10,8 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
-from synth.errors import SynthError
 from synth.schedule import Problem
 
 VERSION = 1
@@ -25,25 +25,37 @@ def default_directory() -> Path:
 
 
 class Log:
-    """Records of one sweep, keyed by `key` (a fingerprint of the question). `path` None keeps nothing."""
+    """Records of one sweep, keyed by `key` (a fingerprint of the question). `path` None keeps nothing.
+
+    A log that cannot be written, or that another run of the same question holds, is done without: `path` is None then,
+    and `trouble` says why.
+    """
 
     def __init__(self, path: Path | None, key: str, fresh: bool = False) -> None:
-        self.path, self.records = path, []
+        self.path: Path | None = None
+        self.records: list[dict] = []
+        self.trouble = ""
         self._file = None
         if path is None:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not fresh and path.exists():
-                self.records = [r for r in self._read(path) if r.get("kind") != "head"] if self._matches(path, key) else []
-            keep = bool(self.records)
-            self._file = path.open("a" if keep else "w", encoding="utf-8")
-            if keep:
-                self._file.write("\n")  # a torn last line stays a line of its own
-            else:
-                self.append({"kind": "head", "version": VERSION, "key": key})
+            file = path.open("a", encoding="utf-8")
         except OSError as error:
-            raise SynthError(f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory") from None
+            self.trouble = f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
+            return
+        if not _locked(file):
+            file.close()
+            self.trouble = f"another run of the same question writes the log {path}"
+            return
+        self.path, self._file = path, file
+        if not fresh and self._matches(path, key):
+            self.records = [r for r in self._read(path) if r.get("kind") != "head"]
+        if self.records:
+            file.write("\n")  # a torn last line stays a line of its own
+        else:
+            file.truncate(0)
+            self.append({"kind": "head", "version": VERSION, "key": key})
 
     @staticmethod
     def _read(path: Path) -> Iterator[dict]:
@@ -66,14 +78,33 @@ class Log:
             os.fsync(self._file.fileno())
 
     def refuted(self, problem: Problem) -> bool:
-        """Whether an earlier run proved this very problem unsatisfiable."""
+        """Whether an earlier run noted that this very problem is unsatisfiable.
+
+        This only saves asking again: no point, bound or claim of a frontier rests on it, so a false note can hide a
+        schedule but prove nothing.
+        """
         want = [problem.chunks, problem.steps, problem.rounds]
         return any(r.get("kind") == "unsat" and r.get("query") == want for r in self.records)
 
     def close(self, finished: bool) -> None:
         """Close the log; a finished sweep needs it no more and removes it."""
         if self._file is not None:
+            if finished and self.path is not None:
+                self.path.unlink(missing_ok=True)  # before the lock is let go
             self._file.close()
             self._file = None
-            if finished and self.path is not None:
-                self.path.unlink(missing_ok=True)
+
+
+def _locked(file: TextIO) -> bool:
+    """Takes the lock of an open file; False where another process has it. Where there are no such locks, True."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
