@@ -4,6 +4,7 @@ Allgather, reduce-scatter, broadcast and reduce on any topology, without a list 
 
     from synth.flows.fabric import fabric          # Topology -> Fabric: CSR-like int64 edges, ports and NICs as edges or nodes
     from synth.flows.cuts import throughput        # Fabric, collective -> Throughput: exact time, bandwidth, cut, certificate
+    from synth.flows.sharper import sharpened      # Throughput -> a sharper one where switches are unequal (shared NICs)
     from synth.flows.forests import build          # Fabric, collective -> Built: a Forest, its bound, the gap between them
     from synth.forestcheck import verify           # Forest -> Verified: trees, ways, symmetries, every load; trusts nothing here
     from synth.bounds.check_scale import check     # certificate, Topology -> seconds per GB of a shard that no schedule beats
@@ -11,12 +12,15 @@ Allgather, reduce-scatter, broadcast and reduce on any topology, without a list 
     built = build(fabric(topology("dgx-a100*8")))
     verify(built.forest).bandwidth                 # GB/s, reached; built.bound.bandwidth is the bound, built.gap == 0: optimal
 
+All take `collective` ("allgather", "reduce-scatter", "broadcast", "reduce") and `root`; times are exact fractions, in shards
+per unit of bandwidth on a `Fabric` and in seconds per GB of a shard on a `Forest`. `Built.bound.certificate` proves its bound.
+
 `build` tries `symmetric` first (`grow`: one tree for each orbit of roots, a flow over orbits of links), then `packing`
 (`pack`: switches split off, trees grown); both take any time at or above the bound. A `Forest` (`synth.forest`) keeps one
 tree for each orbit and generators for the others; `Forest.trees()` writes them out one by one.
 
     fabric gadgets          Topology to Fabric
-    maxflow cuts            maximum flows, Newton's method on cuts
+    maxflow cuts sharper    maximum flows, Newton's method on cuts, several cuts weighed together
     automorphisms           symmetries of a fabric, checked; groups that move every rank
     routes budgets symmetric                symmetric forests
     splitting packing balance               forests of anything else
