@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,7 +21,7 @@ from synth import api
 from synth.cli import root as cli
 from synth.collective import collective
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export import choice, package
+from synth.export import choice, package, rankmap
 from synth.export.choice import Candidate
 from synth.export.msccl_xml_read import read
 from synth.frontier import Frontier, LowerBound, Point
@@ -185,13 +188,16 @@ def test_links_kinds_and_boxes_come_from_the_machine():
     with pytest.raises(SynthError, match="is unknown"):
         api.export(ring, protocol="LL128")
     assert api.export(ring, protocol="LL128", assume_nvlink=True)
-    dgx = ring_schedule(8, "dgx1")
     order = [0, 1, 3, 2, 6, 7, 5, 4]  # a ring of NVLink on that machine
     on_links = api.export(ring_schedule(8), protocol="LL128", topology="dgx1", rank_map=order)
     strict_msccl.load(on_links.files[0][1], "executor")
     with pytest.raises(SynthError, match=r"does not have: .*--rank-map"):
         api.export(ring_schedule(8), topology="dgx1", rank_map=range(8))
-    assert dgx.network.name == "dgx1-v100"
+    named = replace(rankmap.relabelled(ring_schedule(8), order), network=topology("dgx1").network())
+    for more in ({}, {"rank_map": [7, 6, 5, 4, 3, 2, 1, 0]}, {"rank_map": [1, 2, 3, 4, 5, 6, 7, 0]}):  # the machine that it names
+        strict_msccl.load(api.export(named, protocol="LL128", **more).files[0][1], "executor")
+    with pytest.raises(SynthError, match="is unknown"):  # the name alone does not do
+        api.export(replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128")
     with pytest.raises(UsageError, match="8 ranks, the schedule is for 4"):
         api.export(ring, topology="dgx1")
     with pytest.raises(UsageError, match="each of"):
@@ -361,3 +367,12 @@ def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, 
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml", runtime=runtime)
         assert replace(back, max_bytes=None, in_place=program.in_place) == replace(program, name=back.name)
+
+
+def test_the_same_input_gives_the_same_bytes_in_every_process(file):
+    code = f"from synth import api; made = api.export({str(file)!r}, every=True, instances=2); print(made.files, made.notes)"
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1] != b""
