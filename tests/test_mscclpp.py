@@ -287,7 +287,8 @@ FAULTS = [
     ("gpus.0.threadblocks.0.ops", [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}], "semaphore 0 does not exist"),
     ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
     ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"), ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
-    ("reuse_resources", True, "$.reuse_resources: is true"), ("use_double_scratch_buffer", True, "which half is in turn"), ("max_message_size", 1.5, "whole number"),
+    ("reuse_resources", True, "$.reuse_resources: is true"), ("use_double_scratch_buffer", True, "which half is in turn"),
+    ("max_message_size", 1.5, "whole number"),
 ]  # fmt: skip
 
 

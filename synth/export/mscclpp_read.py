@@ -15,7 +15,8 @@ from synth.collective import COLLECTIVES, Collective, collective
 from synth.errors import UsageError
 from synth.export.mscclpp import COLLECTIVE_NAMES, shares
 from synth.export.mscclpp_json import Node
-from synth.export.mscclpp_read_block import BlockReader, with_semaphores
+from synth.export.mscclpp_read_block import BlockReader
+from synth.export.mscclpp_read_semaphores import with_semaphores
 from synth.program import plan_limits as limits
 from synth.program.layout import Layout
 from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Port, Program
