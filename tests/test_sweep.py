@@ -52,6 +52,16 @@ def test_broadcast_is_followed_to_a_given_number_of_steps(tmp_path):
     assert audit.document(found.to_json())[-1].endswith("up to 5 steps")
 
 
+def test_an_infinite_frontier_says_what_its_end_is(tmp_path):
+    found = synth.pareto("dgx1", "broadcast", max_steps=3, log=tmp_path / "log")
+    (note,) = [note for note in found.notes if "any number of steps" in note]
+    assert "at least 1/6 rounds per chunk" in note
+    assert "pipelined spanning trees" in note
+    assert "up to 3 steps it is not attained (at least 9/22)" in note
+    scatter = synth.pareto("dgx1", "scatter", log=tmp_path / "other")
+    assert not [note for note in scatter.notes if "any number of steps" in note]
+
+
 def test_a_disconnected_machine_is_proved_infeasible(tmp_path):
     links = tuple(synth.Link(a, b, F(1)) for a, b in [(0, 1), (1, 0), (2, 3), (3, 2)])
     with pytest.raises(InfeasibleError, match="cannot"):

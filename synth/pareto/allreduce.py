@@ -34,7 +34,8 @@ from synth.verdict import Budget, Sat
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
-OTHER_CPU = 2.5  # the same where bounds are mostly not met: other collectives, and with the same bits everywhere
+ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
+OTHER_CPU = 1.2  # and for other collectives, where they hardly ever are
 LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
@@ -122,7 +123,11 @@ class Search:
     def _limits(self, began: float) -> tuple[float, float]:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
-            cpu = OTHER_CPU if self.same_bits or self.candidates.hub_steps is None else POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
+            cpu = POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
+            if self.candidates.hub_steps is None:
+                cpu = OTHER_CPU
+            elif self.same_bits:
+                cpu = ALIKE_CPU
             return began + LOADED * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
         return began + min(left, max(POINT_CPU, left / 4)), math.inf

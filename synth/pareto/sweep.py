@@ -120,8 +120,23 @@ class Sweep:
             if self.out_of_time and steps < end:
                 self._leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 break
+        if steps == end and bound.value > floor.value and not self.out_of_time:
+            self.notes += (self._limit(steps, bound.value, floor.value),)
         self.complete = not self.open and self.best is not None
         self.last = None if self.best == floor.value else end
+
+    def _limit(self, steps: int, bound: Fraction, floor: Fraction) -> str:
+        """What is known of the least R/C over all numbers of steps where `steps` of them do not attain it.
+
+        Where every unit goes to every rank, the bound for every S is a packing of spanning trees (Edmonds, 1973), and
+        pipelining them comes as near to it as one likes.
+        """
+        collective = self._forwards()[1]
+        everyone = frozenset(range(self.network.ranks))
+        told = f"with any number of steps at least {show(floor)} rounds per chunk are needed"
+        if all(post == everyone for post in collective.post):
+            told += ", and pipelined spanning trees come as near to that as one likes"
+        return f"{told}; up to {steps} steps it is not attained (at least {show(bound)}), and whether it ever is, is not known"
 
     def _combining(self) -> None:
         from synth.pareto import allreduce
@@ -194,10 +209,12 @@ class Sweep:
         if bound.value.denominator * self.collective.units > MOST_CHUNKS:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
         found, why = self._meet(steps, bound, FIRST_SLICES[:1], until)
+        reached = False
         if found is None and time.monotonic() < until:
-            found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, self._suggested(steps, bound))
+            reached, multiples = self._suggested(steps, bound)
+            found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
         if found is None and time.monotonic() < until:
-            higher = self._tree_bound(steps, bound, until)
+            higher = None if reached else self._tree_bound(steps, bound, until)
             if higher is not None:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
@@ -210,8 +227,11 @@ class Sweep:
                 found, why = self._meet(steps, bound, slices, until)
         return found, why, bound
 
-    def _suggested(self, steps: int, bound: LowerBound) -> list[int]:
-        """The m at which an optimal fractional packing of trees has whole rounds in every step, where there is one."""
+    def _suggested(self, steps: int, bound: LowerBound) -> tuple[bool, list[int]]:
+        """Whether a fractional packing of trees meets the bound, and the m at which it has whole rounds in every step.
+
+        Where one does, trees prove no more than the bound.
+        """
         from synth import symmetry
         from synth.bounds.columns import generate
 
@@ -219,10 +239,10 @@ class Sweep:
         group = symmetry.generators(network, collective)
         columns = generate(network, collective, steps, group, target=float(bound.value), seconds=SUGGESTED_SLICE, seed=self.options.seed)
         if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
-            return []
+            return False, []
         q = bound.value.denominator
         m = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in columns.rounds)) // q
-        return [m] if q * m * self.collective.units <= MOST_CHUNKS else []
+        return True, [m] if q * m * self.collective.units <= MOST_CHUNKS else []
 
     @staticmethod
     def _least_multiple(steps: int, bound: LowerBound) -> int:
