@@ -139,11 +139,12 @@ def fabric(topology: Topology) -> Fabric:
         raise SynthError(f"{topology.name} has no links")
     if not any(map(_WIDTH, links)):
         raise SynthError(f"{topology.name}: no link has any bandwidth")
-    unit = topology.unit_bandwidth() if len(links) < 1000 else _unit(topology)
     count = len(links)
-    names, which = np.unique(np.fromiter(map(id, map(_WIDTH, links)), np.int64, count), return_inverse=True)
-    widths = {id(k.bandwidth): k.bandwidth for k in topology.limits}
-    widths |= {id(links[i].bandwidth): links[i].bandwidth for i in np.unique(which, return_index=True)[1].tolist()}
+    names, first, which = np.unique(np.fromiter(map(id, map(_WIDTH, links)), np.int64, count), return_index=True, return_inverse=True)
+    distinct = tuple(links[i] for i in first.tolist())
+    # Many links share few bandwidths: the unit of all is that of one link of each.
+    unit = replace(topology, links=distinct, limits=tuple({id(m.bandwidth): m for m in topology.limits}.values())).unit_bandwidth()
+    widths = {id(k.bandwidth): k.bandwidth for k in (*distinct, *topology.limits)}
     units = {name: int(width / unit) for name, width in widths.items()}
     if min(units.values()) < 0:
         raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
@@ -160,10 +161,3 @@ def fabric(topology: Topology) -> Fabric:
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
     return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit)
-
-
-def _unit(topology: Topology) -> Fraction:
-    """As `Topology.unit_bandwidth`, looking at each width once."""
-    kept = dict(zip(map(id, map(_WIDTH, topology.links)), topology.links, strict=True))
-    limits = {id(m.bandwidth): m for m in topology.limits}
-    return replace(topology, links=tuple(kept.values()), limits=tuple(limits.values())).unit_bandwidth()

@@ -97,8 +97,10 @@ class Builder:
             if (least == label).all():
                 break
             label = least
-        order = np.argsort(label[a], kind="stable")
-        starts = np.flatnonzero(np.r_[True, np.diff(label[a][order]) != 0])
+        part = _numbered(label)[1][a]
+        # NumPy sorts 16 bits by counting.
+        order = np.argsort(part.astype(np.uint16) if part.max() < 1 << 16 else part, kind="stable")
+        starts = np.flatnonzero(np.diff(part[order], prepend=-1))
         for members in np.split(order, starts[1:]):
             self._component(limited[members], out[members], into[members] - most - count)
 

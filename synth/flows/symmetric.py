@@ -136,9 +136,9 @@ class _Layers:
         while heap and len(order) < self.fabric.ranks:
             _, _, _, y, d = heapq.heappop(heap)
             if depth[y] < 0:
-                near = [x for x in self._members(entered, d) if self._way(d, x, y) is not None]
-                if near:
-                    depth[y] = 1 + min(depth[x] for x in near)
+                near = next((x for x in self._members(entered, d) if self._way(d, x, y) is not None), None)
+                if near is not None:
+                    depth[y] = 1 + depth[near]
                     order.append(y)
                     kinds.append(self.made.doors[d].kind)
                     enter(y)
