@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ from synth.program.runtimes import ROOTED, RUNTIMES
 MAX_BYTES = 1 << 26
 MAX_ELEMENTS = 1 << 19
 MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024
-MAX_CHUNKS = 1 << 16
+MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22
 MAX_SIZE = 1 << 63
 NAMES = {
     "allreduce": "allreduce", "allgather": "allgather", "reduce": "reduce", "broadcast": "broadcast", "alltoall": "alltoall",
@@ -79,9 +80,10 @@ class _Reader:
 
     def whole(self, name: str, low: int, high: int) -> int:
         text = self.text(name)
-        if _WHOLE.fullmatch(text) is None or not low <= int(text) <= high:
+        number = _number(text)
+        if number is None or not low <= number <= high:
             self.fail(f'{name}="{text[:24]}": expected a whole number from {low} to {high}')
-        return int(text)
+        return number
 
     def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
         parents = {"algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"]}
@@ -137,8 +139,8 @@ class _Reader:
         if block >= 0 > step:
             self.fail(f'depid="{block}" without deps')
         self.moved += count
-        if self.moved > MAX_CHUNKS * 256:
-            self.fail(f'cnt="{count}": the steps move more than {MAX_CHUNKS * 256} chunks by here')
+        if self.moved > MAX_MOVED:
+            self.fail(f'cnt="{count}": the steps move more than {MAX_MOVED} chunks by here')
         deps = (Dep(block, step),) if block >= 0 else ()
         flag = bool(self.whole("hasdep", 0, 1))
         self.ops.append(Op(code, src, dst, 1 if code == "nop" else count, deps, flag))
@@ -221,6 +223,12 @@ class _Reader:
         if root is None:
             self.fail(f'coll="{name}": which rank is the root does not follow from the steps; give it with --root')
         return collective(found, program.ranks, [root])
+
+
+@lru_cache(1 << 12)
+def _number(text: str) -> int | None:
+    """The whole number in `text`; files repeat few of them many times."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _whole_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:

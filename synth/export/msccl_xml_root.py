@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from synth.program.program import Gpu, Program
+from synth.program.program import Gpu, Op, Program, Span
 
-Place = tuple[str, int]
+Piece = tuple[str, int, int]  # buffer, first chunk, one past the last
 
 
 def root_of(program: Program, name: str) -> int | None:
@@ -13,36 +13,65 @@ def root_of(program: Program, name: str) -> int | None:
     Data of a broadcast or scatter comes from the one rank that reads what it never wrote; data of a reduce or gather
     goes to the one rank that keeps, in a buffer of the user's, what it wrote and never sent on.
     """
-    spreads = name in ("broadcast", "scatter")
-    found = [gpu.rank for gpu in program.gpus if (_originates(program, gpu) if spreads else _keeps(program, gpu))]
+    decide = _originates if name in ("broadcast", "scatter") else _keeps
+    same = program.in_place == "in"  # these collectives then have input and output at the same address
+    found = [gpu.rank for gpu in program.gpus if decide(gpu, same)]
     return found[0] if len(found) == 1 else None
 
 
-def _originates(program: Program, gpu: Gpu) -> bool:
-    written: set[Place] = set()
-    reads: set[Place] = set()
-    for block in gpu.blocks:
-        for op in block.ops:
-            src, dst = _places(program, op.src, op.count), _places(program, op.dst, op.count)
-            written |= dst - src  # a copy onto itself, as in place, brings nothing
-            reads |= src
-    return bool(reads - written)
+class _Marks:
+    """Chunks of the buffers of one rank that something was done to."""
+
+    def __init__(self) -> None:
+        self.bytes = {buffer: bytearray() for buffer in "ios"}
+
+    def add(self, piece: Piece | None) -> None:
+        if piece is not None:
+            buffer, start, stop = piece
+            held = self.bytes[buffer]
+            held.extend(bytes(max(0, stop - len(held))))
+            held[start:stop] = b"\1" * (stop - start)
+
+    def beyond(self, other: _Marks, buffers: str) -> bool:
+        """Whether some chunk of `buffers` is marked here and not in `other`."""
+        return any(int.from_bytes(self.bytes[b], "little") & ~int.from_bytes(other.bytes[b], "little") for b in buffers)
 
 
-def _keeps(program: Program, gpu: Gpu) -> bool:
-    kept: set[Place] = set()
-    passed: set[Place] = set()
-    for block in gpu.blocks:
-        for op in block.ops:
-            src, dst = _places(program, op.src, op.count), _places(program, op.dst, op.count)
-            if op.code in ("r", "rrc", "cpy", "re"):
-                kept |= {place for place in dst if place[0] != "s"}
-            # a sum onto itself stays where it is
-            passed |= src if op.code in ("s", "rrs", "rrcs") else src - dst
-    return bool(kept - passed)
+def _originates(gpu: Gpu, same: bool) -> bool:
+    written, read = _Marks(), _Marks()
+    for op in _ops(gpu):
+        src, dst = _piece(op.src, op.count, same), _piece(op.dst, op.count, same)
+        written.add(_without(dst, src))  # a copy onto itself, as in place, brings nothing
+        read.add(src)
+    return read.beyond(written, "ios")
 
 
-def _places(program: Program, spans: tuple, count: int) -> set[Place]:
-    """Chunks as places in memory; in place, these collectives have input and output at the same address."""
-    same = program.in_place == "in"
-    return {("o" if same and span.buffer == "i" else span.buffer, span.offset + k) for span in spans for k in range(count)}
+def _keeps(gpu: Gpu, same: bool) -> bool:
+    kept, passed = _Marks(), _Marks()
+    for op in _ops(gpu):
+        src, dst = _piece(op.src, op.count, same), _piece(op.dst, op.count, same)
+        if op.code in ("r", "rrc", "cpy", "re"):
+            kept.add(dst)
+        # a sum onto itself stays where it is
+        passed.add(src if op.code in ("s", "rrs", "rrcs") else _without(src, dst))
+    return kept.beyond(passed, "io")
+
+
+def _ops(gpu: Gpu) -> list[Op]:
+    return [op for block in gpu.blocks for op in block.ops]
+
+
+def _piece(spans: tuple[Span, ...], count: int, same: bool) -> Piece | None:
+    if not spans:
+        return None
+    buffer, offset = spans[0].buffer, spans[0].offset
+    return ("o" if same and buffer == "i" else buffer), offset, offset + count
+
+
+def _without(piece: Piece | None, other: Piece | None) -> Piece | None:
+    """What `piece` has beyond `other`, which is as long."""
+    if piece is None or other is None or piece[0] != other[0]:
+        return piece
+    buffer, start, stop = piece
+    low, high = (max(start, other[2]), stop) if other[1] <= start else (start, min(stop, other[1]))
+    return (buffer, low, high) if low < high else None
