@@ -22,7 +22,7 @@ from bench import measure, mutants
 from synth import api, lint
 from synth.errors import SynthError, VerificationError
 from synth.lint import deadlock
-from synth.lint.check import modes
+from synth.lint.analysis import modes
 from synth.lint.wiring import wire
 from synth.program.layout import Layout
 from synth.program.onesided import onesided

@@ -1,10 +1,13 @@
 """Lint: each kind of fault is found on its own, and good programs have none."""
 
+from functools import partial
+
 import pytest
 
 from synth import lint
 from synth.collective import collective
 from synth.errors import UsageError
+from synth.lint import analysis
 from synth.program import text
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
@@ -52,6 +55,17 @@ def test_a_dropped_dependency_is_a_race():
     assert (found.gpu, found.block, found.op) == (2, 0, 1)
     assert "output 0 of rank 2" in found.message
     assert "block 1 step" in found.message
+
+
+@pytest.mark.parametrize("program", [*GOOD, edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())], ids=lambda p: p.name)
+def test_blocks_watched_in_parts_give_the_same(program, monkeypatch):
+    """Clocks of three blocks at a time: what large programs need, for memory's sake."""
+    whole = {mode: lint.check(program, in_place=mode) for mode in analysis.modes(program)}
+    monkeypatch.setattr(analysis.flow, "run", partial(analysis.flow.run, part=3))
+    monkeypatch.setattr(analysis.flow_onesided, "run", partial(analysis.flow_onesided.run, part=3))
+    for mode, report in whole.items():
+        assert set(lint.check(program, in_place=mode).findings) == set(report.findings)
+        assert report.ok == (program in GOOD)
 
 
 def test_a_cleared_flag_is_found_and_a_dead_one_is_a_remark():

@@ -11,9 +11,9 @@ from randoms import schedule as random_schedule
 from symbolic import play
 
 from synth import api
-from synth.collective import collective
+from synth.collective import Collective, collective
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.lint.check import check
+from synth.lint import check
 from synth.program.layout import Layout
 from synth.program.lower import lower
 from synth.program.program import Program
@@ -175,6 +175,27 @@ def test_limits_are_named_with_what_would_fit():
         lower(made, runtime="rccl", instances=40)
     with pytest.raises(SynthError, match=r"at most 64 instructions in a thread block, this program needs 2500; .* runtime synth"):
         lower(ring_allgather(2, 2500), runtime="executor", aggregate=False)
+
+
+def test_routes_get_fewer_lanes_where_the_runtime_has_too_few_channels():
+    net = Topology("pair", 2, (Link(0, 1, Fraction(48)), Link(1, 0, Fraction(1)))).network()
+    made = Schedule(net, collective("broadcast", 2), 48, (Step(1, tuple(Send(c, 0, 1) for c in range(48))),))
+    assert lower(made).channels == 48
+    assert lower(made, runtime="executor").channels == 24
+    plays(lower(made, runtime="executor"), "executor")
+    with pytest.raises(SynthError, match="at most 32 channels, this program needs 48; 1 instance would fit"):
+        lower(made, runtime="executor", instances=2)
+
+
+def test_what_is_there_already_needs_copies_only_or_nothing():
+    net = Topology("pair", 2, (Link(0, 1, Fraction(1)),)).network()
+    task = Collective("custom", 2, (frozenset([0]), frozenset([1])), (frozenset([0]), frozenset()))
+    made = Schedule(net, task, 3, ())
+    assert codes(lower(made)) == {"cpy": 1}
+    assert codes(lower(made, in_place="in")) == {}
+    for mode in ("out", "in", "both"):
+        plays(lower(made, in_place=mode))
+    plays(lower(made, instances=2))
 
 
 def test_bad_options_are_refused():

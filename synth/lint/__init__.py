@@ -4,7 +4,7 @@ Works on Program values alone and shares no code with what makes or runs them: `
 the part of it that exporters ask for. docs/lint.md lists the rules.
 """
 
-from synth.lint.check import check
+from synth.lint.analysis import check
 from synth.lint.deadlock import safe_sizes
 from synth.lint.finding import Finding
 from synth.lint.report import Report

@@ -16,10 +16,15 @@ Place = tuple[int, int]  # (actor, op)
 
 
 class Clocks:
-    """`actors` rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered pairs."""
+    """The actors' rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered pairs.
 
-    def __init__(self, actors: int, cells: int) -> None:
-        self.rows = np.zeros((actors, actors), np.int32)
+    Only the actors `watched` have a column: an access of another one counts as ordered before all that follow. Where there
+    are many actors the same order is gone through once for every part of them.
+    """
+
+    def __init__(self, actors: int, cells: int, watched: range) -> None:
+        self.watched = watched
+        self.rows = np.zeros((actors, len(watched)), np.int32)
         self.now = [0] * actors
         self.writer = [-1] * cells
         self.write_time = [0] * cells
@@ -31,8 +36,18 @@ class Clocks:
         """The next moment of `actor`; its row."""
         row = self.rows[actor]
         self.now[actor] += 1
-        row[actor] = self.now[actor]
+        if actor in self.watched:
+            row[actor - self.watched.start] = self.now[actor]
         return row
+
+    def learn(self, actor: int, other: int, time: int) -> None:
+        """`actor` comes to know that `other` has got to `time`."""
+        if other in self.watched and self.rows[actor, other - self.watched.start] < time:
+            self.rows[actor, other - self.watched.start] = time
+
+    def before(self, row: Row, actor: int, time: int) -> bool:
+        """Whether that moment of `actor` is before `row`."""
+        return actor not in self.watched or row[actor - self.watched.start] >= time
 
     def join(self, actor: int, row: Row) -> None:
         """What happened before `row` happens before whatever `actor` does next."""
@@ -41,7 +56,7 @@ class Clocks:
     def read(self, cell: int, actor: int, op: int) -> None:
         """`actor` reads `cell` now, in its op `op`."""
         writer = self.writer[cell]
-        if writer >= 0 and writer != actor and self.rows[actor, writer] < self.write_time[cell]:
+        if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-read"))
         readers = self.readers[cell]
         if readers is None:
@@ -52,12 +67,12 @@ class Clocks:
     def write(self, cell: int, actor: int, op: int) -> None:
         """`actor` writes `cell` now, in its op `op`."""
         writer = self.writer[cell]
-        if writer >= 0 and writer != actor and self.rows[actor, writer] < self.write_time[cell]:
+        if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-write"))
         readers = self.readers[cell]
         if readers is not None:
             for reader, (time, read_op) in readers.items():
-                if reader != actor and self.rows[actor, reader] < time:
+                if reader != actor and not self.before(self.rows[actor], reader, time):
                     self.races.append((cell, (reader, read_op), (actor, op), "read-write"))
             self.readers[cell] = None
         self.writer[cell], self.write_time[cell], self.write_op[cell] = actor, self.now[actor], op
@@ -65,9 +80,9 @@ class Clocks:
     def unordered(self, cell: int, row: Row) -> list[tuple[Place, str]]:
         """The accesses to `cell` still remembered that are not before `row`: ((actor, op), ``read`` or ``write``)."""
         found: list[tuple[Place, str]] = []
-        if self.writer[cell] >= 0 and row[self.writer[cell]] < self.write_time[cell]:
+        if self.writer[cell] >= 0 and not self.before(row, self.writer[cell], self.write_time[cell]):
             found.append(((self.writer[cell], self.write_op[cell]), "write"))
         for reader, (time, op) in (self.readers[cell] or {}).items():
-            if row[reader] < time:
+            if not self.before(row, reader, time):
                 found.append(((reader, op), "read"))
         return found

@@ -20,6 +20,9 @@ from synth.lint.wiring import Wiring
 from synth.program.layout import Layout
 from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
 
+PART = 4096  # actors whose clocks are kept at once: 64 MiB for as many blocks
+FOLLOWING = ("wrong-output", "uninitialised")  # what is not said of blocks that race
+
 
 class Outcome(NamedTuple):
     """Of one analysis, in place or not: what was found, how many output cells were proved, how many accesses were ordered."""
@@ -29,20 +32,34 @@ class Outcome(NamedTuple):
     accesses: int
 
 
-def run(program: Program, wired: Wiring, done: list[tuple[int, int]], in_place: bool) -> Outcome:
-    """Analyse a two-sided program whose ops ended in the order `done` of (flat block, op)."""
-    return TwoSided(program, wired, in_place).run(done)
+def run(program: Program, wired: Wiring, done: list[tuple[int, int]], in_place: bool, part: int = PART) -> Outcome:
+    """Analyse a two-sided program whose ops ended in the order `done` of (flat block, op), `part` blocks at a time."""
+    parts = parts_of(len(wired.blocks), part)
+    return merged([TwoSided(program, wired, in_place, watched).run(done) for watched in parts])
+
+
+def parts_of(actors: int, part: int) -> list[range]:
+    """The actors in parts whose clocks are kept at once."""
+    return [range(first, min(actors, first + part)) for first in range(0, max(1, actors), part)]
+
+
+def merged(outcomes: list[Outcome]) -> Outcome:
+    """The outcome of all parts together: they differ in the races that they see."""
+    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
+    if any(finding.rule == "race" for finding in found):
+        found = [finding for finding in found if finding.rule not in FOLLOWING]
+    return outcomes[0]._replace(findings=found)
 
 
 class Walk:
     """What both styles share: memory, clocks, the reports of what goes wrong."""
 
-    def __init__(self, program: Program, in_place: bool, actors: int) -> None:
+    def __init__(self, program: Program, in_place: bool, actors: int, watched: range) -> None:
         self.program = program
         self.layout = None if program.collective is None else Layout(program.collective, program.chunks)
         self.memory = Memory(program, self.layout, in_place)
         self.in_place = in_place
-        self.clocks = Clocks(actors, len(self.memory.values))
+        self.clocks = Clocks(actors, len(self.memory.values), watched)
         self.findings: list[Finding] = []
         self.said: set[tuple] = set()
         self.accesses = 0
@@ -91,14 +108,12 @@ class Walk:
                     )
         return sources, targets
 
-    def report_races(self, places: list[tuple[int, int]]) -> bool:
-        """One finding for every two ops that race; `places[actor]` is a block. Whether there are any."""
-        found = False
+    def report_races(self, places: list[tuple[int, int]]) -> None:
+        """One finding for every two ops that race; `places[actor]` is a block."""
         words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
         for cell, (first, i), (then, j), kind in self.clocks.races:
             if first >= len(places):
                 continue
-            found = True
             (rank, a), (gpu, b) = places[first], places[then]
             before = "reads it" if kind == "read-write" else "writes it"
             other = f"gpu {rank} block {a} step {i}" if rank != gpu else f"block {a} step {i}"
@@ -110,7 +125,6 @@ class Walk:
             if key not in self.said:
                 self.said.add(key)
                 self.findings.append(error("race", (gpu, b, j), text))
-        return found
 
     def check_outputs(self) -> int:
         """Compare every output with the collective's demand; how many there are."""
@@ -126,10 +140,9 @@ class Walk:
         return count
 
     def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
-        """What was found. Where blocks race the values are those of one order among several, so only the races are said."""
+        """What was found. Where blocks race the values are those of one order among several: see `merged`."""
         outputs = self.check_outputs() if complete else 0
-        if self.report_races(places):
-            self.findings = [f for f in self.findings if f.rule not in ("wrong-output", "uninitialised")]
+        self.report_races(places)
         return Outcome(self.findings, outputs, self.accesses)
 
 
@@ -159,10 +172,11 @@ def _ranks(mask: int) -> str:
 class TwoSided(Walk):
     """Blocks, dependencies and FIFO messages."""
 
-    def __init__(self, program: Program, wired: Wiring, in_place: bool) -> None:
-        super().__init__(program, in_place, len(wired.blocks))
+    def __init__(self, program: Program, wired: Wiring, in_place: bool, watched: range) -> None:
+        super().__init__(program, in_place, len(wired.blocks), watched)
         self.wired = wired
-        self.fifos: list[deque[tuple[Value, Row]]] = [deque() for _ in wired.ends]
+        # chunks under way: (value, what the sender knew, the sender, its time); ops that only send share one row
+        self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]
         self.waiters: dict[tuple[int, int], int] = {}  # ops that others wait for → how many still will
         for waits in wired.waits:
             for needed in waits.values():
@@ -190,12 +204,16 @@ class TwoSided(Walk):
         sources, targets = self.operands(rank, op, place) if op.src or op.dst else ([], [])
         receives, sends, reduces = op.code in RECEIVING, op.code in SENDING, op.code in REDUCING
         inbox, outbox = self.fifos[self.wired.receives[b]] if receives else None, self.fifos[self.wired.sends[b]] if sends else None
+        known = sent = None
         for k in range(op.count if op.code != "nop" else 0):
             row = clocks.tick(b)
             value: Value = None
             if inbox is not None:
-                value, before = inbox.popleft()
-                clocks.join(b, before)
+                value, before, sender, time = inbox.popleft()
+                if before is not known:
+                    clocks.join(b, before)
+                    known = before
+                clocks.learn(b, sender, time)
             if sources:
                 local = self.load(sources[0] + k, b, i, place)
                 value = add(value, local, place) if inbox is not None and reduces else local
@@ -204,6 +222,7 @@ class TwoSided(Walk):
             if targets and not (op.code == "cpy" and targets == sources):  # in place a copy onto itself writes nothing
                 self.store(targets[0] + k, value, b, i)
             if outbox is not None:
-                outbox.append((value, row.copy()))
+                sent = row.copy() if sent is None or receives else sent
+                outbox.append((value, sent, b, clocks.now[b]))
         if self.waiters.get((b, i)):
             self.ended[b, i] = clocks.rows[b].copy()

@@ -12,27 +12,33 @@ from collections import Counter, deque
 
 from synth.lint.clocks import Row
 from synth.lint.finding import Finding, error
-from synth.lint.flow import Outcome, Walk
+from synth.lint.flow import PART, Outcome, Walk, merged, parts_of
 from synth.lint.memory import Value, add
 from synth.lint.onesided import other_end
 from synth.program.program import Op, Port, Program, Span
 
 
-def run(program: Program, done: list[tuple[int, int, int]], in_place: bool) -> Outcome:
-    """Analyse a one-sided program whose ops ended in the order `done`."""
-    return OneSided(program, in_place).run(done)
+def run(program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART) -> Outcome:
+    """Analyse a one-sided program whose ops ended in the order `done`, `part` actors at a time."""
+    actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
+    return merged([OneSided(program, in_place, watched).run(done) for watched in parts_of(actors, part)])
+
+
+def _engines(program: Program) -> list[tuple[int, Port]]:
+    """The port channels of all ranks."""
+    found = {(gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"}
+    return sorted(found)
 
 
 class OneSided(Walk):
     """Blocks, port engines and entries as actors."""
 
-    def __init__(self, program: Program, in_place: bool) -> None:
+    def __init__(self, program: Program, in_place: bool, watched: range) -> None:
         self.places = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
         self.number = {place: i for i, place in enumerate(self.places)}
-        remote = {(rank, port) for rank, b in self.places for port in program.gpus[rank].blocks[b].ports if port.kind == "port"}
-        self.engines = {key: len(self.places) + i for i, key in enumerate(sorted(remote))}
+        self.engines = {key: len(self.places) + i for i, key in enumerate(_engines(program))}
         self.entry = len(self.places) + len(self.engines)
-        super().__init__(program, in_place, self.entry + program.ranks)
+        super().__init__(program, in_place, self.entry + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
         self.ended: dict[tuple[int, int, int], Row] = {}
         self.waited = {(g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps}
@@ -42,7 +48,7 @@ class OneSided(Walk):
             for cell in self.cells(rank):
                 self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
         for i, (rank, _) in enumerate(self.places):
-            self.clocks.rows[i, self.entry + rank] = 1
+            self.clocks.learn(i, self.entry + rank, 1)
 
     def cells(self, rank: int) -> range:
         """The cells of a rank."""

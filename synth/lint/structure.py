@@ -16,6 +16,7 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
     "put": (None, None), "get": (1, 1), "reduce": (None, None), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
 }  # fmt: skip
 MAX_CELLS = 1 << 24
+MAX_BLOCKS = 1 << 15
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
@@ -31,6 +32,9 @@ def faults(program: Program) -> list[Finding]:
     cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
     if cells > MAX_CELLS:
         return [error("too-large", (None, None, None), f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed")]
+    blocks = sum(len(gpu.blocks) for gpu in program.gpus)
+    if blocks > MAX_BLOCKS:
+        return [error("too-large", (None, None, None), f"{blocks} blocks in all; at most {MAX_BLOCKS} are analysed")]
     found: list[Finding] = []
     if program.chunks < 1:
         found.append(error("chunks", (None, None, None), f"{program.chunks} chunks per unit; at least one is needed"))

@@ -6,7 +6,7 @@ from synth.errors import UsageError
 from synth.lint import deadlock, flow, flow_onesided, onesided, rules, rules_onesided, structure
 from synth.lint.finding import Finding, Wait, error
 from synth.lint.report import WORDS, Report, size_text
-from synth.lint.wiring import unflagged, wire
+from synth.lint.wiring import Wiring, unflagged, wire
 from synth.program.layout import Layout
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
@@ -42,12 +42,9 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     findings = [*rules.check(program, runtime), *hidden, *rules.uses(program), *broken]
     if broken:
         return Report(program.name, runtime.name, tuple(findings), 0, (), 0, 0, program.ops)
-    done: list[tuple[int, int]] = []
-    if deadlock.stuck(wired, max(FIFO_DEPTH.values()), ENDLESS, done):
-        done = []
-        waits = deadlock.stuck(wired, ENDLESS, ENDLESS, done)
-        if waits:
-            findings.append(_deadlock(waits, "waits for ever, whatever the size"))
+    done, waits = _order(wired)
+    if waits:
+        findings.append(_deadlock(waits, "waits for ever, whatever the size"))
     safe, waits = deadlock.first_deadlock(program, wired, runtime)
     if len(done) < program.ops or any(f.severity == "error" for f in hidden):
         safe = 0
@@ -55,6 +52,18 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
         findings.append(_bounded(program, runtime, safe or 0, waits))
     outcomes = {mode: flow.run(program, wired, done, mode == "in") for mode in modes(program, in_place)}
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
+
+
+def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
+    """An order of all ops that keeps few messages under way, and who waits where there is none however deep the FIFOs are."""
+    done: list[tuple[int, int]] = []
+    waits: list[Wait] = []
+    for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
+        done = []
+        waits = deadlock.stuck(wired, depth, ENDLESS, done)
+        if not waits:
+            break
+    return done, waits
 
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
