@@ -9,6 +9,8 @@ from synth.program.layout import Layout
 from synth.program.program import Block, Dep, Gpu, Op, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
+INSTRUCTIONS = "instructions in a thread block"
+
 
 def awaited_first(gpu: Gpu, highest: int | None) -> Gpu:
     """`gpu` with the blocks that others wait for at the front, where blocks above `highest` cannot be waited for."""
@@ -55,39 +57,24 @@ def _shifted(block: Block, place: dict[int, int], moved: Callable[[Span], Span],
 
 def check(gpus: Sequence[Gpu], runtime: Runtime, instances: int) -> None:
     """Raises SynthError where `gpus` exceeds a limit of `runtime`, naming it and what would fit."""
-    blocks = max((len(gpu.blocks) for gpu in gpus), default=0)
-    channels = 1 + max((block.channel for gpu in gpus for block in gpu.blocks), default=0)
-    ops = max((len(block.ops) for gpu in gpus for block in gpu.blocks), default=0)
-    awaited = max((dep.block for gpu in gpus for block in gpu.blocks for op in block.ops for dep in op.deps), default=0)
-    for name, need, limit in (
-        ("thread blocks of a rank", blocks, runtime.blocks),
-        ("channels", channels, runtime.channels),
+    for what, need, limit in _exceeded(gpus, runtime):
+        fit = limit * instances // need if what != INSTRUCTIONS else 0
+        if instances > 1 and fit:
+            way = f"{fit} instance{'s' if fit > 1 else ''} would fit"
+        else:
+            others = [other.name for other in RUNTIMES.values() if "s" in other.codes and not _exceeded(gpus, other)]
+            way = f"a schedule with fewer chunks or steps would fit, or runtime {' or '.join(others)}"
+        raise SynthError(f"{runtime.name} has at most {limit} {what}, this program needs {need}; {way}")
+
+
+def _exceeded(gpus: Sequence[Gpu], runtime: Runtime) -> list[tuple[str, int, int]]:
+    """The limits that `gpus` exceeds: of what, how many it needs, the limit."""
+    blocks = [block for gpu in gpus for block in gpu.blocks]
+    awaited = max((dep.block for block in blocks for op in block.ops for dep in op.deps), default=-1)
+    needs = (
+        ("thread blocks of a rank", max((len(gpu.blocks) for gpu in gpus), default=0), runtime.blocks),
+        ("channels", 1 + max((block.channel for block in blocks), default=0), runtime.channels),
         ("thread blocks that can be waited for", awaited + 1, None if runtime.dep_block is None else runtime.dep_block + 1),
-    ):
-        if limit is not None and need > limit:
-            raise SynthError(
-                f"{runtime.name} has at most {limit} {name}, this program needs {need}; {_way_out(runtime, name, need, limit, instances)}"
-            )
-    if runtime.block_ops is not None and ops > runtime.block_ops:
-        raise SynthError(
-            f"{runtime.name} has at most {runtime.block_ops} instructions in a thread block, this program needs {ops};"
-            f" {_other(runtime, 'instructions', ops)}"
-        )
-
-
-def _way_out(runtime: Runtime, name: str, need: int, limit: int, instances: int) -> str:
-    fit = limit * instances // need
-    if instances > 1 and fit:
-        return f"{fit} instance{'s' if fit > 1 else ''} would fit"
-    return _other(runtime, name, need)
-
-
-def _other(runtime: Runtime, name: str, need: int) -> str:
-    """The other runtimes that would take it."""
-    field = {"thread blocks of a rank": "blocks", "channels": "channels", "instructions": "block_ops"}.get(name, "dep_block")
-    able = [
-        other.name
-        for other in RUNTIMES.values()
-        if other is not runtime and "s" in other.codes and ((limit := getattr(other, field)) is None or limit >= need)
-    ]
-    return f"a schedule with fewer chunks or steps would fit, or runtime {' or '.join(able)}"
+        (INSTRUCTIONS, max((len(block.ops) for block in blocks), default=0), runtime.block_ops),
+    )
+    return [(what, need, limit) for what, need, limit in needs if limit is not None and need > limit]
