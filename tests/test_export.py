@@ -27,7 +27,7 @@ from synth.export.msccl_xml_read import read
 from synth.frontier import Frontier, LowerBound, Point
 from synth.program import text
 from synth.schedule import Schedule, Send, Step
-from synth.topologies import topology
+from synth.topologies import placing, topology
 
 BOUND = LowerBound(Fraction(1), {"kind": "none"})
 
@@ -213,6 +213,14 @@ def test_a_machine_numbered_otherwise_is_matched():
     program = read(made.files[0][1], "f.xml")
     pairs = {(link.src, link.dst) for link in turned.links}
     assert {(a, b) for a, b, _ in program.senders} == pairs
+    wide = {(0, 1), (2, 3)}  # the same links, but others are twice as fast
+    links = [(link, 2 if tuple(sorted((link.src, link.dst))) in wide else 1) for link in topology("ring:4").links]
+    links = tuple(replace(link, bandwidth=link.bandwidth * times) for link, times in links)
+    machine = replace(topology("ring:4"), generators=(), links=links)
+    placed, matched = placing.place(rankmap.network(machine.network(), [1, 2, 3, 0]), machine.network(), range(4))
+    assert matched
+    assert {tuple(sorted((placed[a], placed[b]))) for a, b in ((1, 2), (3, 0))} == wide
+    assert placing.place(machine.network(), machine.network(), range(4)) == ((0, 1, 2, 3), False)
     labelled = api.export(replace(frontier(), labels=(3, 2, 1, 0)), point=2)
     assert read(labelled.files[0][1], "f.xml").collective == collective("allgather", 4)
     assert any("none was checked" in line for line in labelled.remarks)

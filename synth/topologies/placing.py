@@ -27,10 +27,10 @@ def same(one: Network, other: Network) -> bool:
 def place(network: Network, machine: Network, default: Sequence[int]) -> tuple[tuple[int, ...], bool]:
     """The rank of `machine` for each rank of `network`, and whether it comes from a match of their links.
 
-    `default` where it already carries every route to one of the machine, or where no renumbering makes them equal.
+    `default` where it already carries every route to one of the machine that is as wide, or where no renumbering makes
+    them equal.
     """
-    pairs = {(route.src, route.dst) for route in machine.routes}
-    if {(default[r.src], default[r.dst]) for r in network.routes} == pairs:
+    if sorted((default[r.src], default[r.dst], r.units) for r in network.routes) == sorted((r.src, r.dst, r.units) for r in machine.routes):
         return tuple(default), False
     found = symmetry.isomorphism(network, machine)
     return (tuple(default), False) if found is None else (tuple(found), True)
