@@ -35,7 +35,7 @@ STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is fol
 POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
-OTHER_CPU = 1.2  # and for other collectives, where they hardly ever are
+OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
 LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
@@ -84,7 +84,7 @@ def points(
 
 @dataclass
 class Search:
-    """What the search at every S shares. `best`: the least R/C of all points so far."""
+    """What the search at every S shares. `best`: the least R/C so far; `bound`: that of the last S."""
 
     network: Network
     collective: Collective
@@ -94,6 +94,7 @@ class Search:
     desk: Desk
     candidates: Candidates
     best: Fraction | None = None
+    bound: Fraction | None = None
     began: float = field(default_factory=time.monotonic)
     _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
 
@@ -105,10 +106,11 @@ class Search:
     def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
         """What is found at `steps`: an optimal point, or the best improvement and an open interval."""
         began = time.monotonic()
+        again, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
         reason = "gave-up"
         if point is None or point.bandwidth > bound.value:
-            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began))
+            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again))
             here.run()
             reason = "time" if here.spent else reason
             if here.schedule is not None:
@@ -120,12 +122,12 @@ class Search:
         if self.best != bound.value:
             yield Open(steps, bound.value, self.best, reason, bound.certificate)
 
-    def _limits(self, began: float) -> tuple[float, float]:
+    def _limits(self, began: float, again: bool) -> tuple[float, float]:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
         if self.budget.seconds is None:
             cpu = POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
             if self.candidates.hub_steps is None:
-                cpu = OTHER_CPU
+                cpu = AGAIN_CPU if again else OTHER_CPU
             elif self.same_bits:
                 cpu = ALIKE_CPU
             return began + LOADED * cpu, self.desk.cpu + cpu
