@@ -26,6 +26,10 @@ SMALL = {
     "broadcast": (1, 2, 2), "reduce": (1, 2, 2), "scatter": (1, 2, 4), "gather": (1, 2, 4), "allgather": (2, 3, 5), "allreduce": (4, 4, 12),
     "reduce-scatter": (1, 2, 3), "alltoall": (1, 2, 8),
 }  # fmt: skip
+DGX1 = {
+    "broadcast": (2, 2, 2), "reduce": (2, 2, 2), "scatter": (6, 2, 7), "gather": (6, 2, 7), "allgather": (2, 2, 3),
+    "reduce-scatter": (2, 2, 3), "allreduce": (2, 2, 2), "alltoall": (3, 2, 8), "scan": (2, 2, 3),
+}  # fmt: skip
 TWO_SIDED = ("synth", "msccl", "executor", "rccl")
 
 
@@ -75,6 +79,17 @@ def test_collectives_of_a_ring(name):
     for runtime in TWO_SIDED:
         for instances in (1, 3):
             plays(lower(point, runtime=runtime, instances=instances), runtime)
+
+
+@pytest.mark.parametrize("name", DGX1)
+def test_collectives_of_a_dgx1(name):
+    point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
+    for runtime, instances in (("synth", 1), ("executor", 2), ("rccl", 4)):
+        program = lower(point, runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple")
+        for in_place in [False, True] if program.in_place == "both" else [False]:
+            play(program, in_place=in_place)
+        report = check(program, runtime)
+        assert ([str(f) for f in report.errors if f.rule != "dispatch"], report.safe) == ([], None)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
