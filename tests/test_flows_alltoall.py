@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bounds, verify, verifybulk
-from synth.bounds import check_lengths
+from synth import bounds, lengthcheck, verify, verifybulk
 from synth.collective import collective
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.flows import alltoall, expand
@@ -30,7 +29,7 @@ def test_the_least_congestion_is_certified_exactly(name):
     machine = topology(name)
     graph = fabric(machine)
     made = alltoall.flows(graph)
-    proved = check_lengths.check(made.certificate(), machine) * graph.unit
+    proved = lengthcheck.check(made.certificate(), machine) * graph.unit
     assert proved == KNOWN[name]
     assert made.congestion == pytest.approx(float(proved))
 
@@ -40,7 +39,7 @@ def test_it_agrees_with_the_general_bound(name):
     machine = topology(name)
     network = machine.network()
     graph = fabric(machine)
-    proved = check_lengths.check(alltoall.flows(graph).certificate(), machine) * graph.unit
+    proved = lengthcheck.check(alltoall.flows(graph).certificate(), machine) * graph.unit
     assert proved == bounds.flow(network, collective("alltoall", network.ranks), None).value
 
 
@@ -81,7 +80,7 @@ def test_multiplicative_weights_stay_within_their_certified_gap(name):
     graph = fabric(machine)
     exact = alltoall.flows(graph)
     made = by_weights(graph, (), np.arange(graph.ranks), phases=60)
-    proved = float(check_lengths.check(made.certificate(), machine) * graph.unit)
+    proved = float(lengthcheck.check(made.certificate(), machine) * graph.unit)
     assert proved <= exact.congestion * (1 + 1e-9) <= made.congestion * (1 + 2e-9)
     assert made.congestion / proved < 1.12
     verifybulk.bulk(Alltoall(made, 2).schedule(Alltoall(made, 2).longest))
@@ -113,7 +112,7 @@ def test_no_altered_certificate_proves_more(data):
     else:
         altered[key] = data.draw(st.sampled_from([None, "x", [], [[1, 1]], 3]))
     try:
-        proved = check_lengths.check(altered, machine)
+        proved = lengthcheck.check(altered, machine)
     except VerificationError:
         return
     assert proved <= true
@@ -126,5 +125,5 @@ def _known(name):
     if name not in _CACHE:
         machine = topology(name)
         certificate = alltoall.flows(fabric(machine)).certificate()
-        _CACHE[name] = machine, check_lengths.check(certificate, machine), certificate
+        _CACHE[name] = machine, lengthcheck.check(certificate, machine), certificate
     return _CACHE[name]

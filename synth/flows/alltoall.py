@@ -16,10 +16,10 @@ from math import lcm
 
 import numpy as np
 
-from synth.bounds.check_lengths import digest_runs
 from synth.errors import InfeasibleError, SynthError
 from synth.flows.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.flows.fabric import Fabric
+from synth.lengthcheck import digest_runs
 
 # Variables of a linear program that still ends within a minute.
 MOST_VARIABLES = 400_000
@@ -58,7 +58,7 @@ class Flows:
         return label, scaled // size[label] if flow.dtype.kind == "i" else scaled / size[label]
 
     def certificate(self) -> dict:
-        """The lengths in terms of the topology, for `synth.bounds.check_lengths.check`."""
+        """The lengths in terms of the topology, for `synth.lengthcheck.check`."""
         fabric = self.fabric
         links = np.zeros(len(fabric.topology.links), np.int64)
         limits = np.zeros(len(fabric.topology.limits), np.int64)

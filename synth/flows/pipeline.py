@@ -22,41 +22,74 @@ MOST_SENDS = 1 << 28
 TURNED = ("reduce-scatter", "reduce")
 
 
+class Pipeline:
+    """A forest with the loads of its levels: `rate` and `bulk` at any depth."""
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest = forest
+        self.levels = _levels(forest)
+        self.height = int(self.levels.max(initial=0))
+        room, base = _loads(forest, self.levels, self.height)
+        self.room, self.upto = room, np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
+
+    def rounds(self, depth: int) -> np.ndarray:
+        """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in it."""
+        found: dict[tuple[int, int], int] = {}
+        rounds = []
+        for t in range(self.height + depth - 1):
+            window = (max(0, t - depth + 1), min(t, self.height - 1) + 1)
+            if window not in found:
+                load = self.upto[window[1]] - self.upto[window[0]]
+                found[window] = max(1, int((-(-load // self.room)).max(initial=0)))
+            rounds.append(found[window])
+        return np.array(rounds, np.int64)
+
+    def rate(self, depth: int) -> tuple[int, Fraction]:
+        """(S, R / C) of `bulk` at that depth, without listing sends."""
+        rounds = self.rounds(depth)
+        return len(rounds), Fraction(int(rounds.sum()), self.forest.weight * depth)
+
+    def sends(self, depth: int) -> int:
+        """How many sends `bulk` lists at that depth."""
+        return int(self.forest.weights.sum()) * (self.forest.topology.ranks - 1) * depth
+
+    def bulk(self, depth: int) -> Bulk:
+        """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many sends to list."""
+        forest, levels, height = self.forest, self.levels, self.height
+        if depth < 1:
+            raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
+        backwards, total = forest.collective in TURNED, self.sends(depth)
+        if total > MOST_SENDS:
+            raise UsageError(f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller depth")
+        tree, rank = np.nonzero(forest.parents >= 0)
+        weight = forest.weights[tree].astype(np.int64)
+        first = _offsets(forest)[tree]
+        # one row per (edge of a tree, unit of its weight, chunk of that unit)
+        edge = np.repeat(np.arange(len(tree)), weight)
+        unit = np.arange(len(edge)) - np.repeat(np.concatenate([[0], np.cumsum(weight)[:-1]]), weight) + first[edge]
+        edge, unit = np.repeat(edge, depth), np.repeat(unit, depth)
+        turn = np.tile(np.arange(depth), len(edge) // depth) if len(edge) else np.zeros(0, np.int64)
+        steps = height + depth - 1
+        step = levels[tree, rank][edge] - 1 + turn
+        step = steps - 1 - step if backwards else step
+        rounds = self.rounds(depth)
+        shard = forest.roots[tree].astype(np.int64)[edge] if forest.root is None else 0
+        chunk = (shard * forest.weight + unit) * depth + turn
+        return Bulk(
+            forest.topology, forest.collective, forest.root, forest.weight * depth, rounds[::-1] if backwards else rounds, step, chunk,
+            forest.via[tree, rank].astype(np.int64)[edge], np.full(len(step), REDUCE if backwards else COPY), forest.paths,
+            tuple(tuple(pi.tolist()) for pi in forest.generators),
+        )  # fmt: skip
+
+
 def bulk(forest: Forest, depth: int) -> Bulk:
-    """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many sends to list."""
-    if depth < 1:
-        raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
-    ranks, turned = forest.topology.ranks, forest.collective in TURNED
-    total = int(forest.weights.sum()) * (ranks - 1) * depth
-    if total > MOST_SENDS:
-        raise UsageError(f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller depth")
-    levels = _levels(forest)
-    height = int(levels.max(initial=0))
-    tree, rank = np.nonzero(forest.parents >= 0)
-    weight = forest.weights[tree].astype(np.int64)
-    first = _offsets(forest)[tree]
-    # one row per (edge of a tree, unit of its weight, chunk of that unit)
-    edge = np.repeat(np.arange(len(tree)), weight)
-    unit = np.arange(len(edge)) - np.repeat(np.concatenate([[0], np.cumsum(weight)[:-1]]), weight) + first[edge]
-    edge, unit = np.repeat(edge, depth), np.repeat(unit, depth)
-    turn = np.tile(np.arange(depth), len(edge) // depth) if len(edge) else np.zeros(0, np.int64)
-    steps = height + depth - 1
-    step = levels[tree, rank][edge] - 1 + turn
-    step = steps - 1 - step if turned else step
-    rounds = _rounds(forest, levels, depth)
-    shard = forest.roots[tree].astype(np.int64)[edge] if forest.root is None else 0
-    chunk = (shard * forest.weight + unit) * depth + turn
-    return Bulk(
-        forest.topology, forest.collective, forest.root, forest.weight * depth, rounds[::-1] if turned else rounds, step, chunk,
-        forest.via[tree, rank].astype(np.int64)[edge], np.full(len(step), REDUCE if turned else COPY), forest.paths,
-        tuple(tuple(pi.tolist()) for pi in forest.generators),
-    )  # fmt: skip
+    """`Pipeline(forest).bulk(depth)`."""
+    return Pipeline(forest).bulk(depth)
 
 
 def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
-    """(S, R / C) of `bulk` at that depth, without listing sends."""
-    rounds = _rounds(forest, _levels(forest), depth)
-    return len(rounds), Fraction(int(rounds.sum()), forest.weight * depth)
+    """`Pipeline(forest).rate(depth)`."""
+    return Pipeline(forest).rate(depth)
 
 
 def _levels(forest: Forest) -> np.ndarray:
@@ -79,22 +112,6 @@ def _offsets(forest: Forest) -> np.ndarray:
         start[k] = used.get(root, 0)
         used[root] = start[k] + weight
     return start
-
-
-def _rounds(forest: Forest, levels: np.ndarray, depth: int) -> np.ndarray:
-    """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in it."""
-    height = int(levels.max(initial=0))
-    room, base = _loads(forest, levels, height)
-    upto = np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
-    found: dict[tuple[int, int], int] = {}
-    rounds = []
-    for t in range(height + depth - 1):
-        window = (max(0, t - depth + 1), min(t, height - 1) + 1)
-        if window not in found:
-            load = upto[window[1]] - upto[window[0]]
-            found[window] = max(1, int((-(-load // room)).max(initial=0)))
-        rounds.append(found[window])
-    return np.array(rounds, np.int64)
 
 
 def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:

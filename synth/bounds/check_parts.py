@@ -1,0 +1,70 @@
+"""Re-checks the bound on allreduce by a partition of the ranks: added up in fractions; no solver, no numpy.
+
+Let the ranks lie in m parts. Before the first rank has the sum of a byte, the contribution of every other part has left
+it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
+the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together.
+(Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings.)
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.bounds.check_scale import digest
+from synth.errors import VerificationError
+from synth.topology import Topology
+
+KEYS = {"kind", "topology", "regions", "limits"}
+
+
+def check(certificate: dict, topology: Topology) -> Fraction:
+    """The bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
+
+    `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits that
+    pay for the links they hold instead of the links. Raises VerificationError, with the place, for anything else.
+    """
+    try:
+        return _check(certificate, topology)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+
+
+def _need(truth: bool, message: str, place: str) -> None:
+    if not truth:
+        raise VerificationError(message, place)
+
+
+def _check(certificate: dict, topology: Topology) -> Fraction:
+    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    _need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
+    _need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    regions, limits = certificate["regions"], certificate["limits"]
+    nodes = topology.ranks + len(topology.switches)
+    _need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
+    home: dict[int, int] = {}
+    inside: list[set[int]] = []
+    for p, region in enumerate(regions):
+        members = set(region)
+        _need(all(type(n) is int and 0 <= n < nodes for n in region), "names no node", f"regions[{p}]")
+        ranks = [n for n in members if n < topology.ranks]
+        _need(bool(ranks), "holds no rank", f"regions[{p}]")
+        _need(not any(n in home for n in ranks), "shares a rank with another region", f"regions[{p}]")
+        home.update(dict.fromkeys(ranks, p))
+        inside.append(members)
+    _need(len(home) == topology.ranks, f"hold {len(home)} of {topology.ranks} ranks", "regions")
+    held: list[list[int]] = [[] for _ in range(nodes)]
+    for p, members in enumerate(inside):
+        for n in members:
+            held[n].append(p)
+    paid: list[set[int]] = []
+    bandwidth = Fraction(0)
+    for p, row in enumerate(limits):
+        _need(all(type(k) is int and 0 <= k < len(topology.limits) for k in row), "names no limit", f"limits[{p}]")
+        paid.append({i for k in set(row) for i in topology.limits[k].links})
+        bandwidth += sum((topology.limits[k].bandwidth for k in set(row)), Fraction(0))
+    for i, link in enumerate(topology.links):
+        for p in held[link.src]:
+            if link.dst not in inside[p] and i not in paid[p]:
+                bandwidth += link.bandwidth
+    _need(bandwidth > 0, "nothing leaves any region: the allreduce is impossible, not slow", "regions")
+    return Fraction(2 * (len(regions) - 1)) / bandwidth
