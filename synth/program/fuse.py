@@ -1,9 +1,9 @@
 """Third pass of lowering: which receives forward what arrives at once, and which connections therefore share a block.
 
 A receive fuses with a later send of the same chunks when one thread block owns both connections. The fused op ends when
-the last byte has left, so nothing fuses that another op, or another arrival, would have to wait for meanwhile: step for
-step, fusing costs no time. Pairing is a greedy matching of each rank's incoming with its outgoing
-connections by how much they would fuse; a pair that would leave a block much longer than its longer half is left apart.
+the last byte has left, so nothing fuses that another op, or another arrival of the step, would have to wait for
+meanwhile. Pairing is a greedy matching of each rank's incoming with its outgoing connections by how much they would
+fuse; a pair that would leave a block much longer than its longer half is left apart.
 """
 
 from __future__ import annotations
