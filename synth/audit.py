@@ -46,8 +46,25 @@ def document(doc: dict) -> list[str]:
             return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {replay.sends} sends replayed, postcondition holds"]
         case "synth.frontier/1":
             return frontier(doc)
+        case "synth.bounds/1":
+            return bounds(doc)
         case other:
-            raise FormatError(f"schema is {other!r}; synth verifies synth.schedule/1, synth.frontier/1 and synth.refutation/1")
+            known = "synth.schedule/1, synth.frontier/1, synth.bounds/1 and synth.refutation/1"
+            raise FormatError(f"schema is {other!r}; synth verifies {known}")
+
+
+def bounds(doc: dict) -> list[str]:
+    """Check every bound of the document that `synth bound -o` writes."""
+    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "bounds"})
+    if wrong:
+        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
+    try:
+        verify.problem(doc["topology"], doc["collective"])
+        found = [_bound(doc, entry, f"$.bounds[{i}]", entry["steps"]) for i, entry in enumerate(doc["bounds"])]
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(f"malformed: {error!r}", "$") from None
+    what = {None: "R/C ≥ {} for any S", 0: "S ≥ {}"}
+    return [f"bound: {what.get(steps, f'R/C ≥ {{}} at S={steps}').format(show(value))}, certificate checked" for steps, value in found]
 
 
 def frontier(doc: dict) -> list[str]:

@@ -62,6 +62,12 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     return Replay(chunks, len(fields["steps"]), rounds, sends)
 
 
+def problem(topology: object, collective: object, place: str = "$") -> None:
+    """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its name says."""
+    fabric = Fabric.read(topology, f"{place}.topology")
+    _Task.read(collective, 1, fabric.ranks, f"{place}.collective")
+
+
 def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
     import hashlib
 

@@ -93,7 +93,7 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
     """Each bound: what it speaks of, its value, the kind and size of its certificate."""
     columns = (("bound on", "left"), ("for", "left"), ("at least", "right"), ("certificate", "left"), ("bytes", "right"))
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
-    lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks in a frontier",)
+    lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",)
     print_report(Report(report.title(topology.network(), collective), columns, rows, lines))
 
 
