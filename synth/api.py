@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from synth.collective import Collective
 from synth.collective import collective as _named_collective
-from synth.errors import SynthError, UsageError
+from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.frontier import Frontier, LowerBound, Point
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
@@ -127,7 +127,18 @@ def pareto(
     kind: type[Sweep] = Sweep
     if sweep == "blind":
         from synth.pareto.blind import BlindSweep as kind
-    return kind(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
+    try:
+        return kind(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
+    except InfeasibleError as error:
+        raise _labelled(error, machine.labels) from None
+
+
+def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
+    """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
+    pair = (error.certificate or {}).get("pair")
+    if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
+        return error
+    return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
 
 
 _collective = collective  # for the functions that have a parameter of that name
