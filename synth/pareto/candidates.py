@@ -161,7 +161,7 @@ class Candidates:
             max(min(far[n][a], far[n][b]) for n in ranks) + 1 + max(min(far[a][n], far[b][n]) for n in ranks)
             for a, b in both if (b, a) in both
         ]  # fmt: skip
-        return min(alone, *swaps)
+        return min([alone, *swaps])
 
 
 def construction(engine: str, schedule: Schedule) -> str:
