@@ -234,7 +234,8 @@ class Topology:
         caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
         for limit in self.limits:
             caps.append(Cap(tuple(sorted({r for i in limit.links for r in riders[i]})), int(limit.bandwidth / unit)))
-        wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True))
+        used = any(route.via for route in routes)  # where every two ranks are joined directly no route passes a switch
+        wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used)
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
     def _switch_paths(self, start: int) -> list[tuple[int, ...]]:

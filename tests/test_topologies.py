@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synth import api
 from synth.errors import UsageError
 from synth.symmetry import route_permutation
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
 from synth.topologies.build import preserves
-from synth.topology import Network, Topology
+from synth.topology import Link, Network, Topology
 
 
 def capacity(network: Network, rank: int, into: bool) -> int:
@@ -413,3 +414,10 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
     assert not large.preserves((1, 0, *range(2, 15), 15)) or build.preserves(machine, (1, 0, *range(2, 16)))
     assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
     assert not large.preserves((0, 0, *range(2, 16)))
+
+
+def test_a_switch_between_ranks_that_are_all_joined_directly_is_on_no_route():
+    ends = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]  # rank 2 would be the third: here it is the switch
+    made = Topology("pair and switch", 2, tuple(Link(a, b, Fraction(1)) for a, b in ends), (), ("s",))
+    assert made.network().wires == ()
+    assert api.solve(made, "allgather", 1, 1, 1, jobs=1).schedule.network == made.network()
