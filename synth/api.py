@@ -22,10 +22,15 @@ from synth.schedule import Problem, Schedule, canonical, problem_fingerprint
 from synth.topology import Network, Topology
 from synth.verdict import Budget, Unsat, Verdict
 
+# Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
+EXACT_RANKS = 64
+LARGE_SCHEMA = "synth.large/1"
+
 if TYPE_CHECKING:
     from synth.export.package import Exported
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
+    from synth.large import Large
     from synth.lint.report import Report
     from synth.program.events import Event
     from synth.program.program import InPlace, Program
@@ -99,8 +104,12 @@ def pareto(
     fresh: bool = False,
     log: Path | None = None,
     on_event: Listener | None = None,
-) -> Frontier:
+    engine: str = "auto",
+) -> Frontier | Large:
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
+
+    `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
+    flow above `EXACT_RANKS` ranks for the collectives that it knows.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
@@ -112,6 +121,9 @@ def pareto(
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = _named_topology(topology)
+    chosen = _engine(engine, machine, collective)
+    if chosen == "flow":
+        return _flow(machine, collective, roots, sizes, on_event)
     network = machine.network()
     task = _collective(collective, network.ranks, roots, sizes)
     options = Options(
@@ -139,6 +151,60 @@ def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
     if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
         return error
     return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
+
+
+def _engine(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
+    if engine not in ("exact", "flow", "auto"):
+        raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
+    if engine != "auto":
+        return engine
+    from synth.bulk import COLLECTIVES
+
+    try:
+        name = collective.name if isinstance(collective, Collective) else _named_collective(str(collective), 2).name
+    except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
+        return "exact"
+    return "flow" if machine.ranks > EXACT_RANKS and name in COLLECTIVES else "exact"
+
+
+def large_bound(
+    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), engine: str = "flow"
+) -> Large | None:
+    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to `bound`."""
+    from synth.flows.large import bound as flow_bound
+
+    machine = _named_topology(topology)
+    if _engine(engine, machine, collective) == "exact":
+        return None
+    name, root = _flow_task(machine, collective, roots, None)
+    return flow_bound(machine, name, root)
+
+
+def _flow_task(
+    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None
+) -> tuple[str, int]:  # fmt: skip
+    """Name and root of a collective that flow methods know. Raises UsageError."""
+    from synth.bulk import COLLECTIVES
+
+    small = collective if isinstance(collective, Collective) else None
+    name = small.name if small else _named_collective(str(collective), 2, ()).name
+    if name not in COLLECTIVES or sizes is not None:
+        raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
+    chosen = list(small.roots if small else roots) or [0]
+    if len(chosen) > 1 or not 0 <= chosen[0] < machine.ranks:
+        raise UsageError(f"roots {','.join(map(str, chosen))}: flow methods take one root of 0..{machine.ranks - 1}")
+    return name, chosen[0]
+
+
+def _flow(
+    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None, on_event: Listener | None
+) -> Large:  # fmt: skip
+    from synth.flows.large import frontier
+    from synth.pareto.events import Event
+
+    name, root = _flow_task(machine, collective, roots, sizes)
+    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    return frontier(machine, name, root, progress=tell)
 
 
 _collective = collective  # for the functions that have a parameter of that name
@@ -270,8 +336,16 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     from synth import audit
     from synth.pareto import refutation
 
+    if isinstance(given, str | Path) and Path(given).suffix == ".npz":
+        from synth import auditlarge, bulk
+
+        return [auditlarge.schedule(bulk.load(Path(given)))]
     doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
     try:
+        if doc.get("schema") == LARGE_SCHEMA:
+            from synth import auditlarge
+
+            return auditlarge.document(doc, Path(given).parent if isinstance(given, str | Path) else Path(), _by_name(doc))
         if doc.get("schema") == refutation.SCHEMA:
             return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
         return audit.document(doc)
@@ -281,6 +355,14 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
         from synth.errors import VerificationError
 
         raise VerificationError(f"malformed document: {error!r}") from None
+
+
+def _by_name(doc: dict) -> Topology | None:
+    """The machine that a large frontier names, None where that is no name but a file or a changed machine."""
+    try:
+        return _named_topology(str(doc["topology"]["name"]))
+    except SynthError:
+        return None
 
 
 def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
+from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
 from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
@@ -15,20 +15,29 @@ from synth.cli.types import Positive
 @click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
 @machine_options
 @collective_options
+@click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
+              help="Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")  # fmt: skip
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
 @output_options
 def bound(**given: Any) -> None:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
 
     \b
-    Example:
+    Examples:
       synth bound --topo dgx1 --coll alltoall
+      synth bound --topo dgx-h100*128 --coll allgather
     """
     from synth import api
     from synth.view import tables
 
     ready(given["output"])
     topology = chosen_machine(given)
+    large = api.large_bound(topology, task(given, topology), engine=given["method"].lower())
+    if large is not None:
+        from synth.view import large as view
+
+        deliver(large.to_json, lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
+        return
     collective = chosen_collective(given, topology)
     found = api.bound(topology, collective, max_steps=given["max_steps"])
     deliver(

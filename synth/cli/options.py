@@ -88,6 +88,21 @@ def chosen_collective(given: dict[str, Any], topology: Topology) -> Collective:
     return api.collective(given["coll"], topology.ranks, given["root"] or (), given["sizes"])
 
 
+# Ranks above which a collective's units are not written out for the flow methods.
+LISTED = 256
+
+
+def task(given: dict[str, Any], topology: Topology) -> Collective | str:
+    """The collective; by its name alone where only flow methods will see it, as thousands of ranks make millions of units."""
+    named = given["coll"] is not None and given["sizes"] is None and Path(given["coll"]).suffix not in (".yaml", ".yml", ".json")
+    if named and given["method"].lower() != "exact" and topology.ranks > LISTED:
+        from synth.collective import collective
+
+        small = collective(str(given["coll"]), topology.ranks if given["root"] else 2, given["root"] or ())
+        return small if small.roots and given["root"] else small.name
+    return chosen_collective(given, topology)
+
+
 def engine(given: dict[str, Any]) -> dict[str, Any]:
     """The engine options, as `api.pareto` and `api.solve` take them."""
     return {key: given[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof")}

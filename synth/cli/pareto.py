@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,13 @@ import click
 
 from synth.cli.options import (
     FILE,
-    chosen_collective,
     chosen_machine,
     collective_options,
     engine,
     engine_options,
     machine_options,
     output_options,
+    task,
 )
 from synth.cli.output import deliver, ready, remark, write
 from synth.cli.progress import progress
@@ -34,6 +35,9 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
 @click.option("--sweep", type=click.Choice(["guided", "blind"], case_sensitive=False), default="guided", show_default=True,
               help="By the bounds, or SCCL's loop over steps, rounds and chunks.")  # fmt: skip
+@click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
+              help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
+@click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules of the flow methods here, a compact file each.")
 @engine_options
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
 @click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
@@ -50,19 +54,25 @@ def pareto(**given: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding path --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
+    from synth.large import Large
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
-    ready(given["output"], given["plot"])
+    ready(given["output"], given["plot"], given["schedules"])
     topology = chosen_machine(given)
-    collective = chosen_collective(given, topology)
+    collective = task(given, topology)
     asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}
     code, interrupted = 0, None
     try:
-        with progress(f"{collective.name} on {topology.name}") as listen:
-            frontier = api.pareto(topology, collective, sweep=given["sweep"].lower(), on_event=listen, **asked, **engine(given))
+        with progress(f"{given['coll']} on {topology.name}") as listen:
+            asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
+            frontier = api.pareto(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
+    if isinstance(frontier, Large):
+        return _large(frontier, given)
+    if given["schedules"]:
+        remark("--schedules is for the flow methods; -o holds the schedules of exact synthesis")
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
         code = UNDECIDED
     size = given["size"]
@@ -79,6 +89,25 @@ def pareto(**given: Any) -> int:
         kept = f" kept in {interrupted.log}, the same command continues" if interrupted.log else " found"
         remark(f"interrupted; {points}{kept}")
     return code
+
+
+def _large(frontier: Any, given: dict[str, Any]) -> int:
+    """Prints a large frontier, and writes it and its schedules."""
+    from synth.view import large, tables
+
+    files: dict[int, str] = {}
+    if given["schedules"]:
+        given["schedules"].mkdir(exist_ok=True)
+        for i, point in enumerate(frontier.points):
+            name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
+            point.make().save(given["schedules"] / name)
+            files[i] = name
+        write(given["schedules"] / "frontier.json", json.dumps(frontier.to_json(files)) + "\n")
+        remark(f"wrote {len(files)} schedules and frontier.json to {given['schedules']}; `synth verify` replays them")
+    size = given["size"]
+    content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
+    deliver(lambda: frontier.to_json(), lambda: tables.print_report(content), given["output"], given["form"])
+    return 0
 
 
 def _draw(frontier: Any, path: Path) -> None:

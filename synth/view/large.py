@@ -1,0 +1,113 @@
+"""The table of a large frontier: a row per point, then the bound in words."""
+
+from __future__ import annotations
+
+from synth.large import Large
+from synth.rational import show
+from synth.view.report import SIZES, Report, number, size_text
+
+ADVISED = 128 << 20
+
+
+def report(found: Large) -> Report:
+    """What `synth pareto` prints for the flow engines."""
+    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("above bound", "right")]
+    columns += [("engine", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    rows = []
+    for point in found.points:
+        gap = found.gap(point)
+        row = [
+            str(point.steps),
+            str(point.rounds),
+            str(point.chunks),
+            _short(point.bandwidth),
+            "optimal" if not gap else f"{float(gap):.2%}",
+        ]
+        rows.append((*row, point.engine, *(number(found.gbps(point, size)) for size in SIZES)))
+    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
+
+
+def choice(found: Large, size: int) -> Report:
+    """What `synth pareto --size` prints: the one point to use."""
+    whole = report(found)
+    best = found.points.index(found.best(size))
+    line = (
+        f"at {size_text(size)}: the {found.points[best].steps}-step schedule, {number(found.gbps(found.points[best], size))} GB/s predicted"
+    )
+    return Report(whole.title, whole.columns, (whole.rows[best],), (line, *whole.sentences))
+
+
+def bound(found: Large) -> Report:
+    """What `synth bound` prints at scale: the bound in GB/s, and what limits."""
+    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    kind = str(found.certificate["kind"])
+    rows = (
+        ("steps", str(found.least_steps), "", "distance"),
+        ("rounds/chunk", _short(found.bound), f"{float(found.bound_gbps):.6g}", kind),
+    )  # fmt: skip
+    lines = (
+        f"limited by: {limit(found)}",
+        "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
+    )
+    return Report(_title(found), columns, rows, (*lines, *found.notes))
+
+
+def limit(found: Large) -> str:
+    """The certificate in words."""
+    certificate, ranks = found.certificate, found.topology.ranks
+    match certificate["kind"]:
+        case "throughput-cut":
+            inside = [n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks]
+            outside = sorted(set(range(ranks)) - set(inside))
+            through = f" through {len(certificate['limits'])} ports or NICs" if certificate["limits"] else ""
+            if found.collective in ("reduce-scatter", "reduce"):
+                return f"what ranks {_few(inside)} must take in from {_few(outside)}{through}"
+            return f"what ranks {_few(inside)} must send to {_few(outside)}{through}"
+        case "throughput-cuts":
+            return f"{len(certificate['cuts'])} cuts together, which share ports or NICs"
+        case "allreduce-parts":
+            parts = [[n for n in region if n < ranks] for region in certificate["regions"]]
+            sizes = {len(part) for part in parts}
+            each = f"{len(parts)} parts of {sizes.pop()}" if len(sizes) == 1 else " | ".join(_few(part) for part in parts[:6])
+            return f"the partition into {each}: each byte crosses between parts at least {2 * (len(parts) - 1)} times"
+        case _:
+            return "lengths of links and limits: every pair's cheapest way together against what all links can pay"
+
+
+def _few(ranks: list[int]) -> str:
+    runs: list[list[int]] = []
+    for n in ranks:
+        if runs and runs[-1][1] == n - 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
+
+
+def _title(found: Large) -> str:
+    root = f" from {found.root}" if found.root is not None else ""
+    latency = f"latency {number(found.latency)} µs" if found.latency else "no latency known"
+    return (
+        f"{found.collective}{root} on {found.topology.name}: {found.topology.ranks} ranks, 1 unit = {number(found.unit)} GB/s, {latency}"
+    )  # fmt: skip
+
+
+def _short(value: object) -> str:
+    text = show(value)  # type: ignore[arg-type]
+    return text if len(text) <= 16 else f"{float(value):.6g}"  # type: ignore[arg-type]
+
+
+def _sentences(found: Large) -> list[str]:
+    lines = [
+        f"no schedule in this model, with any steps and chunks, takes fewer than {_short(found.bound)} rounds per chunk:"
+        f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
+        f"no schedule takes fewer than {found.least_steps} step{'' if found.least_steps == 1 else 's'}",
+    ]
+    if found.points:
+        best = found.best(ADVISED)
+        lines.append(f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s predicted")
+        lines.append(
+            "between the points the frontier is not proved: `above bound` is what is left, against the bound for any number of steps"
+        )
+    return [*lines, *found.notes]

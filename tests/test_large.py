@@ -1,0 +1,123 @@
+"""The frontier at scale: points, bounds and files, through the API and the command line."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+import synth
+from synth import auditlarge, verify, verifybulk
+from synth.cli import root
+from synth.errors import InfeasibleError, UsageError, VerificationError
+from synth.flows import expand
+from synth.flows.large import frontier, written
+from synth.large import Large
+from synth.topologies import modify, topology
+
+COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "torus:3x4", "fat-tree:4"])
+def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
+    machine = topology(name)
+    found = frontier(machine, collective)
+    assert found.points
+    assert auditlarge.bound(found.certificate, machine) == found.bound
+    assert [p.steps for p in found.points] == sorted({p.steps for p in found.points})
+    assert [p.bandwidth for p in found.points] == sorted({p.bandwidth for p in found.points}, reverse=True)
+    assert found.points[0].steps >= found.least_steps
+    for point in found.points[:4]:
+        made = point.make()
+        assert (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
+        assert point.bandwidth >= found.bound
+        verifybulk.bulk(made)
+    verify.schedule(expand.schedule(found.points[0].make()))
+
+
+@pytest.mark.parametrize(("name", "collective", "gbps"), [
+    ("dgx1", "allgather", Fraction(1200, 7)), ("dgx-a100*2:net=odd-even", "allgather", Fraction(1040, 3)),
+    ("dgx1", "allreduce", Fraction(600, 7)), ("dgx1", "alltoall", 75), ("torus:8x8", "alltoall", 1),
+])  # fmt: skip
+def test_known_rates(name, collective, gbps):
+    assert frontier(topology(name), collective).bound_gbps == gbps
+
+
+def test_tori_have_one_point_and_it_is_optimal():
+    found = frontier(topology("torus:8x8"), "allgather")
+    assert [(p.steps, p.bandwidth) for p in found.points] == [(8, Fraction(63, 4))]
+    assert found.gap(found.points[0]) == 0
+    assert found.best(1 << 20) is found.points[0]
+
+
+def test_trees_up_and_down_beat_the_halves_on_an_allocation():
+    machine = modify.apply(topology("dgx1"), ranks="0,1,2,5")
+    found = frontier(machine, "allreduce")
+    assert found.bound == 1
+    assert any(p.engine.startswith("trees up and down") for p in found.points)
+    assert found.gap(found.points[-1]) < Fraction(1, 10)
+
+
+def test_a_schedule_written_as_bulk_is_the_same():
+    made = synth.pareto("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
+    again = expand.schedule(written(topology("ring:4"), made))
+    assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [(step.rounds, sorted(step.sends)) for step in made.steps]
+
+
+def test_the_engine_is_chosen_by_size():
+    assert isinstance(synth.pareto("ring:6", "allgather", engine="flow"), Large)
+    assert not isinstance(synth.pareto("ring:6", "allgather"), Large)
+    assert isinstance(synth.pareto("torus:9x9", "allgather"), Large)
+    for wrong in ({"engine": "quick"}, {"engine": "flow", "sizes": [1] * 6}, {"engine": "flow", "roots": [0, 1]}):
+        with pytest.raises(UsageError):
+            synth.pareto("ring:6", "allgather", **wrong)
+    with pytest.raises(UsageError):
+        synth.pareto("ring:6", "scan", engine="flow")
+    with pytest.raises(InfeasibleError):
+        frontier(modify.apply(topology("line:4"), without=("1-2",)), "allreduce")
+
+
+def test_the_command_writes_files_that_verify(tmp_path):
+    folder = tmp_path / "s"
+    shown = CliRunner().invoke(root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "--schedules", str(folder)])
+    assert shown.exit_code == 0, shown.output
+    assert "alltoall-lengths certificate" in shown.stdout
+    doc = json.loads((folder / "frontier.json").read_text())
+    checked = CliRunner().invoke(root, ["verify", str(folder / "frontier.json"), str(next(folder.glob("*.npz")))])
+    assert checked.exit_code == 0 and checked.stdout.count("verified") == 2
+    for key, value in (("bandwidth", "1"), ("gap", "0"), ("steps", 3)):
+        altered = json.loads(json.dumps(doc))
+        altered["points"][-1][key] = value
+        (folder / "bad.json").write_text(json.dumps(altered))
+        assert CliRunner().invoke(root, ["verify", str(folder / "bad.json")]).exit_code == 5
+    altered = json.loads(json.dumps(doc))
+    altered["bound"]["value"] = "1000"
+    (folder / "bad.json").write_text(json.dumps(altered))
+    assert CliRunner().invoke(root, ["verify", str(folder / "bad.json")]).exit_code == 5
+
+
+def test_a_certificate_is_for_its_machine_alone():
+    found = frontier(topology("dgx1"), "allreduce")
+    with pytest.raises(VerificationError):
+        auditlarge.bound(found.certificate, topology("dgx1-p100"))
+    joined = {**found.certificate, "regions": found.certificate["regions"][:-1], "limits": found.certificate["limits"][:-1]}
+    with pytest.raises(VerificationError):
+        auditlarge.bound(joined, topology("dgx1"))
+    made = found.points[-1].make()
+    with pytest.raises(VerificationError):
+        auditlarge.schedule(replace(made, rounds=made.rounds - (made.rounds == made.rounds.max())))
+
+
+def test_bounds_at_scale_say_what_limits():
+    for arguments, words in (
+        (["--topo", "torus:9x9", "--coll", "alltoall"], "alltoall-lengths"),
+        (["--topo", "dgx-a100*4", "--coll", "allgather", "--engine", "flow"], "266.667"),
+        (["--topo", "dgx2*2", "--coll", "allgather", "--engine", "flow"], "cuts together"),
+        (["--topo", "mi250*8", "--coll", "allreduce"], "the partition into 8 parts of 16"),
+        (["--topo", "dgx1", "--coll", "reduce-scatter", "--engine", "flow"], "must take in"),
+        (["--topo", "dgx1", "--coll", "allgather"], "deadline-cuts"),
+    ):
+        shown = CliRunner().invoke(root, ["bound", *arguments])
+        assert shown.exit_code == 0 and words in shown.stdout, shown.output
