@@ -264,7 +264,7 @@ def test_options_reach_the_api(monkeypatch):
     assert seen == {
         "ranks": 4, "name": "multi-broadcast", "roots": (0, 3), "max_steps": 9, "max_chunks": 4, "sweep": "blind", "encoding": "path",
         "solver": "z3", "time_limit": 90.0, "jobs": 3, "seed": 7, "deterministic": True, "same_bits": True, "fresh": True,
-        "proof": Path("proofs"), "log": Path("here.jsonl"),
+        "proof": Path("proofs"), "log": Path("here.jsonl"), "engine": "auto",
     }  # fmt: skip
 
 
