@@ -1,0 +1,188 @@
+"""From any schedule to a program, its analysis, its result, its files and back: random machines, collectives and options.
+
+A schedule is synthesized, or random and verified; it is lowered with random options; lint finds nothing; the reference
+executor computes the collective under random delays and FIFO depths; text, JSON and the runtimes' files are read back as
+the same program, the files by strict readers of their own too. A refusal names a limit, and few are refused.
+"""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import floods
+import pytest
+import randoms
+import strict_msccl
+import strict_mscclpp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from synth import api, lint, verify
+from synth.collective import COLLECTIVES
+from synth.errors import SynthError, UsageError
+from synth.export import msccl_xml_read, mscclpp_read
+from synth.lint.analysis import modes
+from synth.program import text
+from synth.program.layout import Layout
+from synth.program.lower import lower
+from synth.program.onesided import onesided
+from synth.program.program import Program
+from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
+from synth.runtime import data
+from synth.runtime.dtypes import dtype
+from synth.runtime.reference import Reference
+
+KINDS = (*COLLECTIVES, "custom")
+TYPES = (("int32", "sum"), ("int8", "max"), ("float16", "sum"), ("bfloat16", "sum"), ("float32", "prod"), ("float64", "avg"))
+
+
+def made(kind, seed):
+    """A verified schedule of the collective `kind`."""
+    found = randoms.schedule(seed) if kind == "custom" else floods.schedule(kind, seed)
+    verify.schedule(found)
+    return found
+
+
+def right(program: Program, network, runtime: str, rng: random.Random) -> None:
+    """Lint finds nothing, and the executor computes the collective in every mode, however the messages are split and delayed."""
+    report = lint.check(program, runtime)
+    assert [str(f) for f in report.findings if f.severity != "remark" and f.rule not in ("dispatch", "root")] == []
+    assert report.safe is None
+    layout, ways = Layout(program.collective, program.chunks), {(route.src, route.dst) for route in network.routes}
+    timed = not program.one_sided or all((b, a) in ways for a, b in ways)  # signals of one-sided programs go back
+    for mode in modes(program):
+        name, op = rng.choice(TYPES)
+        op = op if op in RUNTIMES[runtime].operators else "sum"
+        depth = rng.choice((None, FIFO_DEPTH[program.protocol], 8))
+        executor = Reference(
+            network=network if timed and rng.random() < 0.5 else None,
+            delays=rng.randrange(99),
+            depth=depth,
+            part=rng.choice((None, 1, 2)),
+            runtime=runtime,
+        )
+        given = data.inputs(layout, rng.randint(1, 4), dtype(name), op, rng.randrange(99))
+        done = executor.run(program, given, dtype=name, op=op, in_place=mode == "in")
+        data.check(layout, dtype(name), op, given, done.outputs)
+    assert text.parse(text.dump(program)) == program
+    assert Program.from_json(json.loads(json.dumps(program.to_json()))) == program
+
+
+def roots(program: Program) -> int | None:
+    return program.collective.roots[0] if program.collective.roots else None
+
+
+def written(program: Program, runtime: str) -> int:
+    """The files of the runtime's form, accepted by its strict reader, hold the program. How many there are."""
+    files = api.export(
+        program, runtime=runtime, assume_root=roots(program), assume_nvlink=True, assume_one_node=True, max_size=1 << 20
+    ).files
+    for _, content in files:
+        strict_msccl.load(content, runtime)
+        back = msccl_xml_read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
+        gpus = tuple(gpu._replace(blocks=tuple(block._replace(via=()) for block in gpu.blocks)) for gpu in program.gpus)
+        told = back.in_place if program.in_place == "both" and RUNTIMES[runtime].exact_in_place else program.in_place
+        assert back == replace(program, name=back.name, gpus=gpus, in_place=told, max_bytes=1 << 20)
+        assert program.name.startswith(back.name)
+    if len(files) == 2:
+        assert sorted(msccl_xml_read.read(content, "f.xml", program.collective).in_place for _, content in files) == ["in", "out"]
+    return len(files)
+
+
+def lowered(schedule, seed: int) -> str:
+    """One schedule with random options, to MSCCL-IR: what became of it."""
+    rng = random.Random(f"{schedule.collective.name} {seed}")
+    runtime, protocol = rng.choice(("synth", "msccl", "executor", "rccl")), rng.choice(tuple(FIFO_DEPTH))
+    placeable = Layout(schedule.collective, schedule.chunks).placeable
+    try:
+        program = lower(
+            schedule, runtime=runtime, protocol=protocol, instances=rng.randint(1, 4), fuse=rng.random() < 0.7,
+            in_place=rng.choice((None, "out", "in", "both")) if placeable else None, aggregate=rng.random() < 0.7,
+            lanes=rng.choice((None, None, 1, 2)),
+        )  # fmt: skip
+    except SynthError as error:
+        assert not isinstance(error, UsageError), error
+        assert runtime in str(error), error
+        return "refused"
+    right(program, schedule.network, runtime, rng)
+    if runtime == "synth":
+        return "executed"
+    if runtime != "msccl" and program.collective.name not in (RUNTIMES[runtime].collectives or {}):
+        with pytest.raises(SynthError, match=runtime):
+            written(program, runtime)
+        return "not dispatched"
+    assert written(program, runtime) == (2 if runtime == "msccl" and program.in_place == "both" else 1)
+    return "written"
+
+
+def planned(schedule, seed: int) -> str:
+    """One schedule with random options, to an MSCCL++ plan."""
+    rng = random.Random(f"{schedule.collective.name} {seed}")
+    layout = Layout(schedule.collective, schedule.chunks)
+    boxes = rng.choice((None, [r % 2 for r in range(schedule.collective.ranks)]))
+    protocol, in_place = rng.choice(("Simple", "LL")), rng.choice(("out", "in", "both")) if layout.placeable else "out"
+    try:
+        program = onesided(schedule, protocol=protocol, instances=rng.randint(1, 4), in_place=in_place, nodes=boxes)
+    except SynthError as error:
+        assert not isinstance(error, UsageError), error
+        return "refused"
+    right(program, schedule.network, "mscclpp", rng)
+    if in_place == "both":
+        return "executed"
+    content = api.export(program, "mscclpp", assume_root=roots(program)).files[0][1]
+    strict_mscclpp.check(content)
+    assert mscclpp_read.read(content, task=program.collective) == program
+    return "planned"
+
+
+def every(examples: int, schedules, *ways) -> Counter:
+    """`examples` random schedules, each through `ways`; what became of them, by count."""
+    seen: Counter = Counter()
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 10**9))
+    def go(seed):
+        schedule = schedules(seed)
+        for way in ways:
+            seen[way(schedule, seed)] += 1
+
+    go()
+    return seen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_schedules(kind):
+    seen = every(5, lambda seed: made(kind, seed), lowered, planned)
+    assert seen["refused"] * 4 <= seen.total(), seen
+    assert seen["planned"], seen
+
+
+SYNTHESIZED = ("broadcast", "scatter", "gather", "reduce", "allgather", "reduce-scatter", "alltoall", "alltoallv", "multi-gather")
+
+
+def synthesized(seed: int):
+    """A point of the frontier of a small random machine."""
+    rng = random.Random(seed)
+    machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
+    points = api.pareto(
+        machine, floods.task(name, machine.ranks, rng), max_steps=4, max_chunks=2, jobs=1, deterministic=True, fresh=True, time_limit=5
+    ).points
+    return rng.choice(points).schedule if points else made(name, seed)
+
+
+def test_synthesized_schedules():
+    seen = every(5, synthesized, lowered, planned)
+    assert seen["refused"] * 4 <= seen.total(), seen
+
+
+def test_a_schedule_that_no_runtime_takes_is_refused_with_the_limit():
+    found = floods.schedule("alltoallv", 0)
+    refused = 0
+    for instances in (1, 200):
+        try:
+            lower(found, runtime="rccl", instances=instances)
+        except SynthError as error:
+            assert "rccl" in str(error)
+            refused += 1
+    assert refused == 1
