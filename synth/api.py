@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from synth.export.package import Exported
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
+    from synth.flows.groups import Together
+    from synth.groups import Group
     from synth.large import Large
     from synth.lint.report import Report
     from synth.program.events import Event
@@ -389,6 +391,26 @@ def allocations(
 
     names = tuple(_named_collective(name, 2).name for name in names)
     return [(made, flows.rates(made.network, names)) for made in flows.classes(_named_topology(topology).network(), sizes, every=every)]
+
+
+def groups(
+    topology: str | Path | Topology, given: str | Path | Sequence[Group], *, chunks: int | None = None, search: bool = True
+) -> Together:
+    """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all, replayed.
+
+    `chunks`: chunks of each unit of data; `search=False`: no schedule.
+    """
+    from synth import groupcheck, verify
+    from synth.flows.groups import together
+    from synth.topologies.groups import load
+
+    machine = _named_topology(topology)
+    rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
+    found = together(machine, rows, chunks=chunks, search=search)
+    groupcheck.check(found.bound.certificate, found.network, found.groups)
+    if found.schedule is not None:
+        verify.schedule(found.schedule)
+    return found
 
 
 def lower(

@@ -111,6 +111,7 @@ def _debug() -> None:
         "show": "synth.cli.show:show",
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",
+        "groups": "synth.cli.groups:groups",
         "topo": "synth.cli.topo:topo",
         "list": "synth.cli.lists:lists",
     },

@@ -1,0 +1,42 @@
+"""`synth groups`: several process groups that share a machine, bounded and scheduled together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from synth.cli.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.root import CONTEXT
+from synth.cli.types import Positive
+from synth.errors import UsageError
+
+
+@click.command(context_settings=CONTEXT, short_help="Several process groups at once.")
+@machine_options
+@click.option("--file", "groups_file", type=FILE, metavar="FILE", help="The groups, as YAML or JSON (docs/groups.md).")
+@click.option("--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound.")
+@click.option("--bound-only", is_flag=True, help="Print the bounds and look for no schedule.")
+@output_options
+def groups(**given: Any) -> None:
+    """Bound and schedule several process groups that use the machine at the same time.
+
+    \b
+    Example:
+      synth groups --topo dgx-a100*4 --file groups.yaml
+    where groups.yaml says
+      groups:
+        - {size: 8, collective: allreduce, bytes: 10}      # ranks 0-7, 8-15, ...
+        - {stride: 8, collective: allreduce, bytes: 1}     # ranks 0,8,16,24; 1,9,17,25; ...
+    """
+    from synth import api
+    from synth.view import groups as view
+    from synth.view.tables import print_report
+
+    ready(given["output"])
+    topology = chosen_machine(given)
+    if given["groups_file"] is None:
+        raise UsageError("no groups given; add --file FILE (`synth groups -h` shows what one says)")
+    found = api.groups(topology, given["groups_file"], chunks=given["chunks"], search=not given["bound_only"])
+    deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])

@@ -1,0 +1,96 @@
+"""Process groups that run at once: the joint bound, each group's own, and one schedule for all.
+
+Together   network groups bound alone schedule replay
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.errors import UsageError
+from synth.flows.groupbound import Bound, bound
+from synth.flows.groupsteps import scheduled
+from synth.flows.groupways import packed
+from synth.groups import Group, Units, checked, units
+from synth.schedule import Schedule
+from synth.symmetry import generators
+from synth.topology import Network, Topology
+
+# Routes from rank to rank up to which linear programs end within a minute.
+MOST_ROUTES = 20_000
+# Images of a group under automorphisms that are looked at.
+MOST_IMAGES = 2000
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
+
+    `alone[g]`: group g takes at least so long with the machine to itself. `schedule` (not yet verified) moves chunks of `task.unit` / C.
+    """
+
+    network: Network
+    groups: tuple[Group, ...]
+    task: Units
+    bound: Bound
+    alone: tuple[Fraction, ...]
+    schedule: Schedule | None
+
+    @property
+    def seconds(self) -> Fraction | None:
+        """What the schedule takes without latency."""
+        return None if self.schedule is None else self.schedule.bandwidth * self.task.unit / self.network.unit
+
+    @property
+    def gap(self) -> Fraction | None:
+        """How much slower than the joint bound the schedule is, as a fraction of the bound."""
+        return None if self.seconds is None else self.seconds / self.bound.seconds - 1
+
+
+def together(
+    topology: Topology,
+    groups: Sequence[Group],
+    *,
+    chunks: int | None = None,
+    search: bool = True,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Together:
+    """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
+
+    Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
+    """
+    groups = checked(groups, topology.ranks)
+    network = topology.network()
+    if len(network.routes) > MOST_ROUTES:
+        raise UsageError(f"{network.name} has {len(network.routes)} links from rank to rank; groups are looked at on up to {MOST_ROUTES}")
+    task = units(groups, network.ranks)
+    joint = bound(network, topology.nodes, groups)
+    progress(f"no schedule of all groups is faster than {float(joint.seconds):.6g} s per GB of relative size 1")
+    alone = _alone(network, topology.nodes, groups)
+    made = scheduled(network, task, packed(network, groups), chunks) if search else None
+    return Together(network, groups, task, joint, alone, made)
+
+
+def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction, ...]:
+    """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
+    moves = [g.ranks for g in generators(network)]
+    known: dict[tuple, Fraction] = {}
+    found = []
+    for group in groups:
+        key = (frozenset(group.ranks), group.root)
+        what = (group.collective, group.size)
+        if (*key, *what) not in known:
+            seconds = bound(network, nodes, [group]).seconds
+            images, queue = {key}, [key]
+            while queue and len(images) < MOST_IMAGES:
+                ranks, root = queue.pop()
+                for pi in moves:
+                    image = (frozenset([pi[r] for r in ranks]), None if root is None else pi[root])
+                    if image not in images:
+                        images.add(image)
+                        queue.append(image)
+            known |= {(*image, *what): seconds for image in images}
+        found.append(known[*key, *what])
+    return tuple(found)

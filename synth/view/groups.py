@@ -1,0 +1,70 @@
+"""What `synth groups` prints: a row per kind of group. Takes any object with the fields of `synth.flows.groups.Together`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from synth.rational import show
+from synth.view.report import Report, number
+
+COLUMNS = (
+    ("groups", "right"), ("ranks of the first", "left"), ("collective", "left"), ("size", "right"), ("alone GB/s", "right"),
+    ("together GB/s", "right"), ("slower", "right"), ("found GB/s", "right"),
+)  # fmt: skip
+
+
+def report(found: Any) -> Report:
+    """Groups alike in collective, size, name and bound share a row: the first one's ranks, bounds alone and together, what was found."""
+    kinds: dict[tuple, list[int]] = {}
+    for g, group in enumerate(found.groups):
+        kinds.setdefault((group.name, group.collective, group.size, len(group.ranks), found.alone[g]), []).append(g)
+    joint, seconds = found.bound.seconds, found.seconds
+    rows = []
+    for (name, collective, size, _, alone), members in kinds.items():
+        first = found.groups[members[0]]
+        root = f" from {first.root}" if collective == "broadcast" else f" to {first.root}" if collective == "reduce" else ""
+        reached = "-" if seconds is None else number(size / seconds)
+        row = [str(len(members)), _ranks(first.ranks), (f"{name}: " if name else "") + collective + root, show(size)]
+        rows.append((*row, "<= " + number(size / alone), "<= " + number(size / joint), f"{float(joint / alone):.2f}x", reached))
+    return Report(
+        f"{len(found.groups)} groups at once on {found.network.name}: {found.network.ranks} ranks", COLUMNS, tuple(rows), _lines(found)
+    )
+
+
+def document(found: Any) -> dict:
+    """The same as JSON: seconds per GB of relative size 1, the certificate of the joint bound, and the schedule."""
+    groups = [
+        {
+            "ranks": list(group.ranks), "collective": group.collective, "bytes": show(group.size),
+            **({} if group.root is None else {"root": group.root}), **({"name": group.name} if group.name else {}),
+            "alone_seconds": show(alone), "slowdown": show(found.bound.seconds / alone),
+        }
+        for group, alone in zip(found.groups, found.alone, strict=True)
+    ]  # fmt: skip
+    return {
+        "schema": "synth.groups/1", "topology": found.network.name, "groups": groups,
+        "bound": {"seconds": show(found.bound.seconds), "certificate": found.bound.certificate}, "unit_bytes": show(found.task.unit),
+        "seconds": None if found.seconds is None else show(found.seconds), "gap": None if found.gap is None else show(found.gap),
+        "schedule": None if found.schedule is None else found.schedule.to_json(),
+    }  # fmt: skip
+
+
+def _lines(found: Any) -> tuple[str, ...]:
+    lines = [f"together: at least {number(found.bound.seconds)} s where size 1 is 1 GB, proved by prices of links and limits"]
+    if found.schedule is not None:
+        made = found.schedule
+        gap = f"{number(100 * found.gap)}% above the bound" if found.gap else "optimal"
+        lines.append(
+            f"found: {number(found.seconds)} s, {gap}; one schedule of {len(made.steps)} steps and {made.rounds} rounds, replayed;"
+            f" a chunk is {show(found.task.unit / made.chunks)} of size 1"
+        )
+    lines.append("GB/s: size / time of all groups (algorithmic bandwidth) for large messages, without latency; slower: together / alone")
+    return tuple(lines)
+
+
+def _ranks(ranks: tuple[int, ...]) -> str:
+    """``0-7``, ``0,8,..,56`` or all of a few."""
+    step = ranks[1] - ranks[0]
+    if len(ranks) > 3 and all(b - a == step for a, b in zip(ranks, ranks[1:], strict=False)):
+        return f"{ranks[0]}-{ranks[-1]}" if step == 1 else f"{ranks[0]},{ranks[1]},..,{ranks[-1]}"
+    return ",".join(map(str, ranks[:8])) + (",.." if len(ranks) > 8 else "")
