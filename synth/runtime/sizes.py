@@ -15,6 +15,14 @@ from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 from synth.runtime.dtypes import Dtype
 
 
+class IndivisibleError(SynthError):
+    """A size that is no whole number of elements a chunk; `nearest` bytes is one, 0 where none below it is."""
+
+    def __init__(self, message: str, nearest: int) -> None:
+        super().__init__(message)
+        self.nearest = nearest
+
+
 class Cut(NamedTuple):
     """How a call is cut. `bounds`: element ranges of the slices of one chunk. `part`: m, the most chunks of a part."""
 
@@ -25,14 +33,15 @@ class Cut(NamedTuple):
 
 
 def elements(program: Program, size: int, kind: Dtype) -> int:
-    """Elements per chunk of a call of `size` bytes. Raises SynthError with the divisor and the nearest sizes that fit."""
+    """Elements per chunk of a call of `size` bytes. Raises IndivisibleError with the divisor and the nearest sizes that fit."""
     each = program.loop_chunks * kind.size
     if size % each:
         below, above = size // each * each, (size // each + 1) * each
         near = f"{below} and {above} fit" if below else f"the least is {above}"
-        raise SynthError(
+        raise IndivisibleError(
             f"{program.name}: {size} bytes of {kind.name} do not divide into {program.loop_chunks} chunks of whole elements;"
-            f" sizes are multiples of {each} bytes, {near}"
+            f" sizes are multiples of {each} bytes, {near}",
+            below,
         )
     return size // each
 
