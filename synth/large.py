@@ -58,7 +58,7 @@ class Large:
     @property
     def latency(self) -> Fraction:
         """The greatest latency of a link, µs: the α of the cost model (a way through switches counts each link)."""
-        return max({k.latency for k in self.topology.links}, default=Fraction(0))
+        return max({id(k.latency): k.latency for k in self.topology.links}.values(), default=Fraction(0))
 
     @property
     def unit_share(self) -> Fraction:

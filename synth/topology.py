@@ -202,7 +202,8 @@ class Topology:
 
     def unit_bandwidth(self) -> Fraction:
         """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the gcd."""
-        values = [link.bandwidth for link in self.links] + [limit.bandwidth for limit in self.limits]
+        # A million links share a few bandwidths: each object is looked at once.
+        values = list({id(item.bandwidth): item.bandwidth for part in (self.links, self.limits) for item in part}.values())
         if not values:
             return self.unit or Fraction(1)
         if self.unit is None:

@@ -92,7 +92,7 @@ def _pareto(points: list[LargePoint]) -> tuple[LargePoint, ...]:
 def _least_steps(graph: Fabric, collective: str, root: int, group: tuple[np.ndarray, ...]) -> int:
     """The greatest distance that data must go: in ranks entered."""
     name = {"allreduce": "allgather", "alltoall": "allgather"}.get(collective, collective)
-    return Pipeline(Shallow(graph.topology, name).forest(root, group)).height
+    return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group)
 
 
 def _trees(
@@ -113,7 +113,7 @@ def _trees(
     if collective in ("allgather", "reduce-scatter"):
         points += _direct(graph, collective, progress)
     progress("breadth-first trees")
-    shallow = Pipeline(Shallow(graph.topology, collective).forest(root, group))
+    shallow = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
     points += _depths(shallow, "breadth-first trees", limit.time)
     return limit.time, limit.certificate, points
 
@@ -184,7 +184,7 @@ def _allreduce(
 def _lines(
     graph: Fabric, name: str, group: tuple[np.ndarray, ...], notes: list[str], progress: Callable[[str], None]
 ) -> list[Pipeline]:  # fmt: skip
-    lines = [Pipeline(Shallow(graph.topology, name).forest(0, group))]
+    lines = [Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group))]
     try:
         lines.append(Pipeline(build(graph, name, progress=progress).forest))
     except UndecidedError as error:

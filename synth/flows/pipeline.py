@@ -132,8 +132,9 @@ def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray,
     np.add.at(base, (np.repeat(level, count), column), np.repeat(weight, count))
     base = base * copies // sizes[used]
     unit = topology.unit_bandwidth()
-    widths = {w: int(w / unit) for w in {k.bandwidth for k in topology.links} | {m.bandwidth for m in topology.limits}}
-    room = np.array([widths[topology.links[i].bandwidth] for i in used.tolist()], np.int64)
+    widths = {id(item.bandwidth): item.bandwidth for part in (topology.links, topology.limits) for item in part}
+    units = {key: int(width / unit) for key, width in widths.items()}  # many links share few bandwidths
+    room = np.array([units[id(topology.links[i].bandwidth)] for i in used.tolist()], np.int64)
     where = np.full(len(label), -1, np.int64)
     where[used] = np.arange(len(used))
     rows, rooms, seen = [], [], set()
@@ -144,7 +145,7 @@ def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray,
         if len(members) and key not in seen:
             seen.add(key)
             rows.append((base[:, members] * times).sum(axis=1))
-            rooms.append(widths[limit.bandwidth])
+            rooms.append(units[id(limit.bandwidth)])
     if rows:
         base, room = np.concatenate([base, np.array(rows).T], axis=1), np.concatenate([room, np.array(rooms, np.int64)])
     return room, base

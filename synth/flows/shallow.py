@@ -17,21 +17,43 @@ from synth.topology import Topology
 class Shallow:
     """Ways from rank to rank over links and through switches; data spreads along them (against them for reductions)."""
 
-    def __init__(self, topology: Topology, collective: str) -> None:
+    def __init__(self, topology: Topology, collective: str, ends: tuple[np.ndarray, np.ndarray] | None = None) -> None:
+        """`ends`: source and destination of each link as arrays, where the caller has them already."""
         self.topology, self.collective = topology, collective
-        nodes = topology.ranks + len(topology.switches)
-        self.out: list[list[int]] = [[] for _ in range(nodes)]
+        links = topology.links
+        if ends is None:
+            ends = (np.fromiter((k.src for k in links), np.int64, len(links)), np.fromiter((k.dst for k in links), np.int64, len(links)))
+        leaves, self.enters = ends[::-1] if collective in TURNED else ends
         self.turned = collective in TURNED
-        for i, k in enumerate(topology.links):
-            self.out[k.dst if self.turned else k.src].append(i)
-        self.load = [0] * len(topology.links)
+        nodes = topology.ranks + len(topology.switches)
+        self.order = np.argsort(leaves, kind="stable")
+        self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))
+        self.known: dict[int, list[tuple[int, int]]] = {}
+        self.load = [0] * len(links)
+
+    def _out(self, node: int) -> list[tuple[int, int]]:
+        """(link, where it leads) of the links that data may take from a node."""
+        if node not in self.known:
+            links = self.order[self.starts[node] : self.starts[node + 1]]
+            self.known[node] = list(zip(links.tolist(), self.enters[links].tolist(), strict=True))
+        return self.known[node]
+
+    def height(self, root: int, generators: Sequence[np.ndarray]) -> int:
+        """The height of `forest`, without making it."""
+        return max(max(self._distances(start)) for start in self._roots(root, generators))
+
+    def _roots(self, root: int, generators: Sequence[np.ndarray]) -> list[int]:
+        if self.collective in ROOTED:
+            return [root]
+        ranks = self.topology.ranks
+        return np.unique(orbits(ranks, [pi[:ranks] for pi in generators])).tolist()
 
     def forest(self, root: int, generators: Sequence[np.ndarray]) -> Forest:
         """One tree for each orbit of roots, or for the one root. Raises InfeasibleError where a rank cannot be reached."""
         topology, ranks = self.topology, self.topology.ranks
         rooted = self.collective in ROOTED
         group = () if rooted else tuple(generators)
-        roots = [root] if rooted else np.unique(orbits(ranks, [pi[:ranks] for pi in group])).tolist()
+        roots = self._roots(root, group)
         parents, via = np.full((len(roots), ranks), -1, np.int32), np.full((len(roots), ranks), -1, np.int32)
         paths: dict[tuple[int, ...], int] = {}
         for k, start in enumerate(roots):
@@ -46,13 +68,11 @@ class Shallow:
 
     def _tree(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
         """Rank → (parent, links in the order data takes them)."""
-        ranks, far = self.topology.ranks, self._distances(start)
-        lost = next((r for r in range(ranks) if far[r] < 0), None)
-        if lost is not None:
-            raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
+        far = self._distances(start)
+        left = self.topology.ranks - 1
         found: dict[int, tuple[int, tuple[int, ...]]] = {}
         level = [start]
-        while level:
+        while left:
             options: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
             for u in level:
                 for v, way in self._hops(u):
@@ -64,29 +84,30 @@ class Shallow:
                     self.load[i] += 1
                 found[v] = u, way[::-1] if self.turned else way
             level = list(options)
+            left -= len(level)
         return found
 
-    def _end(self, link: int) -> int:
-        k = self.topology.links[link]
-        return k.src if self.turned else k.dst
-
     def _distances(self, start: int) -> list[int]:
-        far = [-1] * len(self.out)
+        """Ranks entered on the way from `start` to each rank. Raises InfeasibleError where one cannot be reached."""
+        ranks = self.topology.ranks
+        far = [-1] * (len(self.starts) - 1)
         far[start] = 0
-        queue = deque([start])
-        done = set()
-        while queue:
+        queue, done, left = deque([start]), set(), ranks - 1
+        while queue and left:  # by growing distance: what is found once a rank is left to find is found at its least
             u = queue.popleft()
             if u in done:
                 continue
             done.add(u)
-            for i in self.out[u]:
-                v = self._end(i)
-                cost = int(v < self.topology.ranks)
+            for _, v in self._out(u):
+                cost = int(v < ranks)
                 if far[v] < 0 or far[v] > far[u] + cost:
+                    left -= v < ranks and far[v] < 0
                     far[v] = far[u] + cost
                     (queue.append if cost else queue.appendleft)(v)
-        return far
+        if left:
+            lost = next(r for r in range(ranks) if far[r] < 0)
+            raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
+        return far[:ranks]
 
     def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
         """(rank, links) of each way that passes no other rank, through each switch once."""
@@ -95,8 +116,7 @@ class Shallow:
         seen = {rank}
         while queue:
             u, way = queue.popleft()
-            for i in self.out[u]:
-                v = self._end(i)
+            for i, v in self._out(u):
                 if v < ranks:
                     found.append((v, (*way, i)))
                 elif v not in seen:

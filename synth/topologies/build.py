@@ -5,7 +5,9 @@ A declared generator is a claim; `preserves` decides it in time linear in the li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -48,6 +50,18 @@ def counted(pairs: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]
     return found
 
 
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Python's cycle collector rests: it would look again and again at millions of links, none of which is in a cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
 # Links from which arrays are worth their set-up.
 LARGE = 20_000
 
@@ -71,9 +85,9 @@ def port_limits(links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidt
     group = {rank: g for g, members in enumerate(groups) for rank in members}
     out: list[list[int]] = [[] for _ in groups]
     into: list[list[int]] = [[] for _ in groups]
-    for i in range(start, len(links)):
-        out[group[links[i].src]].append(i)
-        into[group[links[i].dst]].append(i)
+    for i, link in enumerate(links[start:] if start else links, start):
+        out[group[link.src]].append(i)
+        into[group[link.dst]].append(i)
     limits = []
     for g in range(len(groups)):
         for way, members in (("out", out[g]), ("in", into[g])):
@@ -143,12 +157,16 @@ class _Large:
         self.np, self.ranks = np, topology.ranks
         links, limits = topology.links, topology.limits
         names: dict[Fraction, int] = {}
-        widths = {id(item.bandwidth): item.bandwidth for item in (*links, *limits)}  # few objects, shared by many links
-        ids = {key: names.setdefault(width, len(names)) for key, width in widths.items()}
-        ends = np.array([(k.src, k.dst, ids[id(k.bandwidth)]) for k in links], np.int64)
-        self.src, self.dst, self.width = ends[:, 0], ends[:, 1], ends[:, 2]
-        self.order = np.argsort(self.src * self.ranks + self.dst, kind="stable")
-        self.keys = (self.src * self.ranks + self.dst)[self.order]
+        keys = np.fromiter((id(k.bandwidth) for k in links), np.int64, len(links))  # few objects, shared by many links
+        few, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        ids = {key: names.setdefault(links[i].bandwidth, len(names)) for key, i in zip(few.tolist(), first.tolist(), strict=True)}
+        ids |= {id(m.bandwidth): names.setdefault(m.bandwidth, len(names)) for m in limits}
+        self.width = np.array([ids[key] for key in few.tolist()], np.int64)[which]
+        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
+        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+        ends = self.src * self.ranks + self.dst
+        self.order = np.argsort(ends, kind="stable")
+        self.keys = ends[self.order]
         self.single = bool((np.diff(self.keys) > 0).all())
         self.limits = [(ids[id(m.bandwidth)], np.array(m.links, np.int64)) for m in limits]
         self.known = sorted((width, np.sort(members).tobytes()) for width, members in self.limits)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import repeat
 
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, with_generators
+from synth.topologies.build import MAX_LINKS, MAX_RANKS, Nic, Permutation, collector_off, port_limits, symmetric_group, with_generators
 from synth.topology import Limit, Link, Topology
 
 OPTIONS = {
@@ -18,6 +19,7 @@ OPTIONS = {
 }
 
 
+@collector_off()
 def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: str) -> Topology:
     """`boxes` copies of `box`, rank r of box b becoming b·ranks + r.
 
@@ -103,11 +105,12 @@ def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, n
         raise UsageError(f"{name}: net={net} is none of all, rail and odd-even")
     if start + boxes * (boxes - 1) * sum(len(peers(i)) for i in range(size)) > MAX_LINKS:
         raise UsageError(f"{name} has more than {MAX_LINKS} links; ask for fewer boxes, or net=rail")
+    ends = [[c * size + j for c in range(boxes) for j in peers(i)] for i in range(size)]
+    own = [len(peers(i)) for i in range(size)]
     for b in range(boxes):
         for i in range(size):
-            for c in range(boxes):
-                if c != b:
-                    links += [Link(b * size + i, c * size + j, nic.bandwidth, nic.latency, "net") for j in peers(i)]
+            far = ends[i][: b * own[i]] + ends[i][(b + 1) * own[i] :]
+            links += map(Link, repeat(b * size + i), far, repeat(nic.bandwidth), repeat(nic.latency), repeat("net"))
     share = size // nic.count
     return port_limits(links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start)
 
