@@ -2,8 +2,8 @@
 
 What a group pays is bounded from below as `synth.groupcheck` says: an alltoall by distances, exactly; the others by weights of
 families of regions. The families tried, each left and entered, are partitions: every rank on its own, the boxes, the groups of
-a kind, these cut by boxes, the ranks of a kind one by one with all others as one region or box by box; and single regions: each
-rank, box and group. So the bound is the best of these, not of all.
+a kind, these cut by boxes, the ranks of a kind one by one with all others as one region or box by box, and cells, each rank with
+the member of a group that is nearest; and single regions: each rank, box, group and cell. So the bound is the best of these, not of all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from synth.topology import Network
 # Rows of the linear program that still end within a minute; without these distances, single ranks as regions are left out.
 MOST_ROWS = 120_000
 FEW_RANKS = 64
+FEW_GROUPS = 8
 FINE = 5040
+INFINITE = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -85,18 +87,26 @@ class _Program:
             alone = np.arange(ranks)
             alone[label >= len(self.groups)] = ranks  # the members one by one, all others together
             shapes += [label, label * (ranks + 1) + boxes, alone, np.where(alone < ranks, alone, ranks + boxes)]
-        for shape in shapes:
+        cells = [c for kind in self.kinds for g in kind[:FEW_GROUPS] for c in self._cells(self.groups[g].ranks)]
+        for shape in [*shapes, *cells]:
             label = np.unique(shape, return_inverse=True)[1].astype(np.int64)
             if label.max() > 0:
                 yield label
         single = [[r] for r in range(ranks)] if ranks <= FEW_RANKS else []
         single += [np.flatnonzero(boxes == b).tolist() for b in sorted(set(self.nodes))]
         single += [list(group.ranks) for group in self.groups] if len(self.groups) <= FEW_RANKS else []
+        single += [np.flatnonzero(c == r).tolist() for c in cells for r in np.unique(c)] if ranks <= FEW_RANKS else []
         for region in single:
             if len(region) < ranks:
                 label = np.full(ranks, -1, np.int64)
                 label[region] = 0
                 yield label
+
+    def _cells(self, members: Sequence[int]) -> Iterator[np.ndarray]:
+        """For each rank the nearest of the members, of several the first, or the last."""
+        far = [[INFINITE if d is None else d for d in self.network.distances[m]] for m in members]
+        for order in (1, -1):
+            yield np.array(members)[::order][np.argmin(np.array(far)[::order], axis=0)]
 
     def run(self) -> Bound:
         from scipy.optimize import linprog

@@ -116,14 +116,12 @@ class _Master:
         from scipy.optimize import linprog
 
         n, rows = len(self.columns), len(self.room)
-        loads = sparse.hstack(
-            [sparse.csr_matrix(np.array([load for _, _, load, _ in self.columns]).T), sparse.csr_matrix(-self.room[:, None])]
-        )
+        loads = sparse.csr_matrix(np.array([load for _, _, load, _ in self.columns] + [-self.room]).T)
         which = np.array([j for j, _, _, _ in self.columns])
-        one = sparse.coo_matrix((np.ones(n), (which, np.arange(n))), shape=(len(self.commodities), n + 1))
+        one = sparse.coo_matrix((np.ones(n), (which, np.arange(n))), shape=(len(self.commodities), n + 1)).tocsr()
         scale = max(float(sum(load.sum() for _, _, load, _ in self.columns[: len(self.commodities)]) / self.room.sum()), 1e-9)
         cost = np.array([deep * scale * deepest / len(self.commodities) for _, _, _, deepest in self.columns] + [1.0])
-        found = linprog(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one.tocsr(), b_eq=np.ones(one.shape[0]), method="highs")
+        found = linprog(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs")
         if found.x is None:
             raise SynthError(f"{self.network.name}: the packing of the groups ended without an answer: {found.message}")
         return found.x, np.maximum(-found.ineqlin.marginals, 0), found.eqlin.marginals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from synth.rational import show
@@ -65,6 +66,6 @@ def _lines(found: Any) -> tuple[str, ...]:
 def _ranks(ranks: tuple[int, ...]) -> str:
     """``0-7``, ``0,8,..,56`` or all of a few."""
     step = ranks[1] - ranks[0]
-    if len(ranks) > 3 and all(b - a == step for a, b in zip(ranks, ranks[1:], strict=False)):
+    if len(ranks) > 3 and all(b - a == step for a, b in pairwise(ranks)):
         return f"{ranks[0]}-{ranks[-1]}" if step == 1 else f"{ranks[0]},{ranks[1]},..,{ranks[-1]}"
     return ",".join(map(str, ranks[:8])) + (",.." if len(ranks) > 8 else "")
