@@ -272,8 +272,19 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     assert proved == Fraction(doc["bound"]["seconds"]) <= Fraction(doc["seconds"])
 
 
+def test_the_schedule_goes_on_to_a_program_that_computes_right(tmp_path):
+    file, out = tmp_path / "g.yaml", tmp_path / "s.json"
+    file.write_text("groups:\n- {ranks: [0, 1, 2], collective: allreduce}\n- {ranks: [4, 5, 6], collective: allgather}\n")
+    run = CliRunner().invoke(root, ["groups", "--topo", "dgx1", "--file", str(file), "--chunks", "3", "--schedule", str(out)])
+    assert run.exit_code == 0
+    assert "postcondition holds" in api.verify(out)[0]
+    ran = CliRunner().invoke(root, ["run", str(out), "--size", "64KB"])
+    assert ran.exit_code == 0 and "right" in ran.output
+
+
 def test_the_command_refuses_in_one_line(tmp_path):
     for extra, code, message in (
+        (["--file", str(tmp_path / "none.yaml"), "--bound-only", "--schedule", "s.json"], 2, "remove one"),
         ([], 2, "no groups given"),
         (["--file", str(tmp_path / "none.yaml")], 1, "does not exist"),
     ):

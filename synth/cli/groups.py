@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
 from synth.cli.options import FILE, chosen_machine, machine_options, output_options
-from synth.cli.output import deliver, ready
+from synth.cli.output import deliver, ready, write
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
 from synth.errors import UsageError
@@ -18,6 +19,7 @@ from synth.errors import UsageError
 @click.option("--file", "groups_file", type=FILE, metavar="FILE", help="The groups, as YAML or JSON (docs/groups.md).")
 @click.option("--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound.")
 @click.option("--bound-only", is_flag=True, help="Print the bounds and look for no schedule.")
+@click.option("--schedule", type=FILE, metavar="OUT.json", help="Write the schedule of all groups, as verify, show and export take it.")
 @output_options
 def groups(**given: Any) -> None:
     """Bound and schedule several process groups that use the machine at the same time.
@@ -34,9 +36,13 @@ def groups(**given: Any) -> None:
     from synth.view import groups as view
     from synth.view.tables import print_report
 
-    ready(given["output"])
+    ready(given["output"], given["schedule"])
+    if given["schedule"] is not None and given["bound_only"]:
+        raise UsageError("--bound-only looks for no schedule that --schedule could write; remove one")
     topology = chosen_machine(given)
     if given["groups_file"] is None:
         raise UsageError("no groups given; add --file FILE (`synth groups -h` shows what one says)")
     found = api.groups(topology, given["groups_file"], chunks=given["chunks"], search=not given["bound_only"])
+    if given["schedule"] is not None and found.schedule is not None:
+        write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
     deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
