@@ -105,14 +105,21 @@ class Lexer:
         return kind, Node(name, attrs)
 
 
-def parse(text, own):
+def lex(text):
+    """The elements of the file, one after the other."""
+    lexer, found = Lexer(text), []
+    while (node := lexer.node()) is not None:
+        found.append(node)
+    return found
+
+
+def parse(nodes, own):
     """The <algo> as a loader keeps it for rank `own`: other ranks' gpus without their contents."""
-    lexer = Lexer(text)
     inside = {"": ("algo",), "algo": ("gpu",), "gpu": ("tb",), "tb": ("step",), "step": ()}
     root, kept = Node("", {}), 0
     stack = [(root, True)]
-    while (found := lexer.node()) is not None:
-        kind, node = found
+    for kind, read in nodes:
+        node = Node(read.name, read.attrs)
         head, keeping = stack[-1]
         if kind == "close":
             need(head.name == node.name and len(stack) > 1, f"mismatch {head.name} / {node.name}")
@@ -133,8 +140,9 @@ def parse(text, own):
 def load(text, profile):
     """What every rank's loader keeps. Raises Refused."""
     need(text.isascii() and "\t" not in text, "tabs or non-ASCII characters")
-    ranks = parse(text, -1).int("ngpus")
-    algos = [parse(text, rank) for rank in range(ranks)]
+    nodes = lex(text)
+    ranks = parse(nodes, -1).int("ngpus")
+    algos = [parse(nodes, rank) for rank in range(ranks)]
     for rank, algo in enumerate(algos):
         check(algo, rank, profile)
     pairs(algos)
