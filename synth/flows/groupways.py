@@ -21,9 +21,8 @@ from synth.topology import Network
 
 MOST_TURNS = 40
 EVEN = 1e-6
-# What a hop of a plan's depth costs beside the load: so that of equal packings the shallow one is taken, and in the last
-# ones that shallow ones are taken instead of slightly better ones.
-DEEP = (1e-5, 1e-2)
+# What a hop of a plan's depth costs beside the load, so that of equal packings the shallow one is taken.
+DEEP = 1e-5
 
 
 class Hop(NamedTuple):
@@ -65,7 +64,10 @@ class Resources:
 
 
 def packed(network: Network, groups: Sequence[Group]) -> tuple[Shares, ...]:
-    """The packing of least load, then shallower ones, with sizes in relative bytes and room in units. Raises SynthError."""
+    """The packing of least load, and that of rings, stars and shortest ways alone, which may be easier to give steps.
+
+    Sizes are in relative bytes, room in units. Raises SynthError where a linear program fails.
+    """
     return _Master(network, groups).run()
 
 
@@ -91,9 +93,9 @@ class _Master:
         price = np.array([sum(1.0 / self.resources.room[k] for k in mine) for mine in self.resources.of])
         self._rings(_Ways(self, price))
         self._price(_Ways(self, price), None, 0)
-        best = None
+        simple, best = len(self.columns), None
         for turn in range(1, MOST_TURNS + 1):
-            _, lengths, worth = self._solve(DEEP[0])
+            _, lengths, worth = self._solve(len(self.columns))
             best = lengths if best is None else (best + lengths) / 2
             for tried in (best, lengths):
                 per_route = np.array([sum(tried[k] for k in mine) for mine in self.resources.of])
@@ -101,26 +103,26 @@ class _Master:
                     break
             else:
                 break
-        return tuple(self._shares(*self._solve(deep)[:1]) for deep in DEEP)
+        return tuple(self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True))
 
     def _shares(self, answer: np.ndarray) -> Shares:
         plans: list[list[tuple[float, tuple[Plan, ...]]]] = [[] for _ in self.commodities]
-        for x, (j, options, _, _) in zip(answer[:-1], self.columns, strict=True):
+        for x, (j, options, _, _) in zip(answer[:-1], self.columns, strict=False):
             if x > EVEN:
                 plans[j] += [(x / len(options), option) for option in options]
         return Shares(tuple(self.commodities), tuple(map(tuple, plans)), float(answer[-1]))
 
-    def _solve(self, deep: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Shares of the columns and the load, lengths of resources, and what each commodity is worth."""
+    def _solve(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Shares of the first `count` columns and the load, lengths of resources, and what each commodity is worth."""
         from scipy import sparse
         from scipy.optimize import linprog
 
-        n, rows = len(self.columns), len(self.room)
-        loads = sparse.csr_matrix(np.array([load for _, _, load, _ in self.columns] + [-self.room]).T)
-        which = np.array([j for j, _, _, _ in self.columns])
-        one = sparse.coo_matrix((np.ones(n), (which, np.arange(n))), shape=(len(self.commodities), n + 1)).tocsr()
-        scale = max(float(sum(load.sum() for _, _, load, _ in self.columns[: len(self.commodities)]) / self.room.sum()), 1e-9)
-        cost = np.array([deep * scale * deepest / len(self.commodities) for _, _, _, deepest in self.columns] + [1.0])
+        rows, columns = len(self.room), self.columns[:count]
+        loads = sparse.csr_matrix(np.array([load for _, _, load, _ in columns] + [-self.room]).T)
+        which = np.array([j for j, _, _, _ in columns])
+        one = sparse.coo_matrix((np.ones(count), (which, np.arange(count))), shape=(len(self.commodities), count + 1)).tocsr()
+        scale = max(float(sum(load.sum() for _, _, load, _ in columns[: len(self.commodities)]) / self.room.sum()), 1e-9)
+        cost = np.array([DEEP * scale * deepest / len(self.commodities) for _, _, _, deepest in columns] + [1.0])
         found = linprog(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs")
         if found.x is None:
             raise SynthError(f"{self.network.name}: the packing of the groups ended without an answer: {found.message}")
