@@ -1,5 +1,5 @@
 # make demo    install, run the main job, show its result
-# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; ARGS=... for pytest)
+# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; EXTRAS=mpi: with MPI; ARGS=... for pytest)
 # make check   formatting, lint, types, layers
 # make bench   the benchmarks; make clean removes the environment and everything built
 #
@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
+EXTRAS ?=
 
 .PHONY: demo test check bench clean
 .DELETE_ON_ERROR:
@@ -21,7 +22,7 @@ demo: $(VENV)/.installed
 	$(BIN)/synth pareto --topo dgx1 --coll allgather -o $(VENV)/demo.json --format json >/dev/null
 	$(BIN)/synth verify $(VENV)/demo.json
 
-test: $(VENV)/.installed-test
+test: $(VENV)/.installed-test $(addprefix $(VENV)/.installed-,$(EXTRAS))
 	$(BIN)/python -m pytest -n 2 -rs $(if $(SLOW),,-m "not slow") $(ARGS)
 
 check: $(VENV)/.installed-dev
@@ -44,6 +45,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/.installed-test $(VENV)/.installed-dev: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[$*]'
 	@touch $@

@@ -12,12 +12,13 @@ from synth.cli.options import FILE, chosen_machine, machine_options, output_opti
 from synth.cli.output import deliver, ready, remark, write
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 from synth.rational import rational
 
 # options that api.run calls the same
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
+    "processes",
 )  # fmt: skip
 
 
@@ -35,6 +36,7 @@ class AnySize(Size):
 @click.option(
     "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; 1 MB or the next that divides unless given."
 )
+@click.option("--exact-size", is_flag=True, help="Refuse a size that does not divide, instead of running the nearest below it.")
 @click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
 @click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
@@ -49,6 +51,7 @@ class AnySize(Size):
 @click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
 @click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
 @click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
+@click.option("-n", "--processes", type=Positive(), metavar="8", help="Of the mpi executor: as many as ranks, which it takes unless given.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
@@ -66,16 +69,36 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
     from synth import api
+    from synth.runtime.mpi_world import speaks
+    from synth.runtime.sizes import IndivisibleError
     from synth.view.execution import execution
     from synth.view.tables import print_report
 
     ready(output, given["trace"])
     machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
     same = {key: given[key] for key in SAME}
-    done = api.run(
-        file, topology=machine, collective=given["coll"], roots=given["root"] or (), data=not given["no_data"],
-        bound=not given["no_bound"], local=_speed(given["block_gbps"]), trace=True if given["trace"] else None, **same,
-    )  # fmt: skip
+
+    def carried_out() -> Any:
+        return api.run(
+            file, topology=machine, collective=given["coll"], roots=given["root"] or (), data=not given["no_data"],
+            bound=not given["no_bound"], local=_speed(given["block_gbps"]), trace=True if given["trace"] else None, **same,
+        )  # fmt: skip
+
+    try:
+        try:
+            done = carried_out()
+        except IndivisibleError as odd:
+            if given["exact_size"] or not odd.nearest:
+                raise
+            if speaks():
+                remark(f"{odd}; this runs {odd.nearest}, and a real runtime would fall back (--exact-size refuses)")
+            same["size"] = odd.nearest
+            done = carried_out()
+    except SynthError:
+        if speaks():
+            raise
+    if not speaks():
+        return
     timeline = api.trace(done) if given["trace"] else ""
     deliver(done.to_json, lambda: print_report(execution(done.to_json())), output, form)
     if given["trace"]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-EXECUTORS: Mapping[str, str] = {"reference": "synth.runtime.reference:Reference"}
-SUMMARIES: Mapping[str, str] = {"reference": "NumPy: the result, checked, and the time under the cost model"}
+EXECUTORS: Mapping[str, str] = {"reference": "synth.runtime.reference:Reference", "mpi": "synth.runtime.mpi:Mpi"}
+SUMMARIES: Mapping[str, str] = {
+    "reference": "NumPy: the result, checked, and the time under the cost model",
+    "mpi": "MPI processes, one a rank: the result, checked",
+}
 
 __all__ = ["EXECUTORS", "SUMMARIES"]

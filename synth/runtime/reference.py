@@ -8,16 +8,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.errors import SynthError, VerificationError
+from synth.errors import SynthError
 from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime.compiled import compiled
-from synth.runtime.dtypes import Dtype, combiner, divide, operator
+from synth.runtime.dtypes import Dtype, combiner, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.engine import Engine
 from synth.runtime.execution import Execution, Usage
 from synth.runtime.links import Links
 from synth.runtime.memory import Arena
+from synth.runtime.outputs import complete, output, unchanged
 from synth.runtime.sizes import cut
 from synth.runtime.waits import diagnose
 from synth.topology import Network
@@ -76,41 +77,18 @@ class Reference:
             makespan = engine.run()
         if not all(engine.done):
             raise diagnose(engine)
-        _complete(program, arena, layout)
-        outputs = None if arrays is None else _outputs(arena, layout, kind, op)
+        ranks = range(program.ranks)
+        for rank in ranks:
+            complete(program, arena, layout, rank)
+        outputs = None if arrays is None else tuple(output(arena, layout, kind, op, rank) for rank in ranks)
         if arrays is not None and not in_place:
-            _unchanged(arena, layout, arrays)
+            for rank in ranks:
+                unchanged(arena, layout, rank, arrays[rank])
         events = None if engine.events is None else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
         return Execution(outputs, makespan if links else None, _usage(links), events)
 
     def _local(self, size: int) -> int:
         return -(-size * 1000 * self.local.denominator // self.local.numerator) if self.local else 0
-
-
-def _outputs(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
-    task = layout.collective
-    found = []
-    for rank, wanted in enumerate(layout.outputs):
-        view = arena.view(rank, "o", len(wanted))
-        if op == "avg" and task.combining:
-            for first in range(0, len(wanted), layout.chunks):
-                count = len(task.wanted(wanted[first] // layout.chunks, rank))
-                view[first : first + layout.chunks] = divide(kind, view[first : first + layout.chunks], count)
-        found.append(view)
-    return tuple(found)
-
-
-def _complete(program: Program, arena: Arena, layout: Layout) -> None:
-    for rank, wanted in enumerate(layout.outputs):
-        hole = arena.unwritten(rank, "o", len(wanted))
-        if hole is not None:
-            raise VerificationError(f"{program.name}: nothing writes chunk {hole} of the output of rank {rank}")
-
-
-def _unchanged(arena: Arena, layout: Layout, arrays: Sequence[np.ndarray]) -> None:
-    for rank, held in enumerate(layout.inputs):
-        if arena.view(rank, "i", len(held)).tobytes() != np.ascontiguousarray(arrays[rank]).tobytes():
-            raise VerificationError(f"the input of rank {rank} was changed by an out-of-place call")
 
 
 def _usage(links: Links | None) -> tuple[Usage, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from synth.errors import SynthError
-from synth.runtime.compiled import Step
+from synth.runtime.compiled import Compiled, Step
 from synth.runtime.engine import Engine, Wait
+from synth.runtime.sizes import Cut
 
 SHOWN = 6
 
@@ -28,7 +29,7 @@ class DeadlockError(SynthError):
     something that will never come. Exit code 1."""
 
     def __init__(self, name: str, cycle: tuple[Stuck, ...], closed: bool) -> None:
-        self.cycle, self.closed = cycle, closed
+        self.name, self.cycle, self.closed = name, cycle, closed
         parts = [f"rank {s.rank} block {s.block} op {s.op} ({s.text}) waits for {s.waits_for}" for s in cycle[:SHOWN]]
         if len(cycle) > SHOWN:
             parts.append(f"{len(cycle) - SHOWN} more blocks likewise")
@@ -36,7 +37,25 @@ class DeadlockError(SynthError):
         super().__init__(f"{name}: {'deadlock' if closed else 'stuck'}: {'; '.join(parts)}, {end}")
 
 
-def diagnose(engine: Engine) -> DeadlockError:
+class Halted(NamedTuple):
+    """What an executor other than the reference's leaves when nothing moves any more: the same fields as an `Engine`'s."""
+
+    code: Compiled
+    cut: Cut
+    done: Sequence[bool]
+    pc: Sequence[int]
+    waiting: Sequence[Wait | None]
+    held: Mapping[int, int]
+
+
+def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
+    """`waits[b]`: None of a block that has ended, else its op and what it waits for (kind, what), None where it was at work."""
+    waiting = [None if w is None or w[1] is None else Wait(*w[1]) for w in waits]
+    held = {wait.what: cut.depth for wait in waiting if wait and wait.kind == "credit"}
+    return Halted(code, cut, [w is None for w in waits], [w[0] if w else 0 for w in waits], waiting, held)
+
+
+def diagnose(engine: Engine | Halted) -> DeadlockError:
     """A cycle that keeps `engine` from going on; where there is none, the first block that waits for what never comes."""
     seen: set[int] = set()
     dead_end: list[int] = []
@@ -53,11 +72,11 @@ def diagnose(engine: Engine) -> DeadlockError:
     return _error(engine, dead_end, False)
 
 
-def _error(engine: Engine, path: list[int], closed: bool) -> DeadlockError:
+def _error(engine: Engine | Halted, path: list[int], closed: bool) -> DeadlockError:
     return DeadlockError(engine.code.program.name, tuple(_stuck(engine, b) for b in path), closed)
 
 
-def _holder(engine: Engine, b: int) -> int | None:
+def _holder(engine: Engine | Halted, b: int) -> int | None:
     """The block that block b waits for; None where there is none."""
     wait = engine.waiting[b]
     if wait is None:
@@ -69,6 +88,8 @@ def _holder(engine: Engine, b: int) -> int | None:
         return wires[wait.what].receiver
     if wait.kind == "dep":
         return wait.what[0]
+    if isinstance(engine, Halted):  # two-sided programs wait for nothing else
+        return None
     if wait.kind == "barrier":
         return next(other for other in wait.what if other not in engine.one_sided.met[wait.what])
     unfinished = [o for o, done in enumerate(engine.done) if not done and o != b]
@@ -83,11 +104,11 @@ def _holder(engine: Engine, b: int) -> int | None:
     ))), None)  # fmt: skip
 
 
-def _will(engine: Engine, b: int, wanted: Callable[[Step], bool]) -> bool:
+def _will(engine: Engine | Halted, b: int, wanted: Callable[[Step], bool]) -> bool:
     return any(map(wanted, engine.code.steps[b][engine.pc[b] :]))
 
 
-def _stuck(engine: Engine, b: int) -> Stuck:
+def _stuck(engine: Engine | Halted, b: int) -> Stuck:
     rank, block = engine.code.place[b]
     wait, op = engine.waiting[b], engine.pc[b]
     text = engine.code.where(b, op).partition("(")[2][:-1]
@@ -95,7 +116,7 @@ def _stuck(engine: Engine, b: int) -> Stuck:
     return Stuck(rank, block, op, text, _words(engine, wait), None if holder is None else engine.code.place[holder])
 
 
-def _words(engine: Engine, wait: Wait | None) -> str:
+def _words(engine: Engine | Halted, wait: Wait | None) -> str:
     if wait is None:
         return "nothing"
     if wait.kind in ("data", "credit"):
@@ -109,7 +130,7 @@ def _words(engine: Engine, wait: Wait | None) -> str:
     if wait.kind == "dep":
         other, op = wait.what
         return f"block {engine.code.place[other][1]} op {op}"
-    if wait.kind == "barrier":
+    if wait.kind == "barrier" and not isinstance(engine, Halted):
         missing = [engine.code.place[o][1] for o in wait.what if o not in engine.one_sided.met[wait.what]]
         return f"block{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} at the barrier"
     if wait.kind == "signal":

@@ -1,0 +1,23 @@
+"""What some tests need of the machine: without it they are skipped with the reason, or fail where SYNTH_CI_NEEDS names it."""
+
+import os
+import shutil
+
+import pytest
+
+from synth.runtime import mpi_world
+
+WHAT = {
+    "mpi": mpi_world.missing,
+    "g++": lambda: None if shutil.which("g++") else "there is no g++ on PATH: apt install g++",
+}
+
+
+def need(what: str) -> None:
+    """Go on where `what` is here; else skip, or fail where the environment says that it must be."""
+    lack = WHAT[what]()
+    if lack is None:
+        return
+    if what in os.environ.get("SYNTH_CI_NEEDS", "").split():
+        pytest.fail(f"needs {what}: {lack}", pytrace=False)
+    pytest.skip(f"needs {what}: {lack}")
