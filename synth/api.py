@@ -413,6 +413,28 @@ def groups(
     return found
 
 
+def baseline(
+    name: str, topology: str | Path | Topology | Network, collective: str | Path | Collective, *, roots: Sequence[int] = (),
+    pieces: int | None = None,
+) -> Schedule:  # fmt: skip
+    """A known algorithm on the same links, replayed: ring, tree (double binary), recursive-doubling or direct.
+
+    `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or the
+    links do not carry it.
+    """
+    from synth import verify as replay
+    from synth.flows import rings
+    from synth.runtime import baselines
+
+    network = topology if isinstance(topology, Network) else _named_topology(topology).network()
+    task = _collective(collective, network.ranks, roots)
+    found = rings.disjoint(network).rings if name.lower() == "ring" else ()
+    trees = rings.binary_trees(network.ranks) if name.lower() == "tree" else ()
+    made = baselines.baseline(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
+    replay.schedule(made)
+    return made
+
+
 def lower(
     schedule: Schedule,
     *,
@@ -496,11 +518,10 @@ def _opened(
     given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
 ) -> Program | Schedule | Frontier:
     """What is to be run, read from a file where it is one, and said what it computes."""
-    from synth.export.reading import load
     from synth.program.program import Program
 
     path, root = Path(given) if isinstance(given, str | Path) else None, roots[0] if collective is None and len(roots) == 1 else None
-    found = given if path is None else load(path, None, root, runtime)
+    found = given if path is None else _read(path, None, root, runtime)
     if not isinstance(found, Program | Schedule | Frontier):
         raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")
     if collective is None:
@@ -509,8 +530,22 @@ def _opened(
         raise UsageError("a schedule says which collective it is; remove --coll")
     task = _collective(collective, found.ranks, roots)
     if path is not None and task != found.collective:
-        found = load(path, task, None, runtime)
+        found = _read(path, task, None, runtime)
     return replace(found, collective=task) if isinstance(found, Program) else found
+
+
+def _read(
+    path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
+) -> Program | Schedule | Frontier:  # fmt: skip
+    """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
+    if path.suffix == ".npz":
+        from synth import bulk
+        from synth.flows.expand import schedule
+
+        return schedule(bulk.load(path))
+    from synth.export.reading import load
+
+    return load(path, collective, root, runtime)
 
 
 def _lowered(
@@ -552,12 +587,12 @@ def load_program(
 ) -> Program:
     """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier, lowered.
 
+    Schedules may be compact ones (``.npz``, of the flow methods), as long as they are small enough to write out.
+
     `collective`, `root`: what a foreign file computes where it does not say. `runtime`: what MSCCL-IR's sizes mean, and
     what schedules are lowered for (default: this project's executors). Raises FormatError with the place.
     """
-    from synth.export.reading import load
-
-    found = load(Path(path), collective, root, runtime)
+    found = _read(Path(path), collective, root, runtime)
     if not isinstance(found, Frontier | Schedule):
         return found
     if isinstance(found, Frontier):
@@ -627,11 +662,10 @@ def export(
     served. Raises SynthError naming what the runtime cannot take.
     """
     from synth.export import package, rankmap
-    from synth.export.reading import load
     from synth.export.request import Machine, Request
     from synth.topologies import placing
 
-    found = load(Path(source), collective, root) if isinstance(source, str | Path) else source
+    found = _read(Path(source), collective, root) if isinstance(source, str | Path) else source
     machine = None if topology is None else _named_topology(topology)
     links = None if machine is None else machine.network()
     ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
