@@ -286,6 +286,8 @@ def test_others_files_are_read_as_their_loaders_do():
         ('deps="-1" hasdep="0"', 'deps="-1" hasdep="2"', 5, "hasdep"), ('depid="-1"', 'depid="0"', 5, "without deps"),
         ("<step", "<stepp", 5, "<stepp> is not an element"), ("    </tb>\n", "", 7, "not well-formed"),
         ("<gpu", "<gpu><gpu", 3, "<gpu> has no attribute 'id'"),
+        ('cnt="1"', 'cnt="&#49;"', 5, "<step> has a reference (&#49;)"),
+        ('coll="allreduce"', 'coll="all&amp;"', 2, "<algo> has a reference"),
         ("</algo>", "<other/></algo>", 19, "<other> is not an element"), (' cnt="1"', "", 5, "<step> has no attribute 'cnt'"),
     ],
 )  # fmt: skip
@@ -297,6 +299,10 @@ def test_bad_input_gets_one_line_that_names_the_element_and_the_line(old, new, l
     assert says in message
     assert message.startswith(f"f.xml:{line}:") or "well-formed" in message
     assert "\n" not in message
+
+
+def test_comments_may_hold_anything():
+    assert read(THEIRS.replace("<!-- ", "<!-- R&D <step &x; ", 1), "f.xml") == read(THEIRS, "f.xml")
 
 
 @pytest.mark.parametrize("text", ["", "<", "<algo/>", "<html><body/></html>", "<algo></algo>", "not xml", "<a>" * 100_000])

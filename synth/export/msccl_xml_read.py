@@ -45,8 +45,26 @@ def read(text: str, file: str, task: Collective | None = None, root: int | None 
     unless given it is msccl for a file that only msccl would load, else executor. Raises FormatError.
     """
     reader = _Reader(file, runtime)
+    if "&" in text:
+        _no_references(text, file)
     xmltree.scan(text, file, reader.start, reader.end, MAX_ELEMENTS)
     return reader.program(task, root)
+
+
+def _no_references(text: str, file: str) -> None:
+    """The loaders' lexers take ``&#49;`` and ``&amp;`` for what is written, so a reader that resolves them reads another file."""
+    at = text.find("&")
+    comment = text.find("<!--")
+    while 0 <= comment < at:
+        end = text.find("-->", comment + 4)
+        if end < 0:
+            return  # no XML, as its reader will say
+        at = text.find("&", end) if at < end else at
+        comment = text.find("<!--", end)
+    if at >= 0:
+        tag = (text[text.rfind("<", 0, at) + 1 : at].split(maxsplit=1) or ["?"])[0]
+        what = re.split(r"[;\s\"]", text[at : at + 12], maxsplit=1)[0]
+        raise FormatError(f"<{tag[:24]}> has a reference ({what};), which no loader resolves", file, text.count("\n", 0, at) + 1)
 
 
 @dataclass
