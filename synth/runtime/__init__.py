@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-EXECUTORS: Mapping[str, str] = {"reference": "synth.runtime.reference:Reference", "mpi": "synth.runtime.mpi:Mpi"}
+EXECUTORS: Mapping[str, str] = {
+    "reference": "synth.runtime.reference:Reference",
+    "host": "synth.runtime.host:Host",
+    "mpi": "synth.runtime.mpi:Mpi",
+}
 SUMMARIES: Mapping[str, str] = {
     "reference": "NumPy: the result, checked, and the time under the cost model",
+    "host": "the CUDA kernel's source on CPU threads: the result, checked",
     "mpi": "MPI processes, one a rank: the result, checked",
 }
 

@@ -136,4 +136,6 @@ def _words(engine: Engine | Halted, wait: Wait | None) -> str:
     if wait.kind == "signal":
         _, kind, peer, index = wait.what
         return f"a signal from rank {peer} ({kind} port {index})"
+    if isinstance(engine, Halted):
+        return "nothing"
     return f"packets in {engine.arena.name(wait.what.rank, wait.what.row)}"

@@ -1,0 +1,179 @@
+"""The host executor: the CUDA kernel's source on CPU threads, one for each GPU thread."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.runtime import arrays as flat
+from synth.runtime import hostbuild, kernels
+from synth.runtime.compiled import Compiled, compiled
+from synth.runtime.dtypes import Dtype, operator
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.execution import Execution
+from synth.runtime.memory import Arena
+from synth.runtime.sizes import Cut, cut
+from synth.runtime.waits import diagnose, halted
+from synth.topology import Network
+
+MAX_THREADS = 4096
+LINE = 16  # u64 between counters, so that two blocks do not write one cache line
+
+
+class Machine:
+    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as wanted;
+    nothing is cleared between launches, except after one that was cut short or leaves messages behind."""
+
+    def __init__(self, code: Compiled, cut: Cut, size: int, *, timeout: float) -> None:
+        self.code, self.cut = code, cut
+        self.tables = tables = flat.tables(code, cut)
+        count, wires = len(code.place), max(1, len(code.wires))
+        self.step = max((high - low for low, high in cut.bounds), default=0)
+        slot = tables.slot_chunks * self.step * size
+        self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
+        self.counters = np.zeros((wires, 2, LINE), np.uint64)
+        self.conns = np.zeros(wires, flat.CONN)
+        self.done, self.run, self.beat, self.abort = (np.zeros(n, np.uint64) for n in (count, count, count, 1))
+        self.status = np.zeros(count, flat.STATUS)
+        self.buffers = np.zeros(3 * code.program.ranks, np.uint64)
+        for w in range(len(code.wires)):
+            self.conns[w]["fifo"] = -(-_at(self.fifo[w]) // 16) * 16
+            self.conns[w]["tail"], self.conns[w]["head"] = _at(self.counters[w, 0]), _at(self.counters[w, 1])
+        self.prog = np.zeros((), flat.PROG)
+        for name, array in (
+            ("blocks", tables.blocks), ("ops", tables.ops), ("deps", tables.deps), ("conns", self.conns), ("buffers", self.buffers),
+            ("done", self.done), ("run", self.run), ("beat", self.beat), ("abort", self.abort), ("status", self.status),
+        ):  # fmt: skip
+            self.prog[name] = _at(array)
+        for name, value in (
+            ("elements", cut.elements), ("step", self.step), ("timeout", int(timeout * 1e9)), ("nblocks", count),
+            ("slices", len(cut.bounds)), ("part", min(cut.part, flat.MAX_INT)), ("nslots", cut.depth), ("slot_chunks", tables.slot_chunks),
+        ):  # fmt: skip
+            self.prog[name] = value
+
+    def clear(self) -> None:
+        """As before the first launch: no message under way, all counters 0."""
+        for array in (self.counters, self.done, self.run, self.beat, self.abort):
+            array[...] = 0
+        self.conns["sent"] = self.conns["taken"] = 0
+
+    def point(self, arena: Arena) -> None:
+        """Let the next launches work on the buffers of `arena`, which the caller keeps alive."""
+        for gpu in self.code.program.gpus:
+            for k, buffer in enumerate("ios"):
+                self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))  # of no chunks: never used
+
+    def launch(self, launch: Any, threads: int, scale: int = 1) -> None:
+        """One run by the compiled function `launch`. `scale`: its elements per element, where it moves bytes.
+        Raises DeadlockError with who waits for whom, SynthError where the system gives no more threads."""
+        prog = self.prog.copy()
+        prog["elements"] *= scale
+        prog["step"] *= scale
+        self.status["kind"] = flat.RUNNING
+        failed = launch(ctypes.c_void_p(_at(prog)), ctypes.c_int(threads))
+        stopped = bool(self.abort[0])
+        if failed or stopped or not self.tables.balanced:
+            self.clear()
+        if failed:
+            raise SynthError(f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)")
+        if stopped:
+            raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
+
+
+def waits(code: Compiled, tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
+    """Of each block that was cut short: its op and what it waited for, as the reference executor says it; None of one that ended."""
+    found: list[tuple[int, tuple[str, Any] | None] | None] = []
+    for row in status:
+        kind, op, what = int(row["kind"]), int(row["op"]), int(row["what"])
+        if kind == flat.ENDED:
+            found.append(None)
+        elif kind == flat.WAITS_DEP:
+            found.append((op, ("dep", (int(tables.deps[what]["block"]), int(tables.deps[what]["op"])))))
+        else:
+            found.append((op, {flat.WAITS_DATA: ("data", what), flat.WAITS_CREDIT: ("credit", what)}.get(kind)))
+    return found
+
+
+def _at(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about one.
+
+    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `network` is only
+    named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference executor.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    threads: int = 4
+    timeout: float = 5.0
+
+    def available(self) -> str | None:
+        """None where there is a C++ compiler."""
+        return None if hostbuild.compiler() else hostbuild.MISSING
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """Always raises UsageError: times come from the cost model of the reference executor."""
+        raise UsageError("the host executor moves data and knows no times; --no-data is for --executor reference")
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError, SynthError."""
+        kind, op = element_type(dtype), operator(op)
+        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        layout = _layout(program)
+        arena.fill(arrays, layout, len(machine.cut.bounds))
+        made = kernels.instance(program, kind, op)
+        machine.launch(getattr(hostbuild.library(made.group), made.symbol), self.threads, kind.size // made.size)
+        return Execution(finished(arena, layout, kind, op), None)
+
+    def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
+        """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
+        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        arena = Arena(program, _layout(program), in_place=in_place, slices=len(parts.bounds))
+        arena.allocate(kind, elements)
+        code = compiled(program, arena, in_place=in_place)
+        blocks = len(code.place)
+        if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
+            raise UsageError(
+                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 a block and at most"
+                f" {MAX_THREADS} together (--threads)"
+            )
+        if self.timeout <= 0:
+            raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
+        machine = Machine(code, parts, kind.size, timeout=self.timeout)
+        machine.point(arena)
+        return machine, arena
+
+
+def _layout(program: Program) -> Layout:
+    if program.collective is None:
+        raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+    return Layout(program.collective, program.chunks)
+
+
+def finished(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
+    """The outputs by rank, after the kernel's division where `op` is avg."""
+    task, found = layout.collective, []
+    for rank, wanted in enumerate(layout.outputs):
+        view = arena.view(rank, "o", len(wanted))
+        if op == "avg" and task.combining:
+            divide = getattr(hostbuild.library(kind.short), f"synth_{kind.short}_divide")
+            for first in range(0, len(wanted), layout.chunks):
+                part = view[first : first + layout.chunks]
+                count = len(task.wanted(wanted[first] // layout.chunks, rank))
+                divide(ctypes.c_void_p(_at(part)), ctypes.c_longlong(part.size), ctypes.c_ulonglong(count))
+        found.append(view)
+    return tuple(found)

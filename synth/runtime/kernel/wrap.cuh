@@ -1,0 +1,128 @@
+// What differs between a GPU and CPU threads: about ten small functions, and the types of elements.
+// SYNTH_HOST: any C++ compiler, a POSIX thread for each GPU thread. Otherwise CUDA, no header needed.
+#pragma once
+
+typedef unsigned long long u64;
+typedef long long i64;
+typedef unsigned int u32;
+
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct alignas(16) Quad { u32 w[4]; };
+
+#ifdef SYNTH_HOST
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#define DEV inline
+#define APART inline  // a function of its own on a GPU: its registers are free elsewhere
+
+// Where the threads of one block meet.
+struct Meeting {
+  pthread_mutex_t lock;
+  pthread_cond_t all_here;
+  int missing, threads;
+  u64 met;
+};
+
+// One thread of a block. `stop` is shared by the block.
+struct Team {
+  int block, thread, threads;
+  int* stop;
+  Meeting* meeting;
+};
+
+DEV u64 acquire(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+DEV void release(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+DEV u64 glance(const u64* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+DEV void note(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+DEV void block_sync(const Team& team) {
+  if (team.threads == 1) return;
+  Meeting& m = *team.meeting;
+  pthread_mutex_lock(&m.lock);
+  const u64 met = m.met;
+  if (--m.missing == 0) {
+    m.missing = m.threads;
+    ++m.met;
+    pthread_cond_broadcast(&m.all_here);
+  }
+  while (met == m.met) pthread_cond_wait(&m.all_here, &m.lock);
+  pthread_mutex_unlock(&m.lock);
+}
+DEV void nap() { sched_yield(); }
+DEV u64 clock_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (u64)now.tv_sec * 1000000000 + (u64)now.tv_nsec;
+}
+DEV u32 float_bits(float x) { u32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }
+DEV float bits_float(u32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }
+
+// IEEE binary16 -> binary32, exact
+DEV float widen(f16 h) {
+  u32 sign = (u32)(h.bits & 0x8000) << 16, exponent = (h.bits >> 10) & 31, fraction = h.bits & 0x3ff;
+  if (exponent == 31) return bits_float(sign | 0x7f800000 | fraction << 13);
+  if (exponent) return bits_float(sign | (exponent + 112) << 23 | fraction << 13);
+  float tiny = (float)fraction * (1.0f / 16777216.0f);  // a subnormal: fraction * 2^-24
+  return sign ? -tiny : tiny;
+}
+// binary32 -> binary16, to nearest, ties to even
+DEV void narrow(float x, f16& h) {
+  u32 bits = float_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+  u32 found;
+  if (rest > 0x7f800000) found = 0x7e00;
+  else if (rest >= 0x477ff000) found = 0x7c00;  // 65520 and more round to infinity
+  else if (rest >= 0x38800000) found = (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13;
+  else {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24, rounded, in the last bits
+    found = float_bits(bits_float(rest) + 0.5f) - 0x3f000000;
+  }
+  h.bits = (unsigned short)(sign | found);
+}
+
+#else
+#define DEV __device__ __forceinline__
+#define APART __device__ __noinline__
+#ifndef SYNTH_SCOPE
+#define SYNTH_SCOPE "gpu"  // "sys" where ranks live on several devices
+#endif
+
+struct Team {
+  int block, thread, threads;
+  int* stop;
+};
+
+DEV u64 acquire(const u64* at) {
+  u64 value;
+  asm volatile("ld.acquire." SYNTH_SCOPE ".global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+DEV void release(u64* at, u64 value) { asm volatile("st.release." SYNTH_SCOPE ".global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory"); }
+DEV u64 glance(const u64* at) {
+  u64 value;
+  asm volatile("ld.relaxed." SYNTH_SCOPE ".global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+  return value;
+}
+DEV void note(u64* at, u64 value) { asm volatile("st.relaxed." SYNTH_SCOPE ".global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory"); }
+DEV void block_sync(const Team&) { __syncthreads(); }
+DEV void nap() { __nanosleep(40); }
+DEV u64 clock_ns() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+  return now;
+}
+DEV u32 float_bits(float x) { return __float_as_uint(x); }
+DEV float bits_float(u32 bits) { return __uint_as_float(bits); }
+DEV float widen(f16 h) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits));
+  return x;
+}
+DEV void narrow(float x, f16& h) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x)); }
+#endif
+
+DEV float widen(bf16 h) { return bits_float((u32)h.bits << 16); }
+DEV void narrow(float x, bf16& h) {
+  u32 bits = float_bits(x);
+  if ((bits & 0x7fffffff) > 0x7f800000) h.bits = (unsigned short)((bits >> 16 & 0x8000) | 0x7fc0);
+  else h.bits = (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}

@@ -1,0 +1,234 @@
+"""The kernel on CPU threads: right to the bit for every type and operator, launch after launch, and no wait without end."""
+
+import ctypes
+import shutil
+
+import numpy as np
+import pytest
+from programs import (
+    all_send_first,
+    broadcast_chain,
+    direct_allgather,
+    put_allgather,
+    recursive_doubling_allreduce,
+    ring_allgather,
+    ring_allreduce,
+)
+
+import synth
+from synth import api
+from synth.collective import collective
+from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
+from synth.program.layout import Layout
+from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.runtime import arrays, data, hostbuild, kernels
+from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
+from synth.runtime.host import Host
+from synth.runtime.reference import Reference
+from synth.runtime.waits import DeadlockError
+from synth.verdict import Sat
+
+needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+pytestmark = needs_compiler
+
+
+def both(program, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
+    """Runs `program` by the host and the reference executor: the outputs are right, and the same to the bit."""
+    layout = Layout(program.collective, program.chunks)
+    given = data.inputs(layout, elements, dtype(kind), op, seed)
+    cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
+    found = Host(**options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
+    wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
+    data.check(layout, dtype(kind), op, given, found)
+    for rank, (mine, right) in enumerate(zip(found, wanted, strict=True)):
+        assert mine.tobytes() == right.tobytes(), f"rank {rank}"
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in DTYPES])
+def test_every_type_and_operator_equals_the_reference_to_the_bit(kind):
+    for op in OPERATORS:
+        both(ring_allreduce(3), kind=kind, op=op, threads=2)
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_known_algorithms(threads, in_place):
+    for program in (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3)):
+        for elements in (0, 1, 7, 1000):
+            both(program, elements, in_place=in_place, threads=threads)
+    both(broadcast_chain(4, 5), 11, threads=threads)
+
+
+def test_local_reductions_and_copies():
+    ops = (Op("re", (Span("i", 0),), (Span("s", 0),)), Op("cpy", (Span("s", 0),), (Span("o", 0),)))
+
+    def gpu(r):
+        first = (Op("r", (), (Span("s", 0),)), *ops) if r else (Op("s", (Span("i", 0),)), Op("r", (), (Span("o", 0),)))
+        peer = 1 - r
+        back = (Op("s", (Span("o", 0),)),) if r else ()
+        return Gpu(r, 1, 1, 1, (Block(peer, peer, 0, first + back),))
+
+    program = Program("there-and-back", collective("allreduce", 2), 1, (gpu(0), gpu(1)))
+    for op in OPERATORS:
+        both(program, 5, "int32", op, threads=3)
+
+
+def test_slices_and_parts():
+    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk, one in flight."""
+    both(ring_allreduce(3), 70_001, "uint8", protocol="LL", threads=2)
+    both(ring_allgather(3, 4), 9, "float64", part=2, depth=4, threads=2)
+    both(direct_allgather(3, 4), 9, "float64", part=3, threads=2)
+
+
+def test_float16_is_rounded_as_numpy_does():
+    """All 65 536 values and 200 000 random sums: infinities, subnormals and ties among them."""
+    program, layout = ring_allreduce(2), Layout(collective("allreduce", 2), 2)
+    rng = np.random.default_rng(1)
+    for name in ("float16", "bfloat16"):
+        kind = dtype(name)
+        every = np.arange(65536, dtype=np.uint16).view(kind.numpy).reshape(2, -1)
+        other = rng.integers(0, 65536, every.size, np.uint16).view(kind.numpy).reshape(2, -1)
+        for op in ("sum", "prod", "max"):
+            found, wanted = (
+                made.run(program, [every, other], dtype=name, op=op, in_place=False).outputs for made in (Host(threads=2), Reference())
+            )
+            for mine, right in zip(found, wanted, strict=True):
+                a, b = mine.astype(np.float32), right.astype(np.float32)
+                assert np.array_equal(a, b, equal_nan=True)
+    assert layout.inputs[0] == (0, 1)
+
+
+def test_a_thousand_launches_back_to_back():
+    program = ring_allreduce(3)
+    layout, kind = Layout(program.collective, program.chunks), dtype("int32")
+    machine, arena = Host(threads=2).load(program, 5, kind, in_place=False)
+    function = hostbuild.library("i32").synth_i32_sum
+    inputs = [data.inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
+    for launch in range(1000):
+        given = inputs[launch // 100]
+        arena.fill(given, layout, 1)
+        arena.view(0, "o", 3)[:] = -1
+        machine.launch(function, 2)
+        if launch % 50 in (0, 1):
+            data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
+    assert set(machine.run) == {1000}
+
+
+def waiting_ring(n):
+    """All receive before they send: a deadlock."""
+    ops = (Op("r", (), (Span("o", 1),)), Op("s", (Span("i", 0),)))
+    gpus = tuple(Gpu(r, 1, n, 0, (Block((r + 1) % n, (r - 1) % n, 0, ops),)) for r in range(n))
+    return Program("waiting", collective("allgather", n), 1, gpus)
+
+
+def test_a_deadlock_is_named_as_the_reference_names_it_and_the_process_lives_on():
+    for program, options in ((waiting_ring(3), {}), (all_send_first(2, 4), {"depth": 2})):
+        layout = Layout(program.collective, program.chunks)
+        given = data.inputs(layout, 3, dtype("float32"), "sum", 0)
+        said = []
+        for made in (Host(threads=2, timeout=0.3, **options), Reference(**options)):
+            with pytest.raises(DeadlockError) as error:
+                made.run(program, given, dtype="float32", op="sum", in_place=False)
+            said.append(str(error.value))
+            assert error.value.closed
+        assert said[0] == said[1]
+    both(ring_allgather(3))
+
+
+def test_launches_after_a_launch_that_was_cut_short():
+    """One machine: a block's sender never comes, then it does; no counter of the aborted launch is left."""
+    program = ring_allreduce(3)
+    layout, kind = Layout(program.collective, program.chunks), dtype("int32")
+    machine, arena = Host(threads=2, timeout=0.2).load(program, 5, kind, in_place=False)
+    function = hostbuild.library("i32").synth_i32_sum
+    given = data.inputs(layout, 5, kind, "sum", 7)
+    arena.fill(given, layout, 1)
+    machine.launch(function, 2)
+    ops = machine.tables.blocks["nops"].copy()
+    machine.tables.blocks["nops"][1] = 2  # rank 1 stops in the middle
+    with pytest.raises(DeadlockError, match=r"rank 0 block 0 op 3 .* waits for room to rank 1"):
+        machine.launch(function, 2)
+    machine.tables.blocks["nops"][:] = ops
+    for _ in range(3):
+        arena.view(0, "o", 3)[:] = -1
+        machine.launch(function, 2)
+        data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
+
+
+def test_messages_left_behind_do_not_reach_the_next_launch():
+    ops = (Op("s", (Span("i", 0),)), Op("s", (Span("i", 0),)))
+    gpus = (Gpu(0, 1, 1, 0, (Block(1, None, 0, ops),)), Gpu(1, 0, 1, 0, (Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),)),)))
+    cpy = Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 0),)),))
+    program = Program("one-too-many", collective("broadcast", 2), 1, (gpus[0]._replace(blocks=(*gpus[0].blocks, cpy)), gpus[1]))
+    machine, arena = Host(threads=1).load(program, 4, dtype("int32"), in_place=False)
+    for value in (1, 2, 3):
+        arena.view(0, "i", 1)[:] = value
+        machine.launch(hostbuild.library("copy").synth_copy, 1, 4)
+        assert (arena.view(1, "o", 1) == value).all()
+
+
+def test_records_are_as_large_as_the_kernels():
+    sizes = (ctypes.c_longlong * 6)()
+    hostbuild.library("copy").synth_sizes(sizes)
+    assert list(sizes) == [record.itemsize for record in arrays.RECORDS]
+
+
+def test_what_it_refuses():
+    given = [np.zeros((1, 4), np.float32)] * 3
+    with pytest.raises(UsageError, match="one-sided"):
+        Host().run(put_allgather(3), given, dtype="float32")
+    with pytest.raises(UsageError, match="threads"):
+        Host(threads=0).run(ring_allgather(3), given, dtype="float32")
+    with pytest.raises(UsageError, match="no-data"):
+        api.run(ring_allgather(3), executor="host", data=False)
+    program = ring_allgather(3, 2)
+    block = program.gpus[0].blocks[0]
+    bad = Op("cpy", (Span("o", 0),), (Span("o", 1),), 2)
+    broken = program.gpus[0]._replace(blocks=(block._replace(ops=(*block.ops, bad)),))
+    with pytest.raises(SynthError, match="overlap in part"):
+        Host().run(Program("p", program.collective, 2, (broken, *program.gpus[1:])), [np.zeros((2, 4), np.float32)] * 3, dtype="float32")
+    ops = (*block.ops[:-1], block.ops[-1]._replace(count=1), block.ops[-1]._replace(count=1))
+    broken = program.gpus[0]._replace(blocks=(block._replace(ops=ops),))
+    with pytest.raises(VerificationError, match="takes 1 chunks"):
+        Host().run(Program("p", program.collective, 2, (broken, *program.gpus[1:])), [np.zeros((2, 4), np.float32)] * 3, dtype="float32")
+
+
+def test_a_wrong_program_is_found_wrong():
+    program = ring_allgather(3)
+    block = program.gpus[1].blocks[0]
+    wrong = program.gpus[1]._replace(blocks=(block._replace(ops=(*block.ops[:-1], block.ops[-1]._replace(dst=(Span("o", 1),)))),))
+    with pytest.raises(VerificationError, match="rank 1 output chunk"):
+        api.run(Program("p", program.collective, 1, (program.gpus[0], wrong, program.gpus[2])), executor="host")
+
+
+def test_without_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert Host().available() == "needs g++: apt install g++"
+    with pytest.raises(SynthError, match="needs g\\+\\+: apt install g\\+\\+"):
+        api.run(ring_allgather(3), executor="host")
+    with pytest.raises(MissingDependencyError, match="apt install g"):
+        hostbuild.build("int main() {}", tmp_path / "a")
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ here")
+    with pytest.raises(SynthError) as error:
+        hostbuild.build('#include "host.cpp"\nSYNTH_KERNEL(x, nonsense, Sum)\n', tmp_path / "a")
+    assert "cannot compile" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_programs_of_a_frontier():
+    """A subset; bench/host.py runs all programs of the dgx1's frontiers."""
+    for name, chunks, steps, rounds in (("allgather", 1, 2, 2), ("reduce-scatter", 1, 2, 2)):
+        found = synth.solve("dgx1", name, chunks=chunks, steps=steps, rounds=rounds)
+        assert isinstance(found, Sat), (name, found)
+        for threads in (1, 4):
+            assert api.run(found.schedule, executor="host", threads=threads, size=8 * 8 * 4 * 13).checked.elements > 0
+
+
+def test_groups_cover_every_instance():
+    programs = (ring_allgather(3), ring_allreduce(3))
+    made = {kernels.instance(p, kind, op) for p in programs for kind in DTYPES for op in OPERATORS}
+    assert {m.symbol for m in made} == {symbol for group in kernels.GROUPS for symbol in kernels.symbols(group)}
