@@ -17,6 +17,7 @@ from programs import (
 )
 
 from synth import api
+from synth.collective import COLLECTIVES
 from synth.errors import SynthError
 from synth.program.program import Program
 from synth.runtime import mpi_world
@@ -55,6 +56,19 @@ def frontiers(*paths) -> dict:
     return done
 
 
+def collectives() -> dict:
+    """Every collective on a DGX-1, by direct sends; in place too where it can be."""
+    names = [name for name in COLLECTIVES if name not in ("scan", "allgatherv", "reduce-scatterv", "alltoallv")]
+    done = {}
+    for name in names:
+        program = api.lower(api.baseline("direct", "dgx1", name))
+        size = program.loop_chunks * 4 * 9
+        done[name] = same(program, size=size)
+        if program.in_place == "both":
+            same(program, size=size, in_place=True)
+    return done
+
+
 def types() -> dict:
     kinds = [(kind.name, op) for kind in DTYPES for op in OPERATORS]
     ring = ring_allreduce(N)
@@ -90,7 +104,7 @@ def errors() -> dict:
 def main(what: str, *words: str) -> None:
     made = {
         "programs": lambda: every([ring_allgather(N), direct_allgather(N), ring_allreduce(N, 16), broadcast_chain(N, 8)], size=64 << 10),
-        "frontiers": lambda: frontiers(*words), "types": types, "sizes": sizes, "errors": errors,
+        "frontiers": lambda: frontiers(*words), "types": types, "collectives": collectives, "sizes": sizes, "errors": errors,
     }  # fmt: skip
     found = {name: made[name]() for name in (what.split("+"))}
     if mpi_world.inside().rank == 0:

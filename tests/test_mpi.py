@@ -13,6 +13,7 @@ from needs import need
 from programs import all_send_first, ring_allgather, ring_allreduce
 
 from synth import api
+from synth.collective import COLLECTIVES
 from synth.errors import SynthError, UsageError
 from synth.program import text
 from synth.runtime import mpi, mpi_world
@@ -38,11 +39,13 @@ def started(processes, *words, program=HERE / "mpi_job.py"):
     )  # fmt: skip
 
 
-def test_programs_types_sizes_and_errors_under_one_mpirun(world):
-    done = started(8, "programs+types+sizes+errors")
+def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
+    done = started(8, "programs+collectives+types+sizes+errors")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["programs"]["ring-allreduce"] == 8 * (64 << 10) // 4
+    assert set(found["collectives"]) == set(COLLECTIVES) - {"scan", "allgatherv", "reduce-scatterv", "alltoallv"}
+    assert min(found["collectives"].values()) > 0
     assert set(found["types"]) == {f"{kind.name} {op}" for kind in DTYPES for op in OPERATORS}
     assert found["sizes"]["0 elements"] == 0
     assert found["sizes"]["1 elements"] == 8 * 24

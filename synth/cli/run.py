@@ -14,6 +14,8 @@ from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
 from synth.errors import SynthError, UsageError
 from synth.rational import rational
+from synth.schedule import Schedule
+from synth.topology import Topology
 
 # options that api.run calls the same
 SAME = (
@@ -31,7 +33,8 @@ class AnySize(Size):
 
 
 @click.command(context_settings=CONTEXT, short_help="Run a program: is it right, how long does it take?")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
+@click.option("--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo.")
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`).")
 @click.option(
     "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; 1 MB or the next that divides unless given."
@@ -57,7 +60,7 @@ class AnySize(Size):
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
 @click.option("--trace", type=FILE, metavar="FILE", help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.")
 @output_options
-def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
+def run(file: Path | None, output: str | None, form: str | None, **given: Any) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
     output with the definition of the collective. Times are the cost model's, of the schedule's network or of --topo.
 
@@ -65,6 +68,7 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     Examples:
       synth solve --topo dgx1 --coll allgather --chunks 6 --steps 3 --rounds 7 -o s.json
       synth run s.json --size 6MB --dtype float16 --in-place
+      synth run --baseline ring --topo dgx1 --coll allreduce
 
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
@@ -77,10 +81,13 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     ready(output, given["trace"])
     machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
     same = {key: given[key] for key in SAME}
+    source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
+    if source is None:
+        raise UsageError("nothing to run: give a FILE, or --baseline NAME with --topo and --coll")
 
     def carried_out() -> Any:
         return api.run(
-            file, topology=machine, collective=given["coll"], roots=given["root"] or (), data=not given["no_data"],
+            source, topology=machine, collective=named, roots=(given["root"] or ()) if file else (), data=not given["no_data"],
             bound=not given["no_bound"], local=_speed(given["block_gbps"]), trace=True if given["trace"] else None, **same,
         )  # fmt: skip
 
@@ -104,6 +111,16 @@ def run(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     if given["trace"]:
         write(given["trace"], timeline)
         remark(f"wrote {given['trace']}")
+
+
+def _baseline(file: Path | None, given: dict[str, Any], machine: Topology | None) -> Schedule:
+    from synth import api
+
+    if file is not None:
+        raise UsageError(f"{file} and --baseline {given['baseline']} are two things to run; give one")
+    if machine is None or given["coll"] is None:
+        raise UsageError("--baseline needs the machine (--topo NAME) and the collective (--coll NAME)")
+    return api.baseline(given["baseline"], machine, given["coll"], roots=given["root"] or ())
 
 
 def _speed(text: str | None) -> Fraction | None:
