@@ -16,6 +16,7 @@ from synth.bounds.check import check
 from synth.bounds.roots import by_roots
 from synth.collective import Collective, collective
 from synth.errors import InfeasibleError, VerificationError
+from synth.pareto import onechunk
 from synth.schedule import problem_fingerprint
 from synth.topologies import topology
 from synth.topology import Cap, Network, Route
@@ -61,6 +62,9 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(dgx1, collective("scan", 8), 4),
         _made(topology("ring:4").network(), collective("scan", 4), 3),
     ]
+    one = onechunk.bound(dgx1, collective("scan", 8), 2, Fraction(1), 60)
+    assert one is not None
+    found.append((dgx1, collective("scan", 8), one.certificate, 2, one.value))
     turned = by_roots(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
     steps = bounds.steps(dgx1, collective("scan", 8))
@@ -117,7 +121,7 @@ def test_true_certificates_are_accepted() -> None:
         kinds.add(certificate["kind"])
         assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == value
     assert kinds == {
-        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable",
+        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable", "one-chunk",
     }  # fmt: skip
 
 

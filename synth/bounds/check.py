@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
-from synth.bounds import check_cases
+from synth.bounds import check_cases, onechunk
 from synth.bounds.instance import BIG, Instance, Orbits, need, permutation, whole
 from synth.errors import VerificationError
 
@@ -22,7 +22,9 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "deadline-cuts": (_CUTS, {"count", "covers", "reversed"}),
     "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
+    "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, set()),
 }
+TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14
 
 
@@ -52,16 +54,22 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
         need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
         return _distance(certificate, problem) if kind == "distance" else _unreachable(certificate, problem)
     layers = 1
-    if kind.startswith("deadline"):
+    if kind in TIMED:
         layers = whole(certificate["steps"], 1, MOST_STEPS, "steps")
         need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
     elif "steps" in must:
         need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
     packing = Packing(certificate, problem, layers)
-    total = check_cases.first_to_complete(packing, certificate["roots"]) if kind == "allreduce-cuts" else packing.units(certificate)
+    match kind:
+        case "allreduce-cuts":
+            total = check_cases.first_to_complete(packing, certificate["roots"])
+        case "one-chunk":
+            total = onechunk.total(packing, certificate["chunk"])
+        case _:
+            total = packing.units(certificate)
     if chunks is None:
         return Fraction(total, packing.scale)
-    spare = sum(packing.slack) if kind.startswith("deadline") else 0
+    spare = sum(packing.slack) if kind in TIMED else 0
     rounds = -(-(whole(chunks, 1, BIG, "chunks") * total + spare) // packing.scale)
     return Fraction(max(rounds, steps or 0), chunks)
 

@@ -5,7 +5,8 @@ it, on the direct encoding and, where S allows it, on the hub encoding, the chea
 grow from round to round; then shapes that come close. For allreduce pipelined spanning trees and reduce-scatter +
 allgather come before them. A schedule that
 meets the bound is optimal for every C; otherwise the best one found is reported with its interval. That no shape
-admits a schedule proves nothing, so no bound comes from here.
+admits a schedule proves nothing; that no schedule for one chunk pays less than so
+much does (`synth.pareto.onechunk`, for collectives other than allreduce).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from synth.collective import collective as collective_named
 from synth.encodings.compose import compose
 from synth.flows import tau
 from synth.frontier import LowerBound, Open, Point
+from synth.pareto import onechunk
 from synth.pareto.candidates import Candidate, Candidates, Frame, construction
 from synth.pareto.tries import Desk, Outcome, Try
 from synth.rational import show
@@ -36,6 +38,7 @@ POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 rank
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
 OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
+ONE_CHUNK_CPU = 1.5  # for a bound by what one chunk pays, of collectives other than allreduce
 LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
@@ -97,6 +100,7 @@ class Search:
     bound: Fraction | None = None
     began: float = field(default_factory=time.monotonic)
     _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
+    _raises: bool = True
 
     @property
     def out_of_time(self) -> bool:
@@ -110,6 +114,8 @@ class Search:
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
         reason = "gave-up"
         if point is None or point.bandwidth > bound.value:
+            bound = self._raised(steps, bound)
+        if point is None or point.bandwidth > bound.value:
             here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again))
             here.run()
             reason = "time" if here.spent else reason
@@ -121,6 +127,15 @@ class Search:
             yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
         if self.best != bound.value:
             yield Open(steps, bound.value, self.best, reason, bound.certificate)
+
+    def _raised(self, steps: int, bound: LowerBound) -> LowerBound:
+        """`bound`, or a higher one by what one chunk pays. With more steps that gets harder: not tried again after the first failure."""
+        if not self._raises or self.candidates.hub_steps is not None:
+            return bound
+        self.progress(f"S={steps}: what one chunk pays (at least {show(bound.value)})")
+        found = onechunk.bound(self.network, self.collective, steps, bound.value, ONE_CHUNK_CPU)
+        self._raises = found is not None
+        return found or bound
 
     def _limits(self, began: float, again: bool) -> tuple[float, float]:
         """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""

@@ -1,0 +1,151 @@
+"""Prices that every schedule of one chunk pays for, found by column generation, and the bound that they prove.
+
+A schedule with many chunks is a mixture of schedules for one chunk. The least rounds of a mixture of those known so far is a
+linear program; its dual prices bandwidth, and a schedule for one chunk that pays less than all known ones is asked of
+CaDiCaL. Where there is none the prices bound R/C for every number of chunks, and CaDiCaL's proof is the certificate
+(`synth.bounds.onechunk`). Flows cannot see what this does: that one address holds one sum at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+
+from synth.bounds import check, onechunk
+from synth.bounds.instance import Instance
+from synth.bounds.lp import LinearProgram
+from synth.collective import Collective
+from synth.encodings.model import Model
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.solvers.cadical_proof import refute
+from synth.errors import SynthError, VerificationError
+from synth.frontier import LowerBound
+from synth.schedule import problem_fingerprint
+from synth.topology import Network
+
+MOST_VARIABLES = 1_500  # of one chunk's contents and sends: above, prices are hardly ever found in the time there is
+CONFLICTS = 20_000  # of one question
+SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
+FINE = 60  # and of about 1 / this where they are not, rounded down
+CLOSE = 1e-6
+
+Loads = tuple[tuple[int, ...], ...]  # of each route, at each step: how often one chunk is sent there
+
+
+def bound(network: Network, collective: Collective, steps: int, above: Fraction, cpu: float) -> LowerBound | None:
+    """A bound on R/C at `steps`, for every number of chunks, that is more than `above`; None where none is found.
+
+    For collectives that combine one unit, of few ranks. Ends after about `cpu` seconds of CPU time.
+    """
+    if collective.units != 1 or not collective.combining or steps < 1:
+        return None
+    if (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(network.routes) > MOST_VARIABLES:
+        return None
+    try:
+        found = _Generation(network, collective, steps).run(above, time.process_time() + cpu)
+    except _Spent:
+        return None
+    if found is None:
+        return None
+    certificate = {"kind": "one-chunk", "problem": problem_fingerprint(network, collective), "steps": steps, "generators": [], **found}
+    try:
+        value = check.check(certificate, network.to_json(), collective.to_json(1), steps=steps)
+    except VerificationError:  # the proof is too long
+        return None
+    return LowerBound(value, certificate) if value > above else None
+
+
+class _Spent(Exception):
+    """A question takes too long."""
+
+
+class _Generation:
+    """The schedules for one chunk that are known (as loads), and the linear program over them."""
+
+    def __init__(self, network: Network, collective: Collective, steps: int) -> None:
+        self.network, self.collective, self.steps = network, collective, steps
+        self.problem = Instance(network.to_json(), collective.to_json(1), False)
+        self.names = onechunk.Names(self.problem, 0, steps)
+        self.resources = [((i,), r.units) for i, r in enumerate(network.routes)] + [(c.routes, c.units) for c in network.caps]
+        self.columns: list[Loads] = []
+
+    def run(self, above: Fraction, until: float) -> dict | None:
+        """Prices and the proof, as fields of the certificate; None where time is up or mixtures attain `above`."""
+        scale, prices, least = 1, [[0] * self.steps for _ in self.resources], 1
+        while (loads := self._ask(prices, least)) is not None:
+            self.columns.append(loads)
+            mixture = self._mixture()
+            if mixture is None or mixture[0] <= above + CLOSE or time.process_time() >= until:
+                return None
+            scale, prices = self._whole(mixture[1])
+            least = min(self._cost(prices, known) for known in self.columns)
+        return self._proved(scale, prices, least) if self.columns and least > above * scale else None
+
+    def _mixture(self) -> tuple[float, list[float]] | None:
+        """The least R/C of a mixture of the known schedules, and the dual price of each resource at each step (resource by resource)."""
+        size = len(self.columns)
+        program = LinearProgram([0.0] * size + [1.0] * self.steps)
+        rows: list[tuple[float | None, dict[int, float], float | None]] = []
+        for routes, units in self.resources:
+            for t in range(self.steps):
+                row = {c: -float(load) for c, loads in enumerate(self.columns) if (load := sum(loads[r][t] for r in routes))}
+                rows.append((0.0, row | {size + t: float(units)}, None))
+        program.add_rows([*rows, (1.0, dict.fromkeys(range(size), 1.0), None)])
+        solved = program.solve()
+        return None if solved is None else (solved[0], solved[2][:-1])
+
+    def _whole(self, dual: Sequence[float]) -> tuple[int, list[list[int]]]:
+        """Dual prices as whole numbers, with their scale: no more than it in any step."""
+        dual = [max(y, 0.0) for y in dual]
+        scale = next((d for d in SCALES if all(abs(y * d - round(y * d)) < CLOSE for y in dual)), FINE)
+        whole = [floor(y * scale + CLOSE) for y in dual]
+        return scale, [whole[k : k + self.steps] for k in range(0, len(whole), self.steps)]
+
+    def _paid(self, prices: Sequence[Sequence[int]]) -> list[list[int]]:
+        """What a send pays over each route, at each step."""
+        paid = [[0] * self.steps for _ in self.network.routes]
+        for (routes, _), row in zip(self.resources, prices, strict=True):
+            for r in routes:
+                paid[r] = [a + b for a, b in zip(paid[r], row, strict=True)]
+        return paid
+
+    def _cost(self, prices: Sequence[Sequence[int]], loads: Loads) -> int:
+        paid = self._paid(prices)
+        return sum(a * b for row, sent in zip(paid, loads, strict=True) for a, b in zip(row, sent, strict=True))
+
+    def _ask(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
+        """The loads of a schedule for one chunk that pays less than `least`; None where there is none. Raises `_Spent`."""
+        model = Model()
+        model.clauses = onechunk.clauses(self.problem, 0, self.steps, self._paid(prices), least)
+        model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
+        answer = Cadical(0, CONFLICTS).solve(model)
+        if answer.status not in ("sat", "unsat"):
+            raise _Spent
+        return self._loads(answer.values) if answer.status == "sat" else None
+
+    def _loads(self, true: Sequence[bool]) -> Loads:
+        """What is sent, without what nothing comes of."""
+        loads = [[0] * self.steps for _ in self.network.routes]
+        needed = [n in self.collective.post[0] for n in range(self.network.ranks)]
+        for t in reversed(range(self.steps)):
+            before = [needs and true[self.names.keep[t][n]] for n, needs in enumerate(needed)]
+            for r, (route, (total, raw)) in enumerate(zip(self.network.routes, self.names.sent[t], strict=True)):
+                if needed[route.dst]:
+                    loads[r][t] = true[total] + true[raw]
+                    before[route.src] |= true[total]
+            needed = before
+        return tuple(map(tuple, loads))
+
+    def _proved(self, scale: int, prices: Sequence[Sequence[int]], least: int) -> dict | None:
+        try:
+            lines = refute(onechunk.clauses(self.problem, 0, self.steps, self._paid(prices), least))
+        except SynthError:  # a step of the proof came without its reasons
+            return None
+        if lines is None:
+            return None
+        links = [["link", r.src, r.dst, *([list(r.via)] if r.via else [])] for r in self.network.routes]
+        limits = [["limit", k] for k in range(len(self.network.caps))]
+        rows = [[*name, *row] for name, row in zip([*links, *limits], prices, strict=True) if any(row)]
+        return {"scale": scale, "prices": rows, "chunk": {"0": [least, onechunk.packed(lines)]}}

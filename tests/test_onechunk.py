@@ -1,0 +1,210 @@
+"""Bounds by what one chunk of a sum pays: the formula against the replay, the certificate, and that both can fail."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+
+from synth import audit, verify
+from synth.bounds import check, onechunk
+from synth.bounds.instance import Instance
+from synth.collective import Collective, collective
+from synth.encodings.model import Model
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.solvers.cadical_proof import refute
+from synth.errors import VerificationError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.pareto import allreduce
+from synth.pareto import onechunk as generation
+from synth.schedule import Schedule, Send, Step
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+from synth.verdict import Budget
+
+DGX1 = topology("dgx1").network()
+SCAN = collective("scan", 8)
+
+
+def satisfiable(clauses: list[list[int]]) -> bool:
+    return refute(clauses) is None
+
+
+def random_schedule(rng: random.Random, network: Network, steps: int) -> Schedule:
+    """A valid schedule for one chunk: sends at random, and whatever the ranks end with is what they want."""
+    ranks = range(network.ranks)
+    sources = frozenset(rng.sample(ranks, rng.randint(2, network.ranks)))
+    state = [frozenset({n}) & sources for n in ranks]
+    made: list[list[Send]] = []
+    for _ in range(steps):
+        after, row = list(state), []
+        for n in ranks:
+            replaced = False
+            for r in rng.sample(network.into[n], len(network.into[n])):
+                route, raw = network.routes[r], rng.random() < 0.3
+                value = frozenset({route.src}) & sources if raw else state[route.src]
+                if not value or rng.random() < 0.4:
+                    continue
+                if rng.random() < 0.3 and not replaced and after[n] == state[n]:
+                    after[n], kind, replaced = value, "copy", True
+                elif not after[n] & value:
+                    after[n], kind = after[n] | value, "reduce"
+                else:
+                    continue
+                row.append(Send(0, route.src, n, kind + ("-input" if raw else ""), route.via))
+        state = after
+        made.append(row)
+    held = {n: kept for n, kept in enumerate(state) if kept}
+    task = Collective("random", network.ranks, (sources,), (frozenset(held),), True, (), (tuple(held.items()),))
+    return Schedule(network, task, 1, tuple(Step(20, tuple(sorted(row))) for row in made))
+
+
+def literals(schedule: Schedule, names: onechunk.Names) -> list[list[int]]:
+    """Unit clauses: these sends and no others."""
+    at = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
+    sent = {
+        names.sent[t][at[s.src, s.dst, s.via]][s.kind.endswith("-input") and t > 0]
+        for t, step in enumerate(schedule.steps)
+        for s in step.sends
+    }
+    return [[x if x in sent else -x] for row in names.sent for both in row for x in both]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_valid_schedule_fulfils_the_formula_and_costs_what_it_costs(seed: int) -> None:
+    rng = random.Random(seed)
+    network = topology(("ring:4", "fully-connected:4", "hypercube:8", "line:5")[seed % 4]).network()
+    steps = rng.randint(1, 3)
+    schedule = random_schedule(rng, network, steps)
+    verify.schedule(schedule)
+    problem = Instance(network.to_json(), schedule.collective.to_json(1), False)
+    prices = [[rng.randint(0, 3) for _ in range(steps)] for _ in network.routes]
+    at = {(r.src, r.dst, r.via): i for i, r in enumerate(network.routes)}
+    cost = sum(prices[at[s.src, s.dst, s.via]][t] for t, step in enumerate(schedule.steps) for s in step.sends)
+    sends = literals(schedule, onechunk.Names(problem, 0, steps))
+    assert satisfiable([*onechunk.clauses(problem, 0, steps, prices, cost + 1), *sends])
+    if cost:
+        assert not satisfiable([*onechunk.clauses(problem, 0, steps, prices, cost), *sends])
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "steps"),
+    [
+        ("dgx1", SCAN, 2),
+        ("ring:4", collective("scan", 4), 4),
+        ("ring:4", collective("allreduce", 4), 2),
+        ("hypercube:8", collective("reduce", 8), 3),
+    ],
+)
+def test_every_model_of_the_formula_is_a_schedule(name: str, task: Collective, steps: int) -> None:
+    """Whatever is drawn: what the variables say replays, and costs less than was asked."""
+    network = topology(name).network()
+    problem = Instance(network.to_json(), task.to_json(1), False)
+    names = onechunk.Names(problem, 0, steps)
+    rng = random.Random(0)
+    found = 0
+    for seed in range(5):
+        prices = [[rng.randint(0, 3) for _ in range(steps)] for _ in network.routes]
+        model = Model()
+        model.clauses = onechunk.clauses(problem, 0, steps, prices, rng.randint(10, 60))
+        model.variables = max(abs(x) for clause in model.clauses for x in clause)
+        answer = Cadical(seed).solve(model)
+        if answer.status == "sat":
+            found += 1
+            verify.schedule(decoded(network, task, names, answer.values))
+    assert found
+
+
+def decoded(network: Network, task: Collective, names: onechunk.Names, true: Sequence[bool]) -> Schedule:
+    made = []
+    for keep, sent in zip(names.keep, names.sent, strict=True):
+        row: list[Send] = []
+        replaced = {n for n, x in enumerate(keep) if not true[x]}
+        for route, both in zip(network.routes, sent, strict=True):
+            for x, suffix in zip(both, ("", "-input"), strict=True):
+                if true[x]:
+                    kind = "copy" if route.dst in replaced else "reduce"
+                    replaced.discard(route.dst)
+                    row.append(Send(0, route.src, route.dst, kind + suffix, route.via))
+        made.append(Step(20, tuple(sorted(row))))
+    return Schedule(network, task, 1, tuple(made))
+
+
+@pytest.fixture(scope="module")
+def found() -> LowerBound:
+    """The bound on a scan on a DGX-1 in two steps."""
+    made = generation.bound(DGX1, SCAN, 2, Fraction(1), 60)
+    assert made is not None
+    return made
+
+
+def test_scan_on_a_dgx1_in_two_steps_needs_three_halves(found: LowerBound) -> None:
+    assert found.value == Fraction(3, 2)
+    assert len(str(found.certificate)) < 20_000
+    docs = DGX1.to_json(), SCAN.to_json(1)
+    assert check.check(found.certificate, *docs, steps=2) == Fraction(3, 2)
+    assert check.check(found.certificate, *docs, steps=2, chunks=3) == Fraction(5, 3)  # whole rounds
+    least, proof = found.certificate["chunk"]["0"]
+    lines = onechunk.unpacked(proof, "$")
+    for change in (
+        {"chunk": {"0": [least + 1, proof]}},
+        {"chunk": {"0": [least, onechunk.packed(lines[:-1])]}},
+        {"chunk": {"0": [least, onechunk.packed(["5000 0 1 0"])]}},
+        {"chunk": {"0": [least, proof[:-8]]}},
+        {"chunk": {"0": [least, proof * 20]}},
+        {"chunk": {"0": [1 << 60, proof]}},
+        {"chunk": {"00": [least, proof]}},
+        {"scale": found.certificate["scale"] - 1},
+        {"steps": 3},
+        {"prices": found.certificate["prices"][1:]},
+        {"prices": [*found.certificate["prices"], ["link", 0, 1, 5, 0]]},
+    ):
+        with pytest.raises(VerificationError):
+            check.check(found.certificate | change, *docs, steps=2)
+    with pytest.raises(VerificationError):
+        check.check(found.certificate, *docs, steps=3)
+    with pytest.raises(VerificationError):
+        check.check(found.certificate, *docs)
+
+
+def test_every_price_matters(found: LowerBound) -> None:
+    for row in range(len(found.certificate["prices"])):
+        for column in (3, 4):
+            doc = copy.deepcopy(found.certificate)
+            doc["prices"][row][column] -= 1
+            with pytest.raises(VerificationError):
+                check.check(doc, DGX1.to_json(), SCAN.to_json(1), steps=2)
+
+
+def test_the_sweep_proves_the_two_step_point() -> None:
+    first = next(item for item in allreduce.points(DGX1, SCAN, budget=Budget(), max_steps=2) if isinstance(item, Point))
+    assert (first.steps, first.bandwidth, first.status) == (2, Fraction(3, 2), "optimal")
+    frontier = Frontier(DGX1, SCAN, (first,), (), False, 2, 0.0, (), (), ())
+    assert any("3/2" in line for line in audit.document(json.loads(json.dumps(frontier.to_json()))))
+
+
+def test_no_bound_where_a_mixture_attains_it() -> None:
+    assert generation.bound(DGX1, SCAN, 2, Fraction(3, 2), 60) is None
+    assert generation.bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3), 60) is None
+
+
+def test_limits_have_prices_too() -> None:
+    """Rank 0 sends two ranks one chunk each through one unit: two rounds a chunk, which the price of the limit shows."""
+    network = Network("two", 3, (Route(0, 1, 4), Route(0, 2, 4)), (Cap((0, 1), 1),))
+    everyone = frozenset({1, 2})
+    task = Collective("sums", 3, (frozenset({0, 1, 2}),), (everyone,), True, (), (((1, frozenset({0, 1})), (2, frozenset({0, 2}))),))
+    found = generation.bound(network, task, 1, Fraction(1), 60)
+    assert found is not None
+    assert found.value == 2
+    assert found.certificate["prices"] == [["limit", 0, 1]]
+
+
+def test_what_copies_is_refused(found: LowerBound) -> None:
+    task = collective("allgather", 8)
+    problem = Instance(DGX1.to_json(), task.to_json(1), False).digest
+    with pytest.raises(VerificationError, match="combine"):
+        check.check(found.certificate | {"problem": problem}, DGX1.to_json(), task.to_json(1), steps=2)
