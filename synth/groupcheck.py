@@ -97,6 +97,7 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     far = {r: _distances(ends, price, r, network.ranks) for r in starts}
     for g in asked:
         ranks = list(groups[g].ranks)
+        _need(all((far[r][ranks] < MOST).all() for r in ranks), f"group {g} cannot be run: ranks do not reach each other", "problem")
         total = sum(int(far[r][ranks].sum()) for r in ranks)
         paid[g] = max(paid[g], Fraction(total, scale) * groups[g].part)
     return sum(paid, Fraction(0)) / (budget * network.unit)
@@ -157,5 +158,4 @@ def _distances(ends: np.ndarray, price: np.ndarray, start: int, ranks: int) -> n
         if (fresh == far).all():
             break
         far = fresh
-    _need((far < MOST).all(), f"rank {start} does not reach every rank", "problem")
     return far

@@ -38,12 +38,11 @@ class Bound:
 
 
 def bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> Bound:
-    """The joint bound; `nodes[r]` is the box of rank r. Raises InfeasibleError where some rank of a group cannot hear from another."""
-    for group in groups:
-        first = group.ranks[0]
-        for r in group.ranks[1:]:
-            if network.distances[first][r] is None or network.distances[r][first] is None:
-                raise InfeasibleError(f"{network.name}: ranks {first} and {r} of one group cannot reach each other both ways")
+    """The joint bound; `nodes[r]` is the box of rank r. Raises InfeasibleError where a rank cannot hear from one that it must."""
+    for g, group in enumerate(groups):
+        for a, b in {(a, b) for have, want in group.parts for a in have for b in want}:
+            if network.distances[a][b] is None:
+                raise InfeasibleError(f"{network.name}: rank {b} cannot hear from rank {a}, as the {group.collective} of group {g} asks")
     return _Program(network, nodes, groups).run()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from math import lcm
 
 from synth.errors import UsageError
 from synth.flows.groupways import Plan, Resources, Shares
@@ -18,7 +19,8 @@ from synth.topology import Network
 
 MOST_SENDS = 1 << 20
 # Sends that a schedule of the default number of chunks has about.
-USUAL_SENDS = 1 << 15
+USUAL_SENDS = 40_000
+SENDS_PER_RANK = 1250
 MOST_CHUNKS = 1 << 10
 # Rounds of a step at most: wide ones are fewer, narrow ones fill pipelines sooner.
 WIDTHS = (1, 4)
@@ -30,7 +32,7 @@ def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks:
     Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. Raises UsageError.
     """
     sends = max(_sends(task, shares) for shares in packings)
-    chunks = max(1, min(MOST_CHUNKS, int(USUAL_SENDS / sends))) if chunks is None else chunks
+    chunks = _usual(task, sends) if chunks is None else chunks
     if chunks < 1 or chunks * sends > MOST_SENDS:
         raise UsageError(f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MOST_SENDS} sends are listed")
     resources = Resources(network)
@@ -41,6 +43,14 @@ def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks:
     least = min(sum(step.rounds for step in steps) for steps in tried)
     steps = min((s for s in tried if sum(step.rounds for step in s) * 100 <= least * 101), key=len)
     return Schedule(network, task.collective, chunks, tuple(steps))
+
+
+def _usual(task: Units, sends: float) -> int:
+    """Chunks that make a moderate number of sends, where possible so that each rank of a group may root equally many."""
+    most = max(1, min(MOST_CHUNKS, int(max(USUAL_SENDS, SENDS_PER_RANK * task.collective.ranks) / sends)))
+    sizes = {len(ranks) for ranks in (*task.collective.pre, *task.collective.post)}
+    even = lcm(*sizes)
+    return most - most % even if even <= most else most
 
 
 def _sends(task: Units, shares: Shares) -> float:

@@ -239,6 +239,8 @@ def _around(ways: _Ways, group: Group, part: int, order: Sequence[int]) -> list[
     """Along the ring: one plan, or for an allreduce one for each place where sums end. Where a ring meets a rank twice, trees."""
     have, want = group.parts[part]
     m = len(order)
+    if not np.isfinite(ways.far[np.ix_(order, order)]).all():
+        return [_cheapest(ways, group, part, 0)]
     starts = order if group.collective == "allreduce" else [min(want if group.collective in SUMS else have)]
     found = []
     for start in starts:
