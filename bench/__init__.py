@@ -3,6 +3,7 @@
 python -m bench.encodings     SCCL's encoding in z3 against the default, instance by instance
 python -m bench.sweeps        SCCL's sweep against the guided one
 python -m bench.goals         what the command line does, how fast, and whether the answers are the known ones
+python -m bench.programs      the programs and files of a DGX-1's frontiers: clean, right, accepted and read back, or refused with a reason
 python -m bench.mutations     good programs with one change each: caught by lint, or right however they are run
 python -m bench.pictures      the pictures of the README
 python -m bench.readme        the figures of the README, from the JSON
