@@ -20,7 +20,7 @@ from synth.topology import Topology
 # options that api.run calls the same
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
-    "processes",
+    "processes", "threads", "timeout",
 )  # fmt: skip
 
 
@@ -55,6 +55,8 @@ class AnySize(Size):
 @click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
 @click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
 @click.option("-n", "--processes", type=Positive(), metavar="8", help="Of the mpi executor: as many as ranks, which it takes unless given.")
+@click.option("--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block.")
+@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")

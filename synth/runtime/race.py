@@ -1,0 +1,117 @@
+"""Programs under ThreadSanitizer: the kernel and a dumped program as an executable of its own.
+
+With one thread a block, what it reports is a race of the program: an order that no FIFO and no dependency makes. With
+several, it may also be one of the kernel: a missing barrier, or an atomic that is too weak, though the results be right.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.runtime import data, hostbuild, kernels
+from synth.runtime.dtypes import dtype
+from synth.runtime.host import Host
+
+FLAGS = ("-fsanitize=thread", "-g", "-O1")
+KIND = "int32"
+SOURCE = '#include "race.cpp"\nSYNTH_KERNEL(race, int, Sum)\n'
+_SAFE = "int main() { return 0; }\n"
+
+
+class Raced(NamedTuple):
+    """What came out: `races` reported (the first words of each), whether blocks waited for ever, whether every element was right."""
+
+    races: tuple[str, ...]
+    stuck: bool
+    right: bool
+
+
+@cache
+def missing() -> str | None:
+    """None where programs can be built and run with ThreadSanitizer, else why not."""
+    if hostbuild.compiler() is None:
+        return hostbuild.MISSING
+    with tempfile.TemporaryDirectory() as work:
+        probe = Path(work) / "probe"
+        try:
+            hostbuild.build(_SAFE, probe, FLAGS)
+        except SynthError as error:
+            return f"no ThreadSanitizer here: {error}"
+        done = subprocess.run([*_still(), str(probe)], capture_output=True, text=True, check=False)
+        return None if done.returncode == 0 else f"ThreadSanitizer does not run here: {(done.stderr.splitlines() or ['no message'])[0]}"
+
+
+@cache
+def _still() -> tuple[str, ...]:
+    """Addresses where ThreadSanitizer wants them, on kernels that scatter them too far."""
+    try:
+        done = subprocess.run(["setarch", "-R", "true"], capture_output=True, check=False)
+    except OSError:
+        return ()
+    return ("setarch", "-R") if done.returncode == 0 else ()
+
+
+def build(folder: Path = kernels.FOLDER) -> Path:
+    """The executable made of the kernel's files in `folder`, from the cache if it is there. Raises SynthError."""
+    target = hostbuild.cache_directory() / f"race-{kernels.fingerprint(SOURCE, *FLAGS, folder=folder)}"
+    if not target.exists():
+        hostbuild.build(SOURCE, target, FLAGS, folder)
+    return target
+
+
+def race(program: Program, *, threads: int, elements: int = 9, launches: int = 1, seed: int = 0, executable: Path | None = None) -> Raced:
+    """Run `program` on int32 under ThreadSanitizer, `threads` a block, out of place. Raises SynthError where it cannot run."""
+    layout, kind = Layout(program.collective, program.chunks) if program.collective else None, dtype(KIND)
+    if layout is None:
+        raise SynthError(f"{program.name} does not say which collective it computes")
+    machine, arena = Host(threads=threads, timeout=1.0).load(program, elements, kind, in_place=False)
+    given = data.inputs(layout, elements, kind, "sum", seed)
+    arena.fill(given, layout, len(machine.cut.bounds))
+    tables, memory = machine.tables, arena.data or []
+    starts = [
+        arena.view(r, b, 1).__array_interface__["data"][0] - m.__array_interface__["data"][0] for r, m in enumerate(memory) for b in "ios"
+    ]
+    sizes = [len(tables.ops), len(tables.deps), len(machine.conns), machine.fifo.shape[1], len(memory), kind.size]
+    parts = [
+        machine.prog, np.array(sizes, np.int64), tables.blocks, tables.ops, tables.deps, np.array([m.nbytes for m in memory], np.int64),
+        np.array(starts, np.int64), *memory,
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as work:
+        dump, out = Path(work) / "dump", Path(work) / "out"
+        dump.write_bytes(b"".join(part.tobytes() for part in parts))
+        command = [*_still(), str(executable or build()), str(dump), str(out), str(threads), str(launches)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={"TSAN_OPTIONS": "exitcode=66"})
+        races = tuple(line.split("SUMMARY: ThreadSanitizer: ")[1] for line in done.stderr.splitlines() if "SUMMARY: ThreadSan" in line)
+        if done.returncode not in (0, 4, 66) or (done.returncode == 66 and not races):
+            raise SynthError(f"ThreadSanitizer ended with {done.returncode}: {(done.stderr.splitlines() or ['no message'])[0]}")
+        right = False
+        if out.exists():
+            found = out.read_bytes()
+            at = 0
+            for m in memory:
+                m[...] = np.frombuffer(found[at : at + m.nbytes], m.dtype).reshape(m.shape)
+                at += m.nbytes
+            outputs = [arena.view(r, "o", len(wanted)) for r, wanted in enumerate(layout.outputs)]
+            right = _right(layout, given, outputs)
+        return Raced(races, "stuck" in done.stderr.splitlines(), right)
+
+
+def _at(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _right(layout: Layout, given: list[np.ndarray], outputs: list[np.ndarray]) -> bool:
+    try:
+        data.check(layout, dtype(KIND), "sum", given, outputs)
+    except SynthError:
+        return False
+    return True
