@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from synth.lint.report import Report
     from synth.program.events import Event
     from synth.program.program import InPlace, Program
+    from synth.runtime.emulation import Emulated
+    from synth.runtime.measured import Candidate, Measured
     from synth.runtime.outcome import Ran
 
 
@@ -501,6 +503,104 @@ def run(
     given = {"runtime": runtime, "protocol": protocol} | options
     call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
     return calls.run(call, arrays, executor, {name: value for name, value in given.items() if value is not None})
+
+
+def bench(
+    source: Program | Schedule | Frontier | str | Path,
+    sizes: Sequence[int],
+    executor: str = "reference",
+    *,
+    point: int | None = None,
+    baselines: Sequence[str] = (),
+    topology: str | Path | Topology | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    protocol: str = "Simple",
+    instances: int = 1,
+    dtype: str = "float32",
+    op: str = "sum",
+    repeats: int = 5,
+    warmup: int = 1,
+    check: bool | None = None,
+    **options: object,
+) -> Measured:
+    """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of `baselines`
+    on the links of the schedule. The reference executor's are modelled. Raises VerificationError where an output is wrong.
+    """
+    from synth.runtime import measure
+
+    found = _opened(source, None, collective, roots)
+    machine = None if topology is None else _named_topology(topology).network()
+    candidates, network = _candidates(found, point, baselines, protocol, instances)
+    how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
+    return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, **options)
+
+
+def emulate(
+    frontier: Frontier | Schedule | str | Path,
+    sizes: Sequence[int],
+    executor: str = "reference",
+    *,
+    baselines: Sequence[str] = (),
+    protocol: str = "Simple",
+    instances: int = 1,
+) -> Emulated:
+    """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where there is
+    none, unless given), and the negative control. An execution-driven model, not a measurement.
+    """
+    from synth.runtime import emulation
+
+    found = _opened(frontier, None, None, ())
+    if not isinstance(found, Frontier | Schedule):
+        raise UsageError("a program has no prediction; emulate a frontier or a schedule")
+    if not baselines:
+        baselines = ("ring",) if _has_ring(found) else ("direct",)
+    candidates, network = _candidates(found, None, baselines, protocol, instances)
+    entries = [
+        emulation.Entry(candidate.label, schedule, candidate.program, candidate.label not in baselines)
+        for candidate, schedule in candidates
+        if schedule is not None
+    ]
+    return emulation.emulate(network or found.network, entries, sizes, executor)
+
+
+def _has_ring(found: Frontier | Schedule) -> bool:
+    try:
+        baseline("ring", found.network, found.collective)
+    except UsageError:
+        return False
+    return True
+
+
+def _candidates(
+    found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], protocol: str, instances: int
+) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None]:
+    """Programs to time, with the schedules that they come from, and the network of those."""
+    from synth.program.program import Program
+    from synth.rational import show
+    from synth.runtime.measured import Candidate
+
+    if isinstance(found, Program):
+        if baselines or point is not None or instances != 1:
+            raise UsageError("points, instances and baselines go with a schedule or a frontier; this is a program already")
+        return [(Candidate(found.name, found), None)], None
+    network = found.network
+    if isinstance(found, Frontier):
+        chosen = _chosen(found, point, None) if point is not None else None
+        points = [(k, p.schedule) for k, p in enumerate(found.points, 1) if chosen in (None, p)]
+        if not points:
+            raise SynthError("this frontier has no point")
+        rows: list[tuple[str, int | None, Schedule]] = [(f"point {k}", k, schedule) for k, schedule in points]
+    else:
+        if point is not None:
+            raise UsageError("a point is chosen from a frontier; this is none")
+        rows = [("schedule", None, found)]
+    rows += [(name.lower(), None, baseline(name, network, found.collective)) for name in baselines]
+    made = []
+    for label, k, schedule in rows:
+        program = lower(schedule, protocol=protocol, instances=instances)
+        made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.bandwidth)), schedule))
+    return made, network
 
 
 def trace(done: Ran) -> str:

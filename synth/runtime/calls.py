@@ -55,16 +55,15 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         kind = _common(given)
         count = next((rows.shape[1] for rows in given if len(rows)), 0)
         given = [rows.astype(kind.numpy, copy=False) for rows in given]
-    runner = _made(executor, {"network": call.network, **options})
+    runner = made(executor, {"network": call.network, **options})
     if call.values:
         execution = runner.run(program, given, dtype=kind.name, op=op, in_place=call.in_place)
         checked = data.check(layout, kind, op, given, execution.outputs)
     else:
         execution, checked = runner.time(program, count, dtype=kind.name, in_place=call.in_place), None
     size = count * kind.size * program.loop_chunks
-    return Ran(
-        program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, _bound(call, task, size)
-    )  # fmt: skip
+    bound = _bound(call, task, size) if execution.picoseconds is not None else None
+    return Ran(program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound)
 
 
 def _task(call: Call) -> Collective:
@@ -92,10 +91,11 @@ def _common(given: Sequence) -> Dtype:
     return dtype(names.pop())
 
 
-def _made(executor: str, options: Mapping[str, Any]) -> Any:
-    made = find("executors", executor, EXECUTORS)
+def made(executor: str, options: Mapping[str, Any]) -> Any:
+    """The executor of that name with `options` (None: its default). Raises UsageError, SynthError where it cannot run here."""
+    kind = find("executors", executor, EXECUTORS)
     try:
-        runner = made(**{name: value for name, value in options.items() if value is not None})
+        runner = kind(**{name: value for name, value in options.items() if value is not None})
     except TypeError as error:
         raise UsageError(f"the {executor} executor has no such option: {error}") from None
     missing = runner.available()

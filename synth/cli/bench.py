@@ -1,0 +1,57 @@
+"""`synth bench`: times of programs over sizes, with nccl-tests' columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.root import CONTEXT
+from synth.cli.sizes import Sizes
+from synth.cli.types import Positive, Ranks
+
+
+@click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
+@click.argument("file", type=FILE)
+@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`).")
+@click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
+@click.option(
+    "--baseline", "baselines", multiple=True, metavar="NAME", help="Beside a schedule: ring, tree, ... on its links (repeatable)."
+)
+@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given.")
+@click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered.")
+@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of what is lowered: copies side by side.")
+@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
+@click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
+@click.option("--coll", metavar="NAME", help="What the program computes, where the file does not say.")
+@click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
+@machine_options
+@click.option(
+    "--repeats", type=Positive(), default=5, show_default=True, metavar="N", help="Launches that count, of executors with a clock."
+)
+@click.option("--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before them.")
+@click.option("--check/--no-check", default=None, help="Compare every element; unless said: where a clock is read.")
+@output_options
+def bench(file: Path, output: str | None, form: str | None, **given: Any) -> None:
+    """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
+    bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says so.
+
+    \b
+    Example:
+      synth pareto --topo dgx1 --coll allgather -o frontier.json
+      synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
+    """
+    from synth import api
+    from synth.view.measured import measured
+    from synth.view.tables import print_report
+
+    ready(output)
+    machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
+    same = ("executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check")
+    done = api.bench(
+        file, topology=machine, collective=given["coll"], roots=given["root"] or (), **{key: given[key] for key in same}
+    ).to_json()  # fmt: skip
+    deliver(lambda: done, lambda: print_report(measured(done)), output, form)

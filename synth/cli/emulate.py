@@ -1,0 +1,47 @@
+"""`synth emulate`: what the synchronous model predicts beside what an executor makes of the same links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.options import FILE, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.root import CONTEXT
+from synth.cli.sizes import Sizes
+from synth.cli.types import Positive
+from synth.errors import VerificationError
+
+
+@click.command(context_settings=CONTEXT, short_help="Predicted and emulated time of a frontier's points, side by side.")
+@click.argument("file", type=FILE)
+@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who emulates.")
+@click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
+@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside the points; ring, or else direct, unless given.")
+@click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
+@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of each program: copies side by side.")
+@output_options
+def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> None:
+    """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its program takes
+    over FIFOs and links of the same α and β, and the regret of choosing by prediction. Then the same with one link at half
+    its bandwidth and with ten times the latency, which must be heard (exit code 5 where it is not).
+
+    It is an execution-driven model, not a measurement of any machine.
+
+    \b
+    Example:
+      synth pareto --topo dgx1 --coll allgather -o frontier.json
+      synth emulate frontier.json --sizes 64KiB:256MiB:x4
+    """
+    from synth import api
+    from synth.view.measured import emulated
+    from synth.view.tables import print_reports
+
+    ready(output)
+    done = api.emulate(file, **given).to_json()
+    deliver(lambda: done, lambda: print_reports(emulated(done)), output, form)
+    deaf = [control["change"] for control in done["controls"] if not control["heard"]]
+    if deaf:
+        raise VerificationError(f"the {done['executor']} executor does not hear a change of the links: {', '.join(deaf)}")

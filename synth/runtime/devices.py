@@ -1,0 +1,132 @@
+"""What this machine can run programs on: GPUs with peer access, a compiler, MPI; and what is missing. Never raises for lack of any."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import warnings
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from synth.registry import installed, load
+from synth.runtime import EXECUTORS, mpi_world
+
+WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
+INSTALL = "pip install 'ccl-synth[cuda13]' (CUDA 13, from sm_75 on) or 'ccl-synth[cuda12]' (CUDA 12, V100 too)"
+
+
+class Gpu(NamedTuple):
+    """One CUDA device. `peers`: devices whose memory it can reach."""
+
+    index: int
+    name: str
+    compute: str
+    bytes: int
+    processors: int
+    peers: tuple[int, ...]
+
+
+class Runs(NamedTuple):
+    """An executor: what it would use here, or what it lacks with the command that installs it."""
+
+    executor: str
+    on: str
+    missing: str | None
+
+
+@dataclass(frozen=True)
+class Devices:
+    """`cuda`: one line on GPUs, driver and CuPy."""
+
+    cuda: str
+    gpus: tuple[Gpu, ...]
+    runs: tuple[Runs, ...]
+
+    def to_json(self) -> dict:
+        """The document of `synth devices`."""
+        return {
+            "schema": "synth.devices/1", "cuda": self.cuda, "gpus": [gpu._asdict() | {"peers": list(gpu.peers)} for gpu in self.gpus],
+            "executors": [row._asdict() for row in self.runs],
+        }  # fmt: skip
+
+
+def devices() -> Devices:
+    """Looks, starts nothing but the CUDA driver."""
+    cuda, gpus = _cuda()
+    runs = []
+    for name, target in EXECUTORS.items():
+        missing = load(target)().available()
+        runs.append(Runs(name, "" if missing else _place(name, gpus), missing))
+    return Devices(cuda, gpus, tuple(runs))
+
+
+def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
+    if executor == "cuda":
+        return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
+    if executor == "mpi":
+        world = mpi_world.inside()
+        return f"the MPI job of {world.size} processes that runs this" if world else f"processes of this machine, by {mpi_world.mpirun()}"
+    return {"reference": "this process", "host": "threads of this process"}.get(executor, "a plug-in's choice")
+
+
+def _cuda() -> tuple[str, tuple[Gpu, ...]]:
+    wheels = [name for name in WHEELS if _version(name)]
+    count = driver()
+    if len(wheels) > 1:
+        return f"{' and '.join(wheels)} are both installed and exclude each other: pip uninstall {wheels[0]} or {wheels[1]}", ()
+    if count is None:
+        with_it = "" if installed("cupy") else f"; for a machine that has one: {INSTALL}"
+        return f"no CUDA driver is installed here, so no GPU can be used{with_it}", ()
+    if count == 0:
+        return "the CUDA driver sees no GPU (is CUDA_VISIBLE_DEVICES empty?)", ()
+    if not installed("cupy"):
+        return f"{_gpus(count)} here, but CuPy is not installed: {INSTALL}", ()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            runtime = cupy().cuda.runtime
+            gpus = tuple(_gpu(runtime, i, runtime.getDeviceCount()) for i in range(runtime.getDeviceCount()))
+            said = f"{_gpus(len(gpus))}, driver for CUDA {_dotted(runtime.driverGetVersion())}, {' '.join(wheels) or 'CuPy'} for CUDA"
+            return f"{said} {_dotted(runtime.runtimeGetVersion())}", gpus
+    except Exception as error:  # whatever a half-installed CUDA raises is one line here
+        return f"CuPy cannot use the GPU: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}", ()
+
+
+def cupy() -> Any:
+    """The CuPy library, imported."""
+    return importlib.import_module("cupy")
+
+
+def _gpu(runtime: Any, index: int, count: int) -> Gpu:
+    found = runtime.getDeviceProperties(index)
+    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    peers = tuple(p for p in range(count) if p != index and runtime.deviceCanAccessPeer(index, p))
+    return Gpu(index, name, f"{found['major']}.{found['minor']}", int(found["totalGlobalMem"]), int(found["multiProcessorCount"]), peers)
+
+
+def driver() -> int | None:
+    """How many GPUs the CUDA driver sees; None where there is no driver. Needs no CuPy."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        count = ctypes.c_int(0)
+        if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+            return 0
+        return count.value
+    except (OSError, AttributeError):
+        return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'s' if count != 1 else ''}"

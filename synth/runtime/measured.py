@@ -1,0 +1,107 @@
+"""Times of programs over sizes, as `synth bench` writes them and a tuner reads them: the document ``synth.measured/1``."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from typing import NamedTuple
+
+from synth.program.program import Program
+from synth.runtime.outcome import bus_factor
+from synth.schedule import canonical
+
+SCHEMA = "synth.measured/1"
+
+
+class Candidate(NamedTuple):
+    """A program and where it comes from: `label`, the point of the frontier (from 1), its steps and R/C as text."""
+
+    label: str
+    program: Program
+    point: int | None = None
+    steps: int | None = None
+    bandwidth: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the program's canonical JSON."""
+        return hashlib.sha256(canonical(self.program.to_json())).hexdigest()
+
+
+class Row(NamedTuple):
+    """One candidate at one size. `seconds`: sorted, one a repeat (one alone where they are modelled). `right`: None: unchecked."""
+
+    candidate: int
+    size: int
+    elements: int
+    in_place: bool
+    seconds: tuple[float, ...]
+    right: bool | None
+
+    @property
+    def median(self) -> float:
+        """The middle of `seconds`, or the mean of the two there."""
+        n = len(self.seconds)
+        return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read."""
+
+    executor: str
+    says: str
+    modelled: bool
+    topology: str | None
+    dtype: str
+    op: str
+    candidates: tuple[Candidate, ...]
+    rows: tuple[Row, ...]
+
+    def to_json(self) -> dict:
+        """The document; `element_count` is nccl-tests' count."""
+        task = self.candidates[0].program.collective
+        return {
+            "schema": SCHEMA, "executor": self.executor, "modelled": self.modelled, "says": self.says, "device": device(),
+            "versions": versions(), "topology": self.topology, "collective": task.name if task else None,
+            "ranks": self.candidates[0].program.ranks, "root": task.roots[0] if task and len(task.roots) == 1 else None,
+            "dtype": self.dtype, "op": self.op,
+            "programs": [
+                {"label": c.label, "name": c.program.name, "fingerprint": c.fingerprint, "point": c.point, "steps": c.steps,
+                 "bandwidth": c.bandwidth, "chunks": c.program.chunks, "protocol": c.program.protocol, "channels": c.program.channels}
+                for c in self.candidates
+            ],
+            "rows": [self._row(row) for row in self.rows],
+        }  # fmt: skip
+
+    def _row(self, row: Row) -> dict:
+        program = self.candidates[row.candidate].program
+        task, time = program.collective, row.median
+        factor = bus_factor(task.name, task.ranks) if task else None
+        gbps = row.size / time / 1e9 if time else None
+        return {
+            "program": row.candidate, "size": row.size, "element_count": row.elements * program.loop_chunks, "in_place": row.in_place,
+            "seconds": time, "least": row.seconds[0], "most": row.seconds[-1], "repeats": len(row.seconds), "algbw_gbps": gbps,
+            "busbw_gbps": None if factor is None or gbps is None else gbps * float(factor), "right": row.right,
+        }  # fmt: skip
+
+
+def device() -> dict:
+    """The machine whose clock was read, or that worked the model out."""
+    return {"machine": platform.machine(), "system": platform.system(), "processor": _processor()}
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.processor())
+    except OSError:
+        return platform.processor()
+
+
+def versions() -> dict[str, str]:
+    """Of synth, Python and NumPy."""
+    return {"synth": metadata.version("ccl-synth"), "python": sys.version.split()[0], "numpy": metadata.version("numpy")}

@@ -1,0 +1,24 @@
+"""The tables of `synth devices`, from its document."""
+
+from __future__ import annotations
+
+from synth.view.report import Report, size_text
+
+
+def gpus(doc: dict) -> list[Report]:
+    """A row per GPU; none where there is none."""
+    if not doc["gpus"]:
+        return []
+    columns = (("GPU", "right"), ("name", "left"), ("compute", "right"), ("memory", "right"), ("SMs", "right"), ("reaches", "left"))
+    rows = []
+    for gpu in doc["gpus"]:
+        peers = ",".join(map(str, gpu["peers"])) or "no other"
+        memory = size_text(gpu["bytes"] >> 30 << 30)
+        rows.append((str(gpu["index"]), gpu["name"], gpu["compute"], memory, str(gpu["processors"]), peers))
+    return [Report(doc["cuda"], columns, tuple(rows))]
+
+
+def executors(doc: dict) -> Report:
+    """A row per executor."""
+    rows = tuple((row["executor"], row["on"] if row["missing"] is None else f"no: {row['missing']}") for row in doc["executors"])
+    return Report("" if doc["gpus"] else doc["cuda"], (("executor", "left"), ("runs on", "left")), rows)

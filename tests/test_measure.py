@@ -1,0 +1,229 @@
+"""synth bench, synth emulate, synth devices: figures against those worked out by hand, documents, errors."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from needs import need
+from programs import put_allgather, ring_allgather
+
+from synth import api
+from synth.cli import root
+from synth.cli.sizes import Sizes
+from synth.collective import collective
+from synth.errors import UsageError, VerificationError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.runtime import baselines, devices, emulation, mpi_world
+from synth.runtime.reference import Reference
+
+
+@pytest.fixture
+def frontier(tmp_path, monkeypatch):
+    """Of allgather on 4 joined ranks: one step, and three round the ring; in f.json of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    made = [api.baseline("direct", "full:4", "allgather"), api.baseline("ring", "full:4", "allgather")]
+    points = tuple(Point(s, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand") for s in made)
+    found = Frontier(made[0].network, made[0].collective, points)
+    (tmp_path / "f.json").write_text(json.dumps(found.to_json()))
+    return found
+
+
+def synth(words, code=0):
+    outcome = CliRunner().invoke(root, words.split())
+    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
+    return outcome
+
+
+def test_sizes_are_ranges_or_lists():
+    convert = Sizes().convert
+    assert convert("1KiB:1MiB:x4", None, None) == (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20)
+    assert convert("64:300:2", None, None) == (64, 128, 256)
+    assert convert("6MB,1KB,1KB", None, None) == (1024, 6 << 20)
+
+
+@pytest.mark.parametrize("text", ["1MB:1KB", "1KB:1MB:x1", "1KB:1MB:+4", "1KB:2KB:x2:3", "", "a:b", "1:1TB:x2,"])
+def test_sizes_that_make_no_sense_are_one_line(text, frontier):
+    said = CliRunner().invoke(root, ["bench", "f.json", "--sizes", text])
+    assert said.exit_code == 2
+    assert len(said.stderr.splitlines()) == 1
+
+
+def test_bench_of_the_reference_is_its_time_and_says_that_it_is_modelled(frontier):
+    table = synth("bench f.json --sizes 4KB,64KB --baseline direct -o m.json").stdout
+    assert "modelled, not measured" in table
+    doc = json.loads(Path("m.json").read_text())
+    assert (doc["schema"], doc["modelled"], doc["executor"]) == ("synth.measured/1", True, "reference")
+    assert [p["label"] for p in doc["programs"]] == ["point 1", "point 2", "direct"]
+    assert doc["programs"][0]["fingerprint"] == doc["programs"][2]["fingerprint"] != doc["programs"][1]["fingerprint"]
+    assert len(doc["rows"]) == 3 * 2 * 2
+    for row in doc["rows"]:
+        program = api.lower(frontier.points[row["program"] % 2].schedule)
+        time = Reference(frontier.network).time(program, row["element_count"] // program.loop_chunks, in_place=row["in_place"]).picoseconds
+        assert row["seconds"] == time / 1e12
+        assert row["algbw_gbps"] == pytest.approx(row["size"] / row["seconds"] / 1e9)
+        assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * 3 / 4)
+        assert row["right"] is None
+    assert {"synth", "python", "numpy"} == set(doc["versions"])
+
+
+def test_bench_rounds_sizes_down_and_checks_when_asked(frontier):
+    found = api.bench("f.json", (1, 1000), check=True, dtype="float16", point=2)
+    each = api.lower(frontier.points[1].schedule).loop_chunks * 2
+    assert [row.size for row in found.rows if not row.in_place] == [each, 1000 // each * each]
+    assert all(row.right for row in found.rows)
+
+
+def test_bench_of_the_host_executor_reads_a_clock(frontier):
+    need("g++")
+    table = synth("bench f.json --executor host --sizes 4KB --point 1 --repeats 3 -o m.json").stdout
+    doc = json.loads(Path("m.json").read_text())
+    assert "CPU threads" in table
+    assert not doc["modelled"]
+    for row in doc["rows"]:
+        assert 0 < row["least"] <= row["seconds"] <= row["most"]
+        assert (row["repeats"], row["right"]) == (3, True)
+
+
+def test_a_clock_that_gives_wrong_outputs_is_an_error(frontier, monkeypatch):
+    def wrong(self, program, arrays, *, warmup, repeats, **how):
+        outputs = self.run(program, arrays, **how).outputs
+        outputs[1][0, 0] += 1
+        return outputs, [1e-6] * repeats
+
+    monkeypatch.setattr(Reference, "measure", wrong, raising=False)
+    with pytest.raises(VerificationError, match="rank 1 output chunk 0 element 0"):
+        api.bench("f.json", (4096,))
+    assert api.bench("f.json", (4096,), check=False).rows[0].right is None
+
+
+def test_bench_refuses_what_has_no_times(frontier, monkeypatch):
+    with pytest.raises(UsageError, match="needs the times of the links"):
+        api.bench(ring_allgather(4), (4096,))
+    assert api.bench(ring_allgather(4), (4096,), topology="ring:4").rows[0].seconds[0] > 0
+    with pytest.raises(UsageError, match="a program already"):
+        api.bench(ring_allgather(4), (4096,), topology="ring:4", baselines=("ring",))
+    monkeypatch.setattr(mpi_world, "missing", lambda: None)
+    with pytest.raises(UsageError, match="the mpi executor gives no times"):
+        api.bench("f.json", (4096,), "mpi")
+
+
+def test_predictions_and_emulations_are_those_of_the_models(frontier):
+    found = api.emulate("f.json", (1 << 10, 1 << 20), baselines=("direct",))
+    assert [entry.label for entry in found.entries] == ["point 1", "point 2", "direct"]
+    assert [entry.choice for entry in found.entries] == [True, True, False]
+    for at in found.sizes:
+        for k, entry in enumerate(found.entries):
+            point = frontier.points[k % 2]
+            assert float(at.predicted[k]) == pytest.approx(frontier.seconds_at(point, at.size) * 1e12)
+            assert at.emulated[k] == api.run(entry.program, size=at.size, topology=_machine(), data=False).execution.picoseconds
+        assert at.regret == Fraction(at.emulated[at.chosen], min(at.emulated[:2])) - 1 >= 0
+        assert at.chosen == min((0, 1), key=lambda k: at.predicted[k])
+
+
+def _machine():
+    return api.topology("full:4")
+
+
+def test_the_control_hears_a_slower_link_and_a_longer_way(frontier):
+    found = api.emulate("f.json", (1 << 10, 1 << 22))
+    slow, late = found.controls
+    assert slow.heard
+    assert late.heard
+    assert slow.change.startswith("half the bandwidth from rank")
+    assert slow.after > slow.before
+    best = found.sizes[-1].best
+    link = tuple(int(word) for word in slow.change.split() if word.isdecimal())
+    changed = emulation.slower(found.network, (*link, ()))
+    rates = {(r.src, r.dst): r.units * changed.unit for r in changed.routes}
+    plain = {(r.src, r.dst): r.units * found.network.unit for r in found.network.routes}
+    assert {pair for pair in plain if rates[pair] != plain[pair]} == {link}
+    assert rates[link] == plain[link] / 2
+    done = Reference(changed).time(found.entries[best].program, slow.size // 4 // found.entries[best].program.loop_chunks)
+    assert slow.after == done.picoseconds
+    assert late.after > 5 * late.before  # 1 KB is all latency
+    assert "not a measurement" in synth("emulate f.json --sizes 1KB").stdout
+
+
+def test_an_executor_that_does_not_hear_the_links_is_told_so(frontier, monkeypatch):
+    deaf = Reference.time
+
+    def time(self, program, elements, **how):
+        return deaf(replace(self, network=frontier.network), program, elements, **how)
+
+    monkeypatch.setattr(Reference, "time", time)
+    said = synth("emulate f.json --sizes 1KB:4MB:x64", code=5)
+    assert "does not hear a change of the links: half the bandwidth" in said.stderr
+    assert "10 times every latency" in said.stderr
+
+
+def test_the_ring_or_else_direct_stands_beside_the_points(frontier):
+    assert api.emulate("f.json", (1024,)).entries[-1].label == "ring"
+    alltoall = baselines.direct(frontier.network, collective("alltoall", 4))
+    assert api.emulate(alltoall, (1024,)).entries[-1].label == "direct"
+    with pytest.raises(UsageError, match="no prediction"):
+        api.emulate(put_allgather(4), (1024,))
+
+
+def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
+    monkeypatch.setattr(devices, "driver", lambda: None)
+    monkeypatch.setattr(mpi_world, "installed", lambda module: False)
+    table = " ".join(synth("devices").stdout.split())
+    assert "no CUDA driver is installed here" in table
+    doc = json.loads(synth("devices --format json").stdout)
+    assert doc["gpus"] == []
+    rows = {row["executor"]: row["missing"] for row in doc["executors"]}
+    assert rows["reference"] is None
+    assert "pip install 'ccl-synth[mpi]'" in rows["mpi"]
+    listed = {row["name"]: row["missing"] for row in json.loads(synth("list executors --format json").stdout)}
+    assert listed == rows
+
+
+def test_devices_takes_a_broken_cuda_in_one_line(monkeypatch):
+    monkeypatch.setattr(devices, "driver", lambda: 2)
+    monkeypatch.setattr(devices, "installed", lambda module: False)
+    assert "2 GPUs here, but CuPy is not installed: pip install" in devices.devices().cuda
+    monkeypatch.setattr(devices, "installed", lambda module: True)
+    monkeypatch.setattr(devices, "_version", lambda name: None)
+
+    def broken():
+        raise ImportError("libcudart.so.12: cannot open\nmore lines")
+
+    monkeypatch.setattr(devices, "cupy", broken)
+    assert devices.devices().cuda == "CuPy cannot use the GPU: ImportError: libcudart.so.12: cannot open"
+    monkeypatch.setattr(devices, "_version", lambda name: "13.6")
+    assert "exclude each other: pip uninstall cupy-cuda12x or cupy-cuda13x" in devices.devices().cuda
+
+
+def test_gpus_and_their_peers_are_listed(monkeypatch):
+    class Runtime:
+        getDeviceCount = staticmethod(lambda: 2)
+        driverGetVersion = staticmethod(lambda: 12040)
+        runtimeGetVersion = staticmethod(lambda: 12020)
+        deviceCanAccessPeer = staticmethod(lambda a, b: a == 0)
+
+        @staticmethod
+        def getDeviceProperties(index):
+            return {"name": b"A GPU", "major": 9, "minor": 0, "totalGlobalMem": 80 << 30, "multiProcessorCount": 132}
+
+    cupy = type("cupy", (), {"cuda": type("cuda", (), {"runtime": Runtime})})
+    monkeypatch.setattr(devices, "driver", lambda: 2)
+    monkeypatch.setattr(devices, "installed", lambda module: True)
+    monkeypatch.setattr(devices, "_version", lambda name: None)
+    monkeypatch.setattr(devices, "cupy", lambda: cupy)
+    found = devices.devices()
+    assert found.cuda == "2 GPUs, driver for CUDA 12.4, CuPy for CUDA 12.2"
+    assert [gpu.peers for gpu in found.gpus] == [(1,), ()]
+    table = synth("devices").stdout
+    assert "A GPU" in table
+    assert "no other" in table
+
+
+def test_the_command_line_starts_quickly_and_without_cupy():
+    code = "import sys; from synth.cli import devices, bench, emulate; print(sorted({'cupy', 'mpi4py', 'scipy', 'z3'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
