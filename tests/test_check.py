@@ -62,7 +62,7 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(dgx1, collective("scan", 8), 4),
         _made(topology("ring:4").network(), collective("scan", 4), 3),
     ]
-    one = onechunk.bound(dgx1, collective("scan", 8), 2, Fraction(1), 60)
+    one = onechunk.bound(dgx1, collective("scan", 8), 2, Fraction(1))
     assert one is not None
     found.append((dgx1, collective("scan", 8), one.certificate, 2, one.value))
     turned = by_roots(RING, collective("allreduce", 4), ())

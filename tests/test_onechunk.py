@@ -137,7 +137,7 @@ def decoded(network: Network, task: Collective, names: onechunk.Names, true: Seq
 @pytest.fixture(scope="module")
 def found() -> LowerBound:
     """The bound on a scan on a DGX-1 in two steps."""
-    made = generation.bound(DGX1, SCAN, 2, Fraction(1), 60)
+    made = generation.bound(DGX1, SCAN, 2, Fraction(1))
     assert made is not None
     return made
 
@@ -188,8 +188,8 @@ def test_the_sweep_proves_the_two_step_point() -> None:
 
 
 def test_no_bound_where_a_mixture_attains_it() -> None:
-    assert generation.bound(DGX1, SCAN, 2, Fraction(3, 2), 60) is None
-    assert generation.bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3), 60) is None
+    assert generation.bound(DGX1, SCAN, 2, Fraction(3, 2)) is None
+    assert generation.bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3)) is None
 
 
 def test_limits_have_prices_too() -> None:
@@ -197,7 +197,7 @@ def test_limits_have_prices_too() -> None:
     network = Network("two", 3, (Route(0, 1, 4), Route(0, 2, 4)), (Cap((0, 1), 1),))
     everyone = frozenset({1, 2})
     task = Collective("sums", 3, (frozenset({0, 1, 2}),), (everyone,), True, (), (((1, frozenset({0, 1})), (2, frozenset({0, 2}))),))
-    found = generation.bound(network, task, 1, Fraction(1), 60)
+    found = generation.bound(network, task, 1, Fraction(1))
     assert found is not None
     assert found.value == 2
     assert found.certificate["prices"] == [["limit", 0, 1]]

@@ -38,7 +38,6 @@ POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 rank
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
 OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
-ONE_CHUNK_CPU = 1.5  # for a bound by what one chunk pays, of collectives other than allreduce
 LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
@@ -133,7 +132,7 @@ class Search:
         if not self._raises or self.candidates.hub_steps is not None:
             return bound
         self.progress(f"S={steps}: what one chunk pays (at least {show(bound.value)})")
-        found = onechunk.bound(self.network, self.collective, steps, bound.value, ONE_CHUNK_CPU)
+        found = onechunk.bound(self.network, self.collective, steps, bound.value)
         self._raises = found is not None
         return found or bound
 

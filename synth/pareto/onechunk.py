@@ -8,7 +8,6 @@ CaDiCaL. Where there is none the prices bound R/C for every number of chunks, an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
@@ -26,7 +25,8 @@ from synth.schedule import problem_fingerprint
 from synth.topology import Network
 
 MOST_VARIABLES = 1_500  # of one chunk's contents and sends: above, prices are hardly ever found in the time there is
-CONFLICTS = 20_000  # of one question
+COLUMNS = 40  # schedules for one chunk that are collected: where these do not do, many times as many are needed
+CONFLICTS = 4_000  # of one question
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
 FINE = 60  # and of about 1 / this where they are not, rounded down
 CLOSE = 1e-6
@@ -34,17 +34,17 @@ CLOSE = 1e-6
 Loads = tuple[tuple[int, ...], ...]  # of each route, at each step: how often one chunk is sent there
 
 
-def bound(network: Network, collective: Collective, steps: int, above: Fraction, cpu: float) -> LowerBound | None:
+def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
     """A bound on R/C at `steps`, for every number of chunks, that is more than `above`; None where none is found.
 
-    For collectives that combine one unit, of few ranks. Ends after about `cpu` seconds of CPU time.
+    For collectives that combine one unit, of few ranks. The effort is limited by counts, so that the answer is always the same.
     """
     if collective.units != 1 or not collective.combining or steps < 1:
         return None
     if (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(network.routes) > MOST_VARIABLES:
         return None
     try:
-        found = _Generation(network, collective, steps).run(above, time.process_time() + cpu)
+        found = _Generation(network, collective, steps).run(above)
     except _Spent:
         return None
     if found is None:
@@ -71,13 +71,13 @@ class _Generation:
         self.resources = [((i,), r.units) for i, r in enumerate(network.routes)] + [(c.routes, c.units) for c in network.caps]
         self.columns: list[Loads] = []
 
-    def run(self, above: Fraction, until: float) -> dict | None:
-        """Prices and the proof, as fields of the certificate; None where time is up or mixtures attain `above`."""
+    def run(self, above: Fraction) -> dict | None:
+        """Prices and the proof, as fields of the certificate; None where it takes too many schedules or mixtures attain `above`."""
         scale, prices, least = 1, [[0] * self.steps for _ in self.resources], 1
         while (loads := self._ask(prices, least)) is not None:
             self.columns.append(loads)
             mixture = self._mixture()
-            if mixture is None or mixture[0] <= above + CLOSE or time.process_time() >= until:
+            if mixture is None or mixture[0] <= above + CLOSE or len(self.columns) == COLUMNS:
                 return None
             scale, prices = self._whole(mixture[1])
             least = min(self._cost(prices, known) for known in self.columns)
