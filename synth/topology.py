@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -204,11 +204,27 @@ class Topology:
         """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the gcd."""
         # A million links share a few bandwidths: each object is looked at once.
         values = list({id(item.bandwidth): item.bandwidth for part in (self.links, self.limits) for item in part}.values())
+        values = [value for value in values if value]
         if not values:
             return self.unit or Fraction(1)
         if self.unit is None:
             return gcd(values)
         return self.unit / lcm(*((value / self.unit).denominator for value in values))
+
+    def live(self) -> Topology:
+        """Without the links that carry nothing, by their own bandwidth or a limit's. Raises SynthError for a negative bandwidth."""
+        widths = {id(item.bandwidth): item.bandwidth for part in (self.links, self.limits) for item in part}
+        if all(width > 0 for width in widths.values()):
+            return self
+        if any(width < 0 for width in widths.values()):
+            raise SynthError(f"{self.name}: a bandwidth is negative; a link that is down has 0")
+        dead = {i for limit in self.limits if not limit.bandwidth for i in limit.links}
+        kept = {i: k for k, i in enumerate(i for i, link in enumerate(self.links) if link.bandwidth and i not in dead)}
+        limits = [replace(m, links=tuple(kept[i] for i in m.links if i in kept)) for m in self.limits if m.bandwidth]
+        note = f"{len(self.links) - len(kept)} links carry nothing and are left out"
+        return replace(
+            self, links=tuple(self.links[i] for i in kept), limits=tuple(m for m in limits if m.links), notes=(*self.notes, note)
+        )
 
     def network(self) -> Network:
         """Routes and caps in whole units. Raises SynthError where switches give too many routes to list."""

@@ -59,9 +59,13 @@ class Rates:
 
 
 def induced(network: Network, ranks: Sequence[int]) -> Network:
-    """The routes among `ranks`, which become 0, 1, ... in the order given; limits keep their units."""
+    """The routes among `ranks`, which become 0, 1, ... in the order given; limits keep their units.
+
+    Routes that carry nothing are left out.
+    """
+    dead = {i for cap in network.caps if not cap.units for i in cap.routes} | {i for i, r in enumerate(network.routes) if not r.units}
     new = {r: i for i, r in enumerate(ranks)}
-    kept = {i: k for k, i in enumerate(i for i, r in enumerate(network.routes) if r.src in new and r.dst in new)}
+    kept = {i: k for k, i in enumerate(i for i, r in enumerate(network.routes) if r.src in new and r.dst in new and i not in dead)}
     routes = tuple(Route(new[r.src], new[r.dst], r.units, r.via, r.latency) for r in (network.routes[i] for i in kept))
     caps = []
     for cap in network.caps:

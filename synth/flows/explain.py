@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from synth.errors import SynthError
 from synth.flows import rings
-from synth.flows.allocations import RATED, Rates, rates
+from synth.flows.allocations import RATED, Rates, induced, rates
 from synth.topology import Network
 
 
@@ -30,11 +31,21 @@ class Explanation:
     limit: str
 
 
+# Units of all routes together that linear programs and 64-bit sums still take exactly.
+MOST_UNITS = 1 << 40
+
+
 def explain(network: Network, name: str, labels: Sequence[int] = ()) -> Explanation:
     """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double binary trees.
 
     `labels`: what the ranks are called in the sentences. Raises UsageError for a collective without a rate (see `RATED`).
     """
+    if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
+        raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
+    if sum(r.units for r in network.routes) > MOST_UNITS:
+        raise SynthError(f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer digits")
+    if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
+        network = induced(network, range(network.ranks))
     made = rates(network, (name,))
     best = made.best[name]
     top = Way("optimum" if name in made.attained else "upper bound", best, "packed trees attain it" if name in made.attained else "")

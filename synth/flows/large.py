@@ -47,7 +47,7 @@ def frontier(topology: Topology, collective: str, root: int = 0, *, progress: Ca
     """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other collectives."""
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
-    begun = time.perf_counter()
+    begun, topology = time.perf_counter(), topology.live()
     progress("reading the fabric")
     graph = fabric(topology)
     moves = symmetries(graph)
@@ -65,7 +65,7 @@ def bound(topology: Topology, collective: str, root: int = 0) -> Large:
     """As `frontier`, without points: the bound, its certificate and the least number of steps."""
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
-    begun = time.perf_counter()
+    begun, topology = time.perf_counter(), topology.live()
     graph = fabric(topology)
     group = free_group(symmetries(graph), graph.ranks)
     if collective == "alltoall":
@@ -158,9 +158,9 @@ def _kept(made: Bulk) -> Callable[[], Bulk]:
 
 
 def _even(topology: Topology) -> bool:
-    """Whether every link has its like in the other direction."""
+    """Whether every link has its like in the other direction, and no two have the same ends."""
     width = {(k.src, k.dst): k.bandwidth for k in topology.links}
-    return all(width.get((b, a)) == w for (a, b), w in width.items())
+    return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
 
 
 def _allreduce(
@@ -176,7 +176,7 @@ def _allreduce(
             same = all((a == b).all() for a, b in zip(first.forest.generators, second.forest.generators, strict=False))
             if first.forest.method == second.forest.method and same and len(first.forest.generators) == len(second.forest.generators):
                 points += _joined(graph, first, second, bound)
-    if graph.ranks <= PACKED and not graph.topology.switches and not graph.topology.limits:
+    if graph.ranks <= PACKED and not graph.topology.switches and not graph.topology.limits and _even(graph.topology):
         points += _up_and_down(graph, progress)
     return bound, certificate, points
 

@@ -28,7 +28,7 @@ class Cut:
 
 def applies(network: Network) -> bool:
     """Whether the network is small enough, and nothing but its links limits it."""
-    return 2 <= network.ranks <= MOST and not network.caps
+    return 2 <= network.ranks <= MOST and not network.caps and sum(r.units for r in network.routes) < 1 << 62
 
 
 def leaving(network: Network) -> np.ndarray:

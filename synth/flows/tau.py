@@ -58,9 +58,15 @@ class Forest:
         return max(tree.height for tree in self.trees)
 
 
+# Units of all links together up to which every unit is an edge to pack.
+MOST_UNITS = 1 << 13
+
+
 def applies(network: Network) -> bool:
-    """Whether τ is the bound and trees attain it: links alike both ways, no caps, connected."""
+    """Whether τ is the bound and trees attain it: links alike both ways, no caps, connected; and few enough units to pack one by one."""
     units = _units(network)
+    if sum(units.values()) > MOST_UNITS:
+        return False
     if network.caps or any(units.get((b, a)) != n for (a, b), n in units.items()):
         return False
     return network.ranks > 1 and all(d is not None for d in network.distances[0])

@@ -1,0 +1,111 @@
+"""Odd fabrics at scale: a right answer or one clear line, and every bound with a certificate that its checker accepts."""
+
+import json
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api, auditlarge, verifybulk
+from synth.cli.root import root
+from synth.errors import InfeasibleError, SynthError
+from synth.flows.large import bound, frontier
+from synth.topologies import topology
+from synth.topology import Limit, Link, Topology
+
+NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+
+
+def _both(*rows):
+    return tuple(link for a, b, w in rows for link in (Link(a, b, Fraction(w)), Link(b, a, Fraction(w))))
+
+
+RING = _both((0, 1, 1), (1, 2, 1))
+CUT_OFF = {
+    "switches": Topology("switches", 4, _both((0, 4, 2), (1, 4, 2), (2, 5, 2), (3, 5, 2)), (), ("s", "t")),
+    "link of 0": Topology("link of 0", 3, _both((0, 1, 1), (1, 2, 0))),
+    "limit of 0": Topology("limit of 0", 3, RING, (Limit("down", (0, 1), Fraction(0)),)),
+}
+SPARE = {
+    "link of 0": Topology("link of 0", 3, _both((0, 1, 1), (1, 2, 0), (0, 2, 1))),
+    "limit of 0": Topology("limit of 0", 3, _both((1, 2, 1), (0, 1, 1), (0, 2, 1)), (Limit("down", (0, 1), Fraction(0)),)),
+}
+ODD = {
+    "thirds": Topology("thirds", 3, _both((0, 1, Fraction(7, 3)), (1, 2, Fraction(11, 13)), (0, 2, Fraction(5, 2)))),
+    "3 + 2": Topology("3 + 2", 5, _both((0, 1, 4), (1, 2, 4), (0, 2, 4), (3, 4, 4), (2, 5, 1), (3, 5, 1)), (), ("net",), (0, 0, 0, 1, 1)),
+    "dead switch": Topology("dead switch", 2, _both((0, 1, 1), (0, 2, 1)), (), ("dead",)),
+    "two links": Topology("two links", 2, _both((0, 1, 1), (0, 1, 2))),
+    "to itself": Topology("to itself", 2, (*_both((0, 1, 1)), Link(0, 0, Fraction(1)))),
+}
+
+
+def _right(machine, name):
+    found = frontier(machine, name)
+    assert auditlarge.bound(found.certificate, found.topology) == found.bound > 0
+    assert found.points
+    for point in found.points[:5]:
+        assert verifybulk.bulk(point.make()).bandwidth == point.bandwidth >= found.bound
+    assert bound(machine, name).bound == found.bound
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", CUT_OFF)
+def test_a_machine_in_pieces_is_impossible_and_not_slow(key, name):
+    machine = CUT_OFF[key]
+    with pytest.raises(InfeasibleError, match=key):
+        frontier(machine, name)
+    with pytest.raises(InfeasibleError, match=key):
+        bound(machine, name)
+    if name not in ("reduce", "alltoall"):
+        assert api.explain(machine, name).ways[0].units == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", SPARE)
+def test_what_carries_nothing_is_left_out(key, name):
+    line = Topology("line", 3, _both((0, 1, 1), (0, 2, 1)))
+    found = _right(SPARE[key], name)
+    assert found.bound == frontier(line, name).bound
+    assert any("carry nothing" in note for note in found.notes)
+    if name not in ("reduce", "alltoall"):
+        assert api.explain(SPARE[key], name).ways[0] == api.explain(line, name).ways[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("key", ODD)
+def test_odd_machines_have_certified_bounds_and_schedules_that_verify(key, name):
+    _right(ODD[key], name)
+
+
+@pytest.mark.parametrize(("links", "words"), [
+    (_both((0, 1, -1)), "negative"), ((), "no links"), (_both((0, 1, 0)), "no links"),
+    (_both((0, 1, 10**17), (0, 1, Fraction(1, 10**6))), "round the bandwidths"),
+])  # fmt: skip
+def test_what_no_method_takes_is_said_in_one_line(links, words):
+    machine = Topology("odd", 2, links)
+    for call in (lambda: frontier(machine, "allreduce"), lambda: bound(machine, "allgather")):
+        with pytest.raises(SynthError, match=words) as error:
+            call()
+        assert "\n" not in str(error.value)
+    if words not in ("no links",):
+        with pytest.raises(SynthError, match=words):
+            api.explain(machine, "allreduce")
+
+
+@pytest.mark.parametrize("width", ["inf", "nan", "1/0", "0", "-3", "many"])
+def test_a_file_with_a_bandwidth_that_is_no_number(tmp_path, width):
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps({"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": width, "both": True}]}))
+    for command in ("pareto", "bound", "explain"):
+        flow = [] if command == "explain" else ["--engine", "flow"]
+        done = CliRunner().invoke(root, [command, "--topo-file", str(path), "--coll", "allgather", *flow])
+        assert done.exit_code in (1, 2) and "Traceback" not in done.output and width in done.output, done.output
+
+
+def test_a_hundred_thousand_links():
+    machine = topology("switch:320")
+    assert len(machine.links) > 10**5
+    found = bound(machine, "allgather")
+    assert auditlarge.bound(found.certificate, machine) == found.bound == 319
+    assert found.least_steps == 1

@@ -1,0 +1,74 @@
+"""Any small fabric: what flow methods claim at any scale holds against the exact bounds, and every schedule replays twice."""
+
+from fractions import Fraction
+from math import inf
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import auditlarge, bounds, verify, verifybulk
+from synth.collective import collective
+from synth.errors import InfeasibleError, SynthError, UndecidedError
+from synth.flows import expand
+from synth.flows.large import frontier
+from synth.topology import Limit, Link, Topology
+
+NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+
+
+@st.composite
+def fabrics(draw):
+    """3 to 6 ranks, up to two switches, links of unequal directions, and ports that several links share."""
+    ranks, switches = draw(st.integers(3, 6)), draw(st.integers(0, 2))
+    ends = ranks + switches
+    pairs = st.tuples(st.integers(0, ends - 1), st.integers(0, ends - 1)).filter(lambda p: p[0] != p[1])
+    chosen = draw(st.lists(pairs, min_size=ranks, max_size=3 * ranks, unique=True))
+    chosen = list(dict.fromkeys([*chosen, *((r, (r + 1) % ranks) for r in range(ranks) if draw(st.booleans()) or not switches)]))
+    chosen = list(dict.fromkeys([*chosen, *((b, a) for a, b in chosen if draw(st.integers(0, 3)))]))
+    links = tuple(Link(a, b, Fraction(draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 2])))) for a, b in chosen)
+    limits = []
+    for rank in range(ranks):
+        out = tuple(i for i, k in enumerate(links) if k.src == rank)
+        if len(out) > 1 and not draw(st.integers(0, 3)):
+            limits.append(Limit(f"port {rank}", out, Fraction(draw(st.integers(1, 4)))))
+    return Topology("drawn", ranks, links, tuple(limits), tuple(f"s{i}" for i in range(switches)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(fabrics(), st.sampled_from(NAMES))
+def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
+    network = machine.network()
+    task = collective(name, machine.ranks)
+    try:
+        found = frontier(machine, name)
+    except InfeasibleError:
+        far = network.distances
+        at = range(machine.ranks)
+        pairs = {"broadcast": [(0, r) for r in at], "reduce": [(r, 0) for r in at]}.get(name, [(a, b) for a in at for b in at])
+        assert any(far[a][b] is None for a, b in pairs)
+        return
+    assert auditlarge.bound(found.certificate, machine) == found.bound
+    exact = _exact(network, task)
+    # Routes of a Network pass switches on shortest ways only, so its bound may be higher, never lower.
+    assert found.bound <= exact
+    for point in (*found.points[:2], *found.points[-1:]):
+        made = point.make()
+        checked = verifybulk.bulk(made)
+        assert (checked.steps, checked.bandwidth) == (point.steps, point.bandwidth)
+        assert point.bandwidth >= found.bound and point.steps >= found.least_steps
+        try:
+            schedule = expand.schedule(made)
+        except SynthError as error:  # a way that is no shortest one has no place in a Network
+            assert "no shortest one" in str(error) and machine.switches
+            continue
+        verify.schedule(schedule)
+        assert Fraction(schedule.rounds, schedule.chunks) == point.bandwidth >= exact
+
+
+def _exact(network, task):
+    """The linear program's bound on R / C at any number of steps; infinite where only longer ways exist."""
+    try:
+        at = bounds.allreduce if task.combining and not task.reversible else bounds.flow
+        return at(network, task, None).value
+    except (InfeasibleError, UndecidedError):
+        return inf
