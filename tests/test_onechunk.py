@@ -192,6 +192,20 @@ def test_no_bound_where_a_mixture_attains_it() -> None:
     assert generation.bound(topology("line:4").network(), collective("scan", 4), 3, Fraction(3)) is None
 
 
+def test_the_work_of_one_question_is_not_charged_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many questions as the P100 takes, with room for little more than one each."""
+    monkeypatch.setattr(generation, "MOST_WORK", 40_000)
+    network = topology("dgx1-p100").network()
+    found = generation.bound(network, SCAN, 2, Fraction(1))
+    assert found is not None
+    assert found.value == Fraction(7, 4)
+
+
+def test_too_many_clauses_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "MOST_WORK", 10)
+    assert generation.bound(DGX1, SCAN, 2, Fraction(1)) is None
+
+
 def test_limits_have_prices_too() -> None:
     """Rank 0 sends two ranks one chunk each through one unit: two rounds a chunk, which the price of the limit shows."""
     network = Network("two", 3, (Route(0, 1, 4), Route(0, 2, 4)), (Cap((0, 1), 1),))

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import floor
 
 from synth.bounds import check, onechunk
-from synth.bounds.instance import Instance
+from synth.bounds.instance import MOST_WORK, Instance
 from synth.bounds.lp import LinearProgram
 from synth.collective import Collective
 from synth.encodings.model import Model
@@ -25,7 +25,7 @@ from synth.schedule import problem_fingerprint
 from synth.topology import Network
 
 MOST_VARIABLES = 1_500  # of one chunk's contents and sends: above, prices are hardly ever found in the time there is
-COLUMNS = 40  # schedules for one chunk that are collected: where these do not do, many times as many are needed
+COLUMNS = 64  # schedules for one chunk that are collected: where these do not do, many times as many are needed
 CONFLICTS = 4_000  # of one question
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
 FINE = 60  # and of about 1 / this where they are not, rounded down
@@ -45,7 +45,7 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
         return None
     try:
         found = _Generation(network, collective, steps).run(above)
-    except _Spent:
+    except (_Spent, VerificationError):  # the second: more clauses than a checker takes
         return None
     if found is None:
         return None
@@ -118,12 +118,16 @@ class _Generation:
     def _ask(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
         """The loads of a schedule for one chunk that pays less than `least`; None where there is none. Raises `_Spent`."""
         model = Model()
-        model.clauses = onechunk.clauses(self.problem, 0, self.steps, self._paid(prices), least)
+        model.clauses = self._clauses(prices, least)
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
         answer = Cadical(0, CONFLICTS).solve(model)
         if answer.status not in ("sat", "unsat"):
             raise _Spent
         return self._loads(answer.values) if answer.status == "sat" else None
+
+    def _clauses(self, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
+        self.problem.work = MOST_WORK  # each question is one for a checker of its own
+        return onechunk.clauses(self.problem, 0, self.steps, self._paid(prices), least)
 
     def _loads(self, true: Sequence[bool]) -> Loads:
         """What is sent, without what nothing comes of."""
@@ -140,7 +144,7 @@ class _Generation:
 
     def _proved(self, scale: int, prices: Sequence[Sequence[int]], least: int) -> dict | None:
         try:
-            lines = refute(onechunk.clauses(self.problem, 0, self.steps, self._paid(prices), least))
+            lines = refute(self._clauses(prices, least))
         except SynthError:  # a step of the proof came without its reasons
             return None
         if lines is None:
