@@ -7,11 +7,13 @@ from collections.abc import Mapping
 EXECUTORS: Mapping[str, str] = {
     "reference": "synth.runtime.reference:Reference",
     "host": "synth.runtime.host:Host",
+    "cuda": "synth.runtime.cuda:Cuda",
     "mpi": "synth.runtime.mpi:Mpi",
 }
 SUMMARIES: Mapping[str, str] = {
     "reference": "NumPy: the result, checked, and the time under the cost model",
     "host": "the CUDA kernel's source on CPU threads: the result, checked",
+    "cuda": "CuPy: all ranks on one GPU: the result, checked",
     "mpi": "MPI processes, one a rank: the result, checked",
 }
 

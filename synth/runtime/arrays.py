@@ -65,6 +65,16 @@ def tables(code: Compiled, cut: Cut) -> Tables:
     return Tables(blocks, ops, np.array(deps or [(0, 0)], DEP), balanced, min(cut.part, most))
 
 
+def finer(cut: Cut, most: int) -> Cut:
+    """`cut` with slices of at most `most` elements of a chunk (at least 1), in whole 64 bytes where that leaves any. The parts
+    of an op stay as they were, so each slice waits for the same messages: what cannot deadlock before cannot after."""
+    step = max((high - low for low, high in cut.bounds), default=0)
+    if step <= most:
+        return cut
+    most = max(1, most // 64 * 64 or most, -(-cut.elements // MAX_SLICES))
+    return cut._replace(bounds=tuple((low, min(low + most, cut.elements)) for low in range(0, cut.elements, most)))
+
+
 def _row(program: Program, code: Compiled, b: int, i: int, step: Step, dep0: int, awaited: bool) -> tuple:
     rank, block = code.place[b]
     op = program.gpus[rank].blocks[block].ops[i]

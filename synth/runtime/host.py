@@ -133,7 +133,7 @@ class Host:
         """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError, SynthError."""
         kind, op = element_type(dtype), operator(op)
         machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
-        layout = _layout(program)
+        layout = layout_of(program)
         arena.fill(arrays, layout, len(machine.cut.bounds))
         made = kernels.instance(program, kind, op)
         machine.launch(getattr(hostbuild.library(made.group), made.symbol), self.threads, kind.size // made.size)
@@ -142,7 +142,7 @@ class Host:
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
         """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
         parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
-        arena = Arena(program, _layout(program), in_place=in_place, slices=len(parts.bounds))
+        arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
         blocks = len(code.place)
@@ -158,7 +158,8 @@ class Host:
         return machine, arena
 
 
-def _layout(program: Program) -> Layout:
+def layout_of(program: Program) -> Layout:
+    """Where the chunks of what `program` computes lie. Raises SynthError where it does not say what that is."""
     if program.collective is None:
         raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
     return Layout(program.collective, program.chunks)

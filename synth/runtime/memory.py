@@ -66,6 +66,10 @@ class Arena:
             raise SynthError(f"{where()}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks")
         return self._base[rank][span.buffer] + span.offset
 
+    def first(self, rank: int, buffer: str) -> int:
+        """The row at which a buffer begins."""
+        return self._base[rank][buffer]
+
     def name(self, rank: int, row: int) -> str:
         """What a row is called: ``o[3]``; in place the output comes first."""
         for buffer in "ois":

@@ -77,7 +77,7 @@ template <class T> union Pack {
 
 // d0, d1 <- a (+) b; d1 and b may be null. One routine serves every op; 16 bytes at a time where all are aligned alike.
 template <class T, class R> DEV void move(const Team& team, T* d0, T* d1, const T* a, const T* b, i64 n) {
-  constexpr int EACH = 16 / sizeof(T), UNROLL = Reduces<R>::value ? 2 : 4;
+  constexpr int EACH = 16 / sizeof(T), UNROLL = !Reduces<R>::value ? 4 : sizeof(T) == 1 ? 1 : 2;
   u64 at = (u64)a & 15;
   bool alike = ((u64)d0 & 15) == at && (!d1 || ((u64)d1 & 15) == at) && (!b || ((u64)b & 15) == at);
   i64 head = alike ? (i64)((16 - at) % 16 / sizeof(T)) : n, quads = 0;

@@ -1,0 +1,139 @@
+"""The cuda executor: virtual ranks on one GPU by one cooperative launch, hosted by CuPy.
+
+All ranks' buffers, FIFOs and counters lie in the GPU's memory. The grid is never made smaller: where its blocks cannot
+all be resident at once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.registry import installed, need
+from synth.runtime import hostbuild, kernels, nvrtc
+from synth.runtime.cudamachine import CudaMachine
+from synth.runtime.dtypes import Dtype, operator
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.execution import Execution
+from synth.topology import Network
+
+WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
+INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
+
+
+def missing() -> str | None:
+    """Why nothing can run on a GPU here, and what to do; None where it can. Imports CuPy if that is installed."""
+    found = [wheel for wheel in WHEELS if _has(wheel)]
+    if len(found) > 1:
+        return f"{' and '.join(found)} are both installed and exclude each other: pip uninstall the one that the driver does not suit"
+    if not installed("cupy"):
+        return f"needs CuPy: {INSTALL}"
+    if nvrtc.where() is None:
+        return nvrtc.MISSING
+    try:
+        cupy = _cupy()
+    except ImportError as error:
+        return f"CuPy cannot be imported: {_line(error)}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"no CUDA GPU or no driver: {_line(error)}"
+    return None if count else "no CUDA GPU here; --executor host runs the same kernel on CPU threads"
+
+
+def _cupy() -> Any:
+    return need("cupy", "the cuda executor", INSTALL)
+
+
+def _has(wheel: str) -> bool:
+    try:
+        distribution(wheel)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Turns CUDA's errors into a SynthError of one line: `what` was being done."""
+    cupy = _cupy()
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise SynthError(f"{what}: not enough GPU memory ({_line(error)}); choose a smaller size") from None
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        raise SynthError(f"{what}: {_line(error)}") from None
+
+
+def kernel(group: str, symbol: str) -> Any:
+    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`."""
+    cupy = _cupy()
+    arch = int(cupy.cuda.Device().compute_capability)
+    version = nvrtc.version()
+    if arch < 75 and version[0] >= 13:
+        raise SynthError(f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12")
+    stamp = kernels.fingerprint(kernels.lines(group), f"{version[0]}.{version[1]}", str(arch))
+    target = hostbuild.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
+    if not target.exists():
+        hostbuild.keep(target, nvrtc.compile_group(group, arch).cubin)
+    with one_line(f"loading {target}"):
+        return cupy.RawModule(path=str(target), enable_cooperative_groups=symbol.rpartition("_")[2] != "divide").get_function(symbol)
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """Runs a program on one GPU, every rank of it. `threads` of each block: unless given the most, up to 256, with which all fit.
+
+    `slot`: the most bytes of a FIFO slot; smaller ones stay in the cache. `timeout`: seconds without any progress until a
+    run is given up. `network` is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    threads: int | None = None
+    timeout: float = 10.0
+    slot: int = 512 << 10
+
+    def available(self) -> str | None:
+        """None where a GPU can be used, else why not."""
+        return missing()
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """Always raises UsageError: times come from the cost model of the reference executor."""
+        raise UsageError("the cuda executor moves data and knows no modelled times; --no-data is for --executor reference")
+
+    def load(self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False) -> CudaMachine:
+        """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU memory.
+        Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
+        if (why := missing()) is not None:
+            raise SynthError(f"the cuda executor cannot run here: {why}")
+        with one_line(f"loading {program.name}"):
+            return CudaMachine(_cupy(), self, program, elements, element_type(dtype), operator(op), in_place, kernel)
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
+        kind: Dtype = element_type(dtype)
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        machine = self.load(program, elements, dtype=kind.name, op=op, in_place=in_place)
+        with one_line(f"running {program.name}"):
+            machine.fill(arrays)
+            machine.launch()
+            machine.finish()
+            if program.collective is None:
+                raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+            return Execution(machine.outputs(Layout(program.collective, program.chunks)), None)
