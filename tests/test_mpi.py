@@ -35,7 +35,7 @@ def started(processes, *words, program=HERE / "mpi_job.py"):
     command, environment = mpi_world.command(processes)
     return subprocess.run(
         [*command, sys.executable, str(program), *words], env=environment | {"PYTHONPATH": str(HERE)}, capture_output=True, text=True,
-        check=False, timeout=300,
+        check=False, timeout=600,
     )  # fmt: skip
 
 
@@ -55,6 +55,20 @@ def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
     assert (kind, said) == ("DeadlockError", str(reference.value))
     assert "one-sided" in found["errors"]["put-allgather"][1]
     assert found["errors"]["ring-allreduce"] == ["UsageError", "ring-allreduce has 4 ranks, this MPI job 8 processes: mpirun -n 4"]
+
+
+@pytest.mark.slow
+def test_every_point_of_the_dgx1_frontiers_under_one_mpirun(world, tmp_path):
+    names = sorted(set(COLLECTIVES) - {"allgatherv", "reduce-scatterv", "alltoallv"})
+    for name in names:
+        found = api.pareto("dgx1", name, max_steps=3, time_limit=8, log=tmp_path / f"{name}.log", jobs=1)
+        assert found.points, name
+        (tmp_path / f"{name}.json").write_text(json.dumps(found.to_json()))
+    done = started(8, "frontiers", *(str(tmp_path / f"{name}.json") for name in names))
+    assert done.returncode == 0, done.stderr
+    elements = json.loads(done.stdout)["frontiers"]
+    assert len(elements) >= len(names)
+    assert min(elements.values()) > 0
 
 
 def test_a_run_that_starts_its_own_processes_and_one_under_mpirun(world, tmp_path):

@@ -192,7 +192,7 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
         process = Process(mpi, comm, engine, comm.rank)
     except SynthError as error:
         failure = error
-    stuck: State | None = None
+    stuck: list[State] | None = None
     if not any(gathered(comm, failure is not None)) and process is not None:
         failure, stuck = _until_all_end(comm, process, task.patience)
         if failure is None and stuck is None:
@@ -204,7 +204,7 @@ def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
     if raised:
         raise unpacked(raised[0])
     if stuck is not None and process is not None:
-        _merge(process.engine, gathered(comm, stuck))
+        _merge(process.engine, stuck)
         raise diagnose(process.engine)
     if done is None:
         raise SynthError(f"{task.program.name}: rank {comm.rank} has no result")
@@ -220,10 +220,10 @@ def gathered(comm: Any, value: Any) -> list:
     return comm.allgather(value)
 
 
-def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, State | None]:
-    """The failure of this process, if any, and where its blocks stood if all are stuck. Ends in the same round in every process."""
+def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[State] | None]:
+    """The failure of this process, if any, and where the blocks of all stood if all are stuck. Ends in the same round in every process."""
     failure: SynthError | None = None
-    stuck: State | None = None
+    stuck: list[State] | None = None
     last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP
     mine, total = np.zeros(5, np.int64), np.zeros(5, np.int64)
     request = None
@@ -251,7 +251,8 @@ def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthE
                 return failure, stuck
             if failed or unfinished == 0 or bored == comm.size:
                 if not leaving and not failed and unfinished:
-                    stuck = process.state()  # before draining, which frees what they wait for
+                    # from all, before any of them drains: that frees what others wait for
+                    stuck = gathered(comm, process.state())
                 leaving = True
         if process.moved != before:
             nap = NAP
