@@ -157,6 +157,7 @@ class _Packing:
         self.forests: list[set[int]] = [set() for _ in range(count)]
         self.home: dict[int, int] = {}
         self.stuck: set[int] = set()
+        self.near: dict[int, dict[int, list[tuple[int, int]]]] = {}  # of the forests that did not change since
         for e in range(len(edges)):
             reached = self._insert(e)
             if reached is not None:  # a set that spans itself in every forest stays so
@@ -200,6 +201,8 @@ class _Packing:
             old = self.home.get(e)
             if old is not None:
                 self.forests[old].discard(e)
+                self.near.pop(old, None)
+            self.near.pop(k, None)
             self.forests[k].add(e)
             self.home[e] = k
             before = came[e]
@@ -209,16 +212,20 @@ class _Packing:
 
     def _path(self, k: int, ends: Edge) -> list[int] | None:
         """The edges of forest k between two ranks, None when they are not connected."""
-        near: dict[int, list[tuple[int, int]]] = {}
-        for f in self.forests[k]:
-            a, b = self.edges[f]
-            near.setdefault(a, []).append((b, f))
-            near.setdefault(b, []).append((a, f))
+        if k not in self.near:
+            near = self.near[k] = {}
+            for f in self.forests[k]:
+                a, b = self.edges[f]
+                near.setdefault(a, []).append((b, f))
+                near.setdefault(b, []).append((a, f))
+        near = self.near[k]
         start, goal = ends
         via: dict[int, tuple[int, int] | None] = {start: None}
         queue = deque([start])
         while queue:
             u = queue.popleft()
+            if u == goal:
+                break
             for v, f in near.get(u, ()):
                 if v not in via:
                     via[v] = (u, f)
