@@ -24,7 +24,7 @@ from synth.frontier import LowerBound
 from synth.schedule import problem_fingerprint
 from synth.topology import Network
 
-MOST_VARIABLES = 1_500  # of one chunk's contents and sends: above, prices are hardly ever found in the time there is
+MOST_VARIABLES = 400  # of one chunk's contents and sends (a DGX-1, two steps: 344): above, minutes were not enough
 COLUMNS = 64  # schedules for one chunk that are collected: where these do not do, many times as many are needed
 CONFLICTS = 4_000  # of one question
 SCALES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 24)  # prices are multiples of 1 / one of these
