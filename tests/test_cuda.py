@@ -64,6 +64,15 @@ class Cupy:
     def occupancyMaxActiveBlocksPerMultiprocessor(self, pointer, threads, shared):
         return self.each * 256 // threads
 
+    def Event(self):
+        return self
+
+    def record(self):
+        pass
+
+    def get_elapsed_time(self, begin, end):
+        return 2.0
+
     def get_current_stream(self):
         return Stream()
 
@@ -107,6 +116,17 @@ def test_tables_pointers_and_division(in_place):
                     loaded.launch()
                     loaded.finish()
                     data.check(layout, dtype(kind), op, given, loaded.outputs(layout))
+
+
+@needs_compiler
+def test_repeats_in_place_begin_from_the_same_inputs():
+    program = ring_allreduce(3)
+    layout, kind = Layout(program.collective, 3), dtype("int32")
+    given = data.inputs(layout, 5, kind, "sum", 1)
+    for in_place in (False, True):
+        loaded = machine(program, 5, "int32", "sum", in_place)
+        assert loaded.timed(given, 2, 3) == [0.002] * 3
+        data.check(layout, kind, "sum", given, loaded.outputs(layout))
 
 
 @needs_compiler

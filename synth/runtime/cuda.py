@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError, UsageError
-from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.registry import installed, need
 from synth.runtime import hostbuild, kernels, nvrtc
@@ -23,6 +22,7 @@ from synth.runtime.cudamachine import CudaMachine
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.execution import Execution
+from synth.runtime.host import layout_of
 from synth.topology import Network
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
@@ -134,6 +134,15 @@ class Cuda:
             machine.fill(arrays)
             machine.launch()
             machine.finish()
-            if program.collective is None:
-                raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
-            return Execution(machine.outputs(Layout(program.collective, program.chunks)), None)
+            return Execution(machine.outputs(layout_of(program)), None)
+
+    def measure(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
+        repeats: int,
+    ) -> tuple[tuple[np.ndarray, ...], list[float]]:  # fmt: skip
+        """The outputs, and the seconds of each launch: all ranks share one GPU's memory, so they say nothing about links."""
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        with one_line(f"running {program.name}"):
+            seconds = machine.timed(arrays, warmup, repeats)
+            return machine.outputs(layout_of(program)), seconds
