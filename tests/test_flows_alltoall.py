@@ -127,3 +127,13 @@ def _known(name):
         certificate = alltoall.flows(fabric(machine)).certificate()
         _CACHE[name] = machine, lengthcheck.check(certificate, machine), certificate
     return _CACHE[name]
+
+
+def test_links_that_are_their_own_port_are_priced():
+    from synth.topology import Limit, Link, Topology
+
+    ends = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, Fraction(1, 2)), (1, 2, 1), (2, 1, 1), (3, 0, 1)]
+    machine = Topology("narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),))
+    graph = fabric(machine)
+    made = alltoall.flows(graph)
+    assert float(lengthcheck.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)

@@ -66,6 +66,8 @@ class Flows:
         np.add.at(links, fabric.link[own], self.lengths[own])
         ruled = fabric.limit >= 0
         np.add.at(limits, fabric.limit[ruled], self.lengths[ruled])
+        for e in np.flatnonzero(fabric.limit < -1).tolist():
+            links[fabric.sets[-2 - int(fabric.limit[e])]] += self.lengths[e]
         ends = fabric.ranks + len(fabric.topology.switches)
         return {
             "kind": "alltoall-lengths", "topology": digest_runs(fabric.topology), "links": _runs(links), "limits": _runs(limits),

@@ -28,7 +28,8 @@ _SRC, _DST, _WIDTH = attrgetter("src"), attrgetter("dst"), attrgetter("bandwidth
 class Fabric:
     """Edge e goes from `src[e]` to `dst[e]` and carries `cap[e]` units of `unit` GB/s; all arrays are int64.
 
-    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else -1.
+    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else below 0:
+    -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
     `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
     `tail` and `head` are the ends of the topology's links.
     In a `flipped` fabric every edge runs against the links it stands for.
@@ -47,6 +48,7 @@ class Fabric:
     head: np.ndarray
     unit: Fraction
     flipped: bool = False
+    sets: tuple[list[int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -160,4 +162,4 @@ def fabric(topology: Topology) -> Fabric:
     keep = rows[:, 2] > 0
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
-    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit)
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, sets=tuple(build.sets))

@@ -23,6 +23,7 @@ class Builder:
         self.hub: list[int] = [-1] * ends
         self.ways: list[np.ndarray] = []
         self.rows: list[np.ndarray] = []
+        self.sets: list[list[int]] = []
         self.single: dict[int, int] = {}  # limits of one rank on their own side: that rank
         self.out = np.full(len(src), -1, np.int64)
         self.into = np.full(len(src), -1, np.int64)
@@ -138,7 +139,14 @@ class Builder:
         for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
             limit = port if port < len(self.widths) else -1
             if limit in self.single or limit < 0:
-                self._edge(self.single[limit] if limit >= 0 else int(ends[port - len(self.widths)]), middle, width, limit, leaving)
+                own = port - len(self.widths)
+                self._edge(
+                    self.single[limit] if limit >= 0 else int(ends[own]),
+                    middle,
+                    width,
+                    limit if limit >= 0 else self._links([own]),
+                    leaving,
+                )
                 continue
             door = self._node(gadget)
             self._edge(door, middle, width, limit, leaving)
@@ -166,7 +174,13 @@ class Builder:
         """Each rank of a shared port reaches it with all its links' units."""
         ends = (self.src if leaving else self.dst)[links]
         for rank in np.unique(ends).tolist():
-            self._edge(rank, door, int(self.cap[links[ends == rank]].sum()), -1, leaving)
+            mine = links[ends == rank]
+            self._edge(rank, door, int(self.cap[mine].sum()), self._links(mine.tolist()), leaving)
+
+    def _links(self, links: list[int]) -> int:
+        """What stands in the place of a limit for an edge as wide as these links together: -2 less its place in `sets`."""
+        self.sets.append(links)
+        return -1 - len(self.sets)
 
     def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
         self._add(*((end, inner) if leaving else (inner, end)), width, -1, limit)
