@@ -25,7 +25,8 @@ def execution(doc: dict) -> Report:
     if time and doc["links"]:
         busiest = ", ".join(f"{_link(used['link'])} {100 * used['busy'] / time:.0f}%" for used in doc["links"][:SHOWN])
         rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))
-    sentences = () if doc["topology"] or doc["executor"] != "reference" else ("no times: a program has no network of its own, --topo gives it one",)
+    untimed = not doc["topology"] and doc["executor"] == "reference"
+    sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
     return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
 
 
