@@ -21,6 +21,7 @@ from random import Random
 from bench import measure, mutants
 from synth import api, lint
 from synth.errors import SynthError, VerificationError
+from synth.frontier import Frontier
 from synth.lint import deadlock
 from synth.lint.analysis import modes
 from synth.lint.wiring import wire
@@ -70,8 +71,9 @@ class Base:
 def schedule(topology: str, collective: str, chunks: int, steps: int, rounds: int) -> Schedule:
     """A schedule, the same in every process."""
     if collective == "allreduce":
-        points = api.pareto(topology, collective, max_steps=steps, deterministic=True, fresh=True).points
-        return next(p.schedule for p in points if p.schedule.chunks == chunks)
+        frontier = api.pareto(topology, collective, max_steps=steps, deterministic=True, fresh=True, engine="exact")
+        assert isinstance(frontier, Frontier)  # what the exact engine returns
+        return next(p.schedule for p in frontier.points if p.schedule.chunks == chunks)
     found = api.solve(topology, collective, chunks, steps, rounds, deterministic=True)
     return found.schedule  # type: ignore[union-attr]
 

@@ -20,7 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dgx1.svg").write_text(topology_svg(synth.topology("dgx1")), encoding="utf-8")
     for name, collective, last in (("allgather", "allgather", None), ("broadcast", "broadcast", 8)):
-        frontier = synth.pareto("dgx1", collective, max_steps=last, fresh=True)
+        frontier = synth.pareto("dgx1", collective, max_steps=last, fresh=True, engine="exact")
+        assert isinstance(frontier, synth.Frontier)  # what the exact engine returns
         (folder / f"dgx1-{name}.svg").write_bytes(image(frontier.plot(), "svg"))
         print(f"{folder / f'dgx1-{name}.svg'}: {[f'{p.steps}: {p.bandwidth}, {p.status}' for p in frontier.points]}")
     return 0
