@@ -277,11 +277,17 @@ def _name(at: At) -> str:
 # ---------------------------------------------------------------- blocks
 
 
-def other_peer(program: Program, random: Random) -> Made:
-    """A block sends to, or receives from, another rank."""
+def _connected(program: Program, random: Random) -> tuple[int, int] | None:
+    """(rank, block) of a block that sends or receives."""
     places = [(g.rank, b) for g in program.gpus for b, block in enumerate(g.blocks) if block.send is not None or block.recv is not None]
     found = _pick(random, places)
-    if not isinstance(found, tuple):
+    return found if isinstance(found, tuple) else None
+
+
+def other_peer(program: Program, random: Random) -> Made:
+    """A block sends to, or receives from, another rank."""
+    found = _connected(program, random)
+    if found is None:
         return None
     rank, b = found
     block = program.gpus[rank].blocks[b]
@@ -292,9 +298,8 @@ def other_peer(program: Program, random: Random) -> Made:
 
 def other_channel(program: Program, random: Random) -> Made:
     """A block on another channel, used or new."""
-    places = [(g.rank, b) for g in program.gpus for b, block in enumerate(g.blocks) if block.send is not None or block.recv is not None]
-    found = _pick(random, places)
-    if not isinstance(found, tuple):
+    found = _connected(program, random)
+    if found is None:
         return None
     rank, b = found
     block = program.gpus[rank].blocks[b]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.bounds.check_scale import digest
+from synth.bounds.check_scale import digest, need
 from synth.errors import VerificationError
 from synth.topology import Topology
 
@@ -29,29 +29,24 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
 
 
-def _need(truth: bool, message: str, place: str) -> None:
-    if not truth:
-        raise VerificationError(message, place)
-
-
 def _check(certificate: dict, topology: Topology) -> Fraction:
-    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
-    _need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
-    _need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
+    need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
     regions, limits = certificate["regions"], certificate["limits"]
     nodes = topology.ranks + len(topology.switches)
-    _need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
+    need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
     home: dict[int, int] = {}
     inside: list[set[int]] = []
     for p, region in enumerate(regions):
         members = set(region)
-        _need(all(type(n) is int and 0 <= n < nodes for n in region), "names no node", f"regions[{p}]")
+        need(all(type(n) is int and 0 <= n < nodes for n in region), "names no node", f"regions[{p}]")
         ranks = [n for n in members if n < topology.ranks]
-        _need(bool(ranks), "holds no rank", f"regions[{p}]")
-        _need(not any(n in home for n in ranks), "shares a rank with another region", f"regions[{p}]")
+        need(bool(ranks), "holds no rank", f"regions[{p}]")
+        need(not any(n in home for n in ranks), "shares a rank with another region", f"regions[{p}]")
         home.update(dict.fromkeys(ranks, p))
         inside.append(members)
-    _need(len(home) == topology.ranks, f"hold {len(home)} of {topology.ranks} ranks", "regions")
+    need(len(home) == topology.ranks, f"hold {len(home)} of {topology.ranks} ranks", "regions")
     held: list[list[int]] = [[] for _ in range(nodes)]
     for p, members in enumerate(inside):
         for n in members:
@@ -59,12 +54,12 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     paid: list[set[int]] = []
     bandwidth = Fraction(0)
     for p, row in enumerate(limits):
-        _need(all(type(k) is int and 0 <= k < len(topology.limits) for k in row), "names no limit", f"limits[{p}]")
+        need(all(type(k) is int and 0 <= k < len(topology.limits) for k in row), "names no limit", f"limits[{p}]")
         paid.append({i for k in set(row) for i in topology.limits[k].links})
         bandwidth += sum((topology.limits[k].bandwidth for k in set(row)), Fraction(0))
     for i, link in enumerate(topology.links):
         for p in held[link.src]:
             if link.dst not in inside[p] and i not in paid[p]:
                 bandwidth += link.bandwidth
-    _need(bandwidth > 0, "nothing leaves any region: the allreduce is impossible, not slow", "regions")
+    need(bandwidth > 0, "nothing leaves any region: the allreduce is impossible, not slow", "regions")
     return Fraction(2 * (len(regions) - 1)) / bandwidth

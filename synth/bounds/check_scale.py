@@ -52,22 +52,23 @@ def check(certificate: dict, topology: Topology) -> Fraction:
         raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
 
 
-def _need(truth: bool, message: str, place: str) -> None:
+def need(truth: bool, message: str, place: str) -> None:
+    """Raises VerificationError at `place` unless `truth`."""
     if not truth:
         raise VerificationError(message, place)
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
     kind = certificate["kind"]
-    _need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
-    _need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
-    _need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
+    need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
+    need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
     collective, root = certificate["collective"], certificate["root"]
-    _need(collective in ("allgather", *TURNED, *ROOTED), "has no such bound", "collective")
+    need(collective in ("allgather", *TURNED, *ROOTED), "has no such bound", "collective")
     if collective in ROOTED:
-        _need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
+        need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
     else:
-        _need(root is None, "is for rooted collectives", "root")
+        need(root is None, "is for rooted collectives", "root")
     if kind == "throughput-cut":
         inside, shards = _cut(certificate["inside"], root, topology, "inside")
         limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(certificate["limits"])), 1)
@@ -77,25 +78,25 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
         inside, shards = _cut(rows, root, topology, f"cuts[{i}]")
         cuts.append((_fraction(weight, f"cuts[{i}]"), inside))
         total += cuts[-1][0] * shards
-    _need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
-    _need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
+    need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
+    need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
     prices = {_limit(k, topology, f"limits[{i}]"): _fraction(price, f"limits[{i}]") for i, (k, price) in enumerate(certificate["limits"])}
-    _need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
+    need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
     heights: dict[int, Fraction] = {}
     for i, (n, height) in enumerate(certificate["potentials"]):
         switch = type(n) is int and topology.ranks <= n < topology.ranks + len(topology.switches)
-        _need(switch, "is no switch", f"potentials[{i}]")
+        need(switch, "is no switch", f"potentials[{i}]")
         heights[n] = _fraction(height, f"potentials[{i}]")
     return _ratio(total, cuts, prices, heights, collective in TURNED, topology)
 
 
 def _fraction(text: str, place: str) -> Fraction:
-    _need(type(text) is str, "expected a fraction", place)
+    need(type(text) is str, "expected a fraction", place)
     return rational(text)
 
 
 def _limit(k: int, topology: Topology, place: str) -> int:
-    _need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", place)
+    need(type(k) is int and 0 <= k < len(topology.limits), "is no limit", place)
     return k
 
 
@@ -104,12 +105,12 @@ def _cut(rows: list, root: int | None, topology: Topology, place: str) -> tuple[
     nodes = topology.ranks + len(topology.switches)
     inside = [False] * nodes
     for first, last in rows:
-        _need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", place)
+        need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", place)
         inside[first : last + 1] = [True] * (last + 1 - first)
     held = inside[: topology.ranks]
-    _need(not all(held), "leaves no rank out", place)
-    _need(any(held), "holds no rank", place)
-    _need(root is None or held[root], "does not hold the root", place)
+    need(not all(held), "leaves no rank out", place)
+    need(any(held), "holds no rank", place)
+    need(root is None or held[root], "does not hold the root", place)
     return inside, sum(held) if root is None else 1
 
 
@@ -133,5 +134,5 @@ def _ratio(
         rest = counts - paid.get(i, 0)
         if rest > 0:
             bandwidth += rest * link.bandwidth
-    _need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
+    need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
     return Fraction(shards) / bandwidth
