@@ -1,0 +1,18 @@
+"""What notebooks and the command line call. Every function takes names or values and returns values.
+
+`topology` arguments are a name in the grammar of docs/topologies.md, a path to a file or dump, or a `Topology`;
+`collective` arguments a name, a path to a file, or a `Collective`.
+"""
+
+from __future__ import annotations
+
+from synth.api.inputs import collective, topology
+from synth.api.programs import export, lint, load_program, lower
+from synth.api.running import baseline, bench, emulate, run, trace
+from synth.api.scale import allocations, explain, groups, large_bound
+from synth.api.synthesis import bound, pareto, solve, verify
+
+__all__ = [
+    "allocations", "baseline", "bench", "bound", "collective", "emulate", "explain", "export", "groups",
+    "large_bound", "lint", "load_program", "lower", "pareto", "run", "solve", "topology", "trace", "verify",
+]  # fmt: skip

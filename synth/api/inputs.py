@@ -1,0 +1,75 @@
+"""Machines and collectives from what the user gave: names, files or values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from synth.collective import Collective
+from synth.collective import collective as named_collective
+from synth.errors import UsageError
+from synth.schedule import canonical
+from synth.topology import Topology
+
+
+def topology(
+    spec: str | Path | Topology,
+    *,
+    file: str | Path | None = None,
+    ranks: str | Sequence[int] | None = None,
+    without: Sequence[str] = (),
+    degrade: Sequence[str] = (),
+    links: str | Path | None = None,
+) -> Topology:
+    """A machine by name, file, dump or value, with the user's changes: an allocation, broken, slow or measured links."""
+    from synth.topologies import modify
+
+    if isinstance(spec, Topology) and file is None:
+        return modify.apply(spec, ranks=ranks, without=without, degrade=degrade, links=links)
+    base = _load(Path(file)) if file is not None else named_topology(spec)
+    return modify.apply(base, ranks=ranks, without=without, degrade=degrade, links=links)
+
+
+def named_topology(spec: str | Path | Topology) -> Topology:
+    """A machine by name or file, or the value itself."""
+    from synth import topologies
+
+    if isinstance(spec, Topology):
+        return spec
+    if isinstance(spec, Path) or os.sep in str(spec) or Path(str(spec)).is_file():
+        return _load(Path(spec))
+    return topologies.topology(str(spec))
+
+
+def _load(path: Path) -> Topology:
+    from synth.topologies import importers
+
+    return importers.load(path)
+
+
+def collective(name: str | Path | Collective, ranks: int, roots: Sequence[int] = (), sizes: Sequence | None = None) -> Collective:
+    """A collective by name, or from a file with pre, post and combining."""
+    if isinstance(name, Collective):
+        if name.ranks != ranks:
+            raise UsageError(f"{name.name} is over {name.ranks} ranks, the topology has {ranks}")
+        return name
+    if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
+        from synth.collective_file import load
+
+        return load(Path(name), ranks)
+    return named_collective(str(name), ranks, roots, sizes)
+
+
+def digest(doc: object) -> str:
+    """SHA-256 of the canonical JSON of `doc`, hexadecimal."""
+    import hashlib
+
+    return hashlib.sha256(canonical(doc)).hexdigest()
+
+
+def workers(jobs: int | None) -> int:
+    """How many processes: `jobs`, or one a core that this process may use, 8 at most. Raises UsageError below 1."""
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs is {jobs}; it must be at least 1")
+    return jobs or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)

@@ -1,0 +1,212 @@
+"""Programs: lowered from schedules, read from files, linted and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import collective as task_of
+from synth.api.inputs import named_topology
+from synth.collective import Collective
+from synth.errors import SynthError, UsageError
+from synth.frontier import Frontier, Point
+from synth.schedule import Schedule
+from synth.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.export.package import Exported
+    from synth.lint.report import Report
+    from synth.program.events import Event
+    from synth.program.program import InPlace, Program
+
+
+def lower(
+    schedule: Schedule,
+    *,
+    runtime: str = "synth",
+    protocol: str = "Simple",
+    instances: int = 1,
+    in_place: InPlace | None = None,
+    fuse: bool = True,
+    aggregate: bool = True,
+    lanes: int | None = None,
+    name: str | None = None,
+) -> Program:
+    """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
+
+    The options are those of synth.program.lower. Raises SynthError naming the limit of the runtime that is met.
+    """
+    from synth.audit import document
+    from synth.program.lower import lower as lowered
+
+    document(schedule.to_json())
+    return lowered(
+        schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
+        name=name,
+    )  # fmt: skip
+
+
+def read(
+    path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
+) -> Program | Schedule | Frontier:  # fmt: skip
+    """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
+    if path.suffix == ".npz":
+        from synth import bulk
+        from synth.flows.expand import schedule
+
+        return schedule(bulk.load(path))
+    from synth.export.reading import load
+
+    return load(path, collective, root, runtime)
+
+
+def lowered(
+    given: Program | Schedule | Frontier, point: int | None, size: int | None, runtime: str, protocol: str, instances: int
+) -> tuple[Program, Network | None]:
+    """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
+    if isinstance(given, Frontier):
+        given = chosen_point(given, point, size).schedule
+    elif point is not None:
+        raise UsageError("a point is chosen from a frontier; this is none")
+    if isinstance(given, Schedule):
+        return lower(given, runtime=runtime, protocol=protocol, instances=instances), given.network
+    if instances != 1:
+        raise UsageError("instances are made when a schedule is lowered; this is a program already")
+    return given, None
+
+
+def chosen_point(frontier: Frontier, point: int | None, size: int | None) -> Point:
+    """The point of that number, from 1, or the best at `size` (default 1 MiB)."""
+    if not frontier.points:
+        raise SynthError("this frontier has no point")
+    if point is None:
+        return frontier.best(size or 1 << 20)
+    if not 1 <= point <= len(frontier.points):
+        raise UsageError(f"point {point}: the frontier has points 1 to {len(frontier.points)}")
+    return frontier.points[point - 1]
+
+
+def load_program(
+    path: str | Path,
+    *,
+    point: int | None = None,
+    collective: Collective | None = None,
+    root: int | None = None,
+    runtime: str | None = None,
+    protocol: str = "Simple",
+    instances: int = 1,
+    in_place: InPlace | None = None,
+) -> Program:
+    """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier, lowered.
+
+    Schedules may be compact ones (``.npz``, of the flow methods), as long as they are small enough to write out.
+
+    `collective`, `root`: what a foreign file computes where it does not say. `runtime`: what MSCCL-IR's sizes mean, and
+    what schedules are lowered for (default: this project's executors). Raises FormatError with the place.
+    """
+    found = read(Path(path), collective, root, runtime)
+    if not isinstance(found, Frontier | Schedule):
+        return found
+    if isinstance(found, Frontier):
+        if point is None and len(found.points) > 1:
+            raise UsageError(f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table")
+        found = chosen_point(found, point, None).schedule
+    return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
+
+
+def lint(
+    program: Program | str | Path,
+    *,
+    runtime: str | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    in_place: InPlace | None = None,
+    point: int | None = None,
+) -> Report:
+    """What is wrong with a program, or with the one in a file of any kind that `load_program` reads, and what is proved of it.
+
+    `runtime`: whose rules hold and whose FIFOs it gets (default: this project's executors). `collective`, `roots`: what
+    a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
+    a file that cannot be read; whatever is wrong with the program is a finding.
+    """
+    from synth.lint import check
+
+    if isinstance(program, str | Path):
+        path, rooted = Path(program), collective is None and len(roots) == 1
+        program = load_program(path, point=point, root=roots[0] if rooted else None, runtime=runtime)
+        if collective is not None:
+            task = task_of(collective, program.ranks, roots)
+            if task != program.collective:
+                program = replace(load_program(path, point=point, collective=task, runtime=runtime), collective=task)
+    elif collective is not None:
+        program = replace(program, collective=task_of(collective, program.ranks, roots))
+    return check(program, runtime, in_place)
+
+
+def export(
+    source: str | Path | Frontier | Schedule | Program,
+    to: str = "msccl-xml",
+    *,
+    runtime: str = "",
+    point: int | None = None,
+    every: bool = False,
+    protocol: str | None = None,
+    instances: int | None = None,
+    in_place: InPlace | None = None,
+    topology: str | Path | Topology | None = None,
+    rank_map: Sequence[int] | None = None,
+    assume_root: int | None = None,
+    assume_nvlink: bool = False,
+    assume_one_node: bool = False,
+    sizes: Sequence[int] = (),
+    element: int = 4,
+    min_size: int = 0,
+    max_size: int | None = None,
+    size: int | None = None,
+    collective: Collective | None = None,
+    root: int | None = None,
+) -> Exported:
+    """The file of one program in the format `to`, or with `every` a folder of all points of a frontier.
+
+    `topology` is the machine it is for (default: the one that the schedule names, if its links are the same): kinds of
+    links are taken from it, and links that the schedule uses must exist. `rank_map[r]` is the machine's rank of rank r
+    (default: the labels of an allocation, or a match). `sizes`, bytes of elements of `element` bytes, are to be
+    served. Raises SynthError naming what the runtime cannot take.
+    """
+    from synth.export import package, rankmap
+    from synth.export.request import Machine, Request
+    from synth.topologies import placing
+
+    found = read(Path(source), collective, root) if isinstance(source, str | Path) else source
+    machine = None if topology is None else named_topology(topology)
+    links = None if machine is None else machine.network()
+    ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
+    if isinstance(found, Frontier | Schedule):
+        network = found.network
+        if links is not None and links.ranks != network.ranks:
+            raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
+        default = rankmap.from_labels(found.labels if isinstance(found, Frontier) else (), network.ranks)
+        if ranks is None:
+            ranks, matched = placing.place(network, links, default) if links is not None else (default, False)
+            said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched and links else []
+        if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
+            facts = Machine.of(made_for).relabelled(ranks)
+    request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
+    wish = package.Wish(
+        to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
+        min_size, max_size,
+    )  # fmt: skip
+    if every and not isinstance(found, Frontier):
+        raise UsageError("--all is for a frontier; this is one schedule or program")
+    made = package.folder(found, wish) if every and isinstance(found, Frontier) else package.one(found, wish)
+    return replace(made, remarks=(*said, *made.remarks))
+
+
+def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
+    """What happens when, in a run of the reference executor for its time alone."""
+    from synth.runtime import calls
+
+    call = calls.Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)
+    return calls.run(call, None, "reference", {"trace": True}).execution.events or ()

@@ -1,0 +1,216 @@
+"""Programs that run: on an executor, timed over sizes, or emulated on a machine's links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import collective as task_of
+from synth.api.inputs import named_topology
+from synth.api.programs import chosen_point, lower, lowered, read
+from synth.collective import Collective
+from synth.errors import SynthError, UsageError
+from synth.frontier import Frontier
+from synth.schedule import Schedule
+from synth.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.program.program import Program
+    from synth.runtime.emulation import Emulated
+    from synth.runtime.measured import Candidate, Measured
+    from synth.runtime.outcome import Ran
+
+
+def baseline(
+    name: str, topology: str | Path | Topology | Network, collective: str | Path | Collective, *, roots: Sequence[int] = (),
+    pieces: int | None = None,
+) -> Schedule:  # fmt: skip
+    """A known algorithm on the same links, replayed: ring, tree (double binary), recursive-doubling or direct.
+
+    `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or the
+    links do not carry it.
+    """
+    from synth import verify as replay
+    from synth.flows import rings
+    from synth.runtime import baselines
+
+    network = topology if isinstance(topology, Network) else named_topology(topology).network()
+    task = task_of(collective, network.ranks, roots)
+    found = rings.disjoint(network).rings if name.lower() == "ring" else ()
+    trees = rings.binary_trees(network.ranks) if name.lower() == "tree" else ()
+    made = baselines.baseline(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
+    replay.schedule(made)
+    return made
+
+
+def run(
+    program: Program | Schedule | Frontier | str | Path,
+    arrays: Sequence | None = None,
+    executor: str = "reference",
+    *,
+    size: int | None = None,
+    dtype: str = "float32",
+    op: str = "sum",
+    in_place: bool = False,
+    topology: str | Path | Topology | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    point: int | None = None,
+    runtime: str | None = None,
+    protocol: str | None = None,
+    instances: int = 1,
+    seed: int = 0,
+    data: bool = True,
+    bound: bool = True,
+    **options: object,
+) -> Ran:
+    """Run a program once and compare every element of every output with the definition of its collective.
+
+    `arrays`: the inputs by rank (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next
+    size that divides). A schedule, or `point` of a frontier (from 1; default: the best at that size), is lowered first, for
+    `runtime`, with `protocol` and `instances`, and brings its network; anything else takes times from `topology`, if given.
+    `collective`, `roots`: what a file computes where it does not say. `runtime` also gives the bytes of a FIFO operation.
+    `data=False`: only the time. `options` are the executor's: for reference depth, part, local, delays, trace.
+
+    Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
+    cycle), SynthError for a size that does not divide.
+    """
+    from synth.runtime import calls
+
+    machine = None if topology is None else named_topology(topology)
+    found = _opened(program, runtime, collective, roots)
+    found, network = lowered(found, point, size, runtime or "synth", protocol or "Simple", instances)
+    given = {"runtime": runtime, "protocol": protocol} | options
+    call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
+    return calls.run(call, arrays, executor, {name: value for name, value in given.items() if value is not None})
+
+
+def bench(
+    source: Program | Schedule | Frontier | str | Path,
+    sizes: Sequence[int],
+    executor: str = "reference",
+    *,
+    point: int | None = None,
+    baselines: Sequence[str] = (),
+    topology: str | Path | Topology | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    protocol: str = "Simple",
+    instances: int = 1,
+    dtype: str = "float32",
+    op: str = "sum",
+    repeats: int = 5,
+    warmup: int = 1,
+    check: bool | None = None,
+    **options: object,
+) -> Measured:
+    """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of `baselines`
+    on the links of the schedule. The reference executor's are modelled. Raises VerificationError where an output is wrong.
+    """
+    from synth.runtime import measure
+
+    found = _opened(source, None, collective, roots)
+    machine = None if topology is None else named_topology(topology).network()
+    candidates, network = _candidates(found, point, baselines, protocol, instances)
+    how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
+    return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, **options)
+
+
+def emulate(
+    frontier: Frontier | Schedule | str | Path,
+    sizes: Sequence[int],
+    executor: str = "reference",
+    *,
+    baselines: Sequence[str] = (),
+    protocol: str = "Simple",
+    instances: int = 1,
+) -> Emulated:
+    """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where there is
+    none, unless given), and the negative control. An execution-driven model, not a measurement.
+    """
+    from synth.runtime import emulation
+
+    found = _opened(frontier, None, None, ())
+    if not isinstance(found, Frontier | Schedule):
+        raise UsageError("a program has no prediction; emulate a frontier or a schedule")
+    if not baselines:
+        baselines = ("ring",) if _has_ring(found) else ("direct",)
+    candidates, network = _candidates(found, None, baselines, protocol, instances)
+    entries = [
+        emulation.Entry(candidate.label, schedule, candidate.program, candidate.label not in baselines)
+        for candidate, schedule in candidates
+        if schedule is not None
+    ]
+    return emulation.emulate(network or found.network, entries, sizes, executor)
+
+
+def _has_ring(found: Frontier | Schedule) -> bool:
+    try:
+        baseline("ring", found.network, found.collective)
+    except UsageError:
+        return False
+    return True
+
+
+def _candidates(
+    found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], protocol: str, instances: int
+) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None]:
+    """Programs to time, with the schedules that they come from, and the network of those."""
+    from synth.program.program import Program
+    from synth.rational import show
+    from synth.runtime.measured import Candidate
+
+    if isinstance(found, Program):
+        if baselines or point is not None or instances != 1:
+            raise UsageError("points, instances and baselines go with a schedule or a frontier; this is a program already")
+        return [(Candidate(found.name, found), None)], None
+    network = found.network
+    if isinstance(found, Frontier):
+        chosen = chosen_point(found, point, None) if point is not None else None
+        points = [(k, p.schedule) for k, p in enumerate(found.points, 1) if chosen in (None, p)]
+        if not points:
+            raise SynthError("this frontier has no point")
+        rows: list[tuple[str, int | None, Schedule]] = [(f"point {k}", k, schedule) for k, schedule in points]
+    else:
+        if point is not None:
+            raise UsageError("a point is chosen from a frontier; this is none")
+        rows = [("schedule", None, found)]
+    rows += [(name.lower(), None, baseline(name, network, found.collective)) for name in baselines]
+    made = []
+    for label, k, schedule in rows:
+        program = lower(schedule, protocol=protocol, instances=instances)
+        made.append((Candidate(label, program, k, len(schedule.steps), show(schedule.bandwidth)), schedule))
+    return made, network
+
+
+def trace(done: Ran) -> str:
+    """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no times."""
+    from synth.export.trace import chrome
+
+    if done.execution.events is None:
+        raise UsageError("this run kept no events: run it with trace=True")
+    if done.network is None:
+        raise UsageError("a timeline needs the times of the links: name the machine (--topo)")
+    return chrome(done.program, done.execution.events)
+
+
+def _opened(
+    given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
+) -> Program | Schedule | Frontier:
+    """What is to be run, read from a file where it is one, and said what it computes."""
+    from synth.program.program import Program
+
+    path, root = Path(given) if isinstance(given, str | Path) else None, roots[0] if collective is None and len(roots) == 1 else None
+    found = given if path is None else read(path, None, root, runtime)
+    if not isinstance(found, Program | Schedule | Frontier):
+        raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")
+    if collective is None:
+        return found
+    if not isinstance(found, Program):
+        raise UsageError("a schedule says which collective it is; remove --coll")
+    task = task_of(collective, found.ranks, roots)
+    if path is not None and task != found.collective:
+        found = read(path, task, None, runtime)
+    return replace(found, collective=task) if isinstance(found, Program) else found

@@ -1,0 +1,136 @@
+"""Machines of any size by flow methods: bounds, frontiers, allocations, process groups, and NCCL-like algorithms beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import collective as task_of
+from synth.api.inputs import named_topology
+from synth.collective import Collective
+from synth.collective import collective as named_collective
+from synth.errors import SynthError, UsageError
+from synth.pareto.events import Listener
+from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.flows.allocations import Allocation, Rates
+    from synth.flows.explain import Explanation
+    from synth.flows.groups import Together
+    from synth.groups import Group
+    from synth.large import Large
+
+
+# Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
+EXACT_RANKS = 64
+
+
+def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
+    """ "exact" or "flow": what `engine` means for this machine and collective. Raises UsageError."""
+    if engine not in ("exact", "flow", "auto"):
+        raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
+    if engine != "auto":
+        return engine
+    from synth.bulk import COLLECTIVES
+
+    try:
+        name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
+    except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
+        return "exact"
+    return "flow" if machine.ranks > EXACT_RANKS and name in COLLECTIVES else "exact"
+
+
+def large_bound(
+    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), engine: str = "flow"
+) -> Large | None:
+    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to `bound`."""
+    from synth.flows.large import bound as flow_bound
+
+    machine = named_topology(topology)
+    if engine_of(engine, machine, collective) == "exact":
+        return None
+    name, root = _flow_task(machine, collective, roots, None)
+    return flow_bound(machine, name, root)
+
+
+def _flow_task(
+    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None
+) -> tuple[str, int]:  # fmt: skip
+    """Name and root of a collective that flow methods know. Raises UsageError."""
+    from synth.bulk import COLLECTIVES
+
+    small = collective if isinstance(collective, Collective) else None
+    name = small.name if small else named_collective(str(collective), 2, ()).name
+    if name not in COLLECTIVES or sizes is not None:
+        raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
+    chosen = list(small.roots if small else roots) or [0]
+    if len(chosen) > 1 or not 0 <= chosen[0] < machine.ranks:
+        raise UsageError(f"roots {','.join(map(str, chosen))}: flow methods take one root of 0..{machine.ranks - 1}")
+    return name, chosen[0]
+
+
+def flow_frontier(
+    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None, on_event: Listener | None
+) -> Large:  # fmt: skip
+    """The frontier by flow methods. Raises UsageError for a collective that they do not know."""
+    from synth.flows.large import frontier
+    from synth.pareto.events import Event
+
+    name, root = _flow_task(machine, collective, roots, sizes)
+    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    return frontier(machine, name, root, progress=tell)
+
+
+def by_name(doc: dict) -> Topology | None:
+    """The machine that a large frontier names, None where that is no name but a file or a changed machine."""
+    try:
+        return named_topology(str(doc["topology"]["name"]))
+    except SynthError:
+        return None
+
+
+def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:
+    """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it."""
+    from synth.flows.explain import explain as explained
+
+    machine = named_topology(topology)
+    network = machine.network()
+    return explained(network, task_of(collective, network.ranks).name, machine.labels)
+
+
+def allocations(
+    topology: str | Path | Topology,
+    names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
+    sizes: Sequence[int] | None = None,
+    *,
+    every: bool = False,
+) -> list[tuple[Allocation, Rates]]:
+    """The classes of allocations of a machine up to isomorphism with the optimal rates of the collectives `names`.
+
+    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect.
+    """
+    from synth.flows import allocations as flows
+
+    names = tuple(named_collective(name, 2).name for name in names)
+    return [(made, flows.rates(made.network, names)) for made in flows.classes(named_topology(topology).network(), sizes, every=every)]
+
+
+def groups(
+    topology: str | Path | Topology, given: str | Path | Sequence[Group], *, chunks: int | None = None, search: bool = True
+) -> Together:
+    """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all, replayed.
+
+    `chunks`: chunks of each unit of data; `search=False`: no schedule.
+    """
+    from synth import groupcheck, verify
+    from synth.flows.groups import together
+    from synth.topologies.groups import load
+
+    machine = named_topology(topology)
+    rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
+    found = together(machine, rows, chunks=chunks, search=search)
+    groupcheck.check(found.bound.certificate, found.network, found.groups)
+    if found.schedule is not None:
+        verify.schedule(found.schedule)
+    return found

@@ -1,0 +1,230 @@
+"""Exact synthesis: frontiers, single questions, bounds, and the verification of what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import collective as task_of
+from synth.api.inputs import digest, named_topology, workers
+from synth.api.scale import by_name, engine_of, flow_frontier
+from synth.collective import Collective
+from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.frontier import Frontier, LowerBound
+from synth.pareto.events import Listener, Options
+from synth.schedule import Problem, Schedule, problem_fingerprint
+from synth.topology import Topology
+from synth.verdict import Budget, Unsat, Verdict
+
+if TYPE_CHECKING:
+    from synth.large import Large
+
+
+LARGE_SCHEMA = "synth.large/1"
+
+
+def pareto(
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    max_steps: int | None = None,
+    max_chunks: int | None = None,
+    encoding: str = "auto",
+    solver: str = "auto",
+    sweep: str = "guided",
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    same_bits: bool = False,
+    proof: Path | None = None,
+    fresh: bool = False,
+    log: Path | None = None,
+    on_event: Listener | None = None,
+    engine: str = "auto",
+) -> Frontier | Large:
+    """The Pareto frontier between steps and rounds per chunk, each point with its proof.
+
+    `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
+    flow above `EXACT_RANKS` ranks for the collectives that it knows.
+
+    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
+    InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
+    continues from `log` (default: a file in the cache directory) unless `fresh`.
+    """
+    from synth.pareto.log import Log, default_directory
+    from synth.pareto.sweep import Sweep
+
+    if sweep not in ("guided", "blind"):
+        raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
+    machine = named_topology(topology)
+    chosen = engine_of(engine, machine, collective)
+    if chosen == "flow":
+        return flow_frontier(machine, collective, roots, sizes, on_event)
+    network = machine.network()
+    task = task_of(collective, network.ranks, roots, sizes)
+    options = Options(
+        max_steps, max_chunks, encoding, solver, time_limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
+        same_bits=same_bits, proof=proof,
+    )  # fmt: skip
+    how = [max_steps, max_chunks, encoding, solver, sweep, seed, same_bits, deterministic, proof is not None]
+    key = digest([problem_fingerprint(network, task), *how])
+    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    if record.trouble and log is not None:
+        raise SynthError(record.trouble)
+    notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
+    kind: type[Sweep] = Sweep
+    if sweep == "blind":
+        from synth.pareto.blind import BlindSweep as kind
+    try:
+        return kind(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
+    except InfeasibleError as error:
+        raise _labelled(error, machine.labels) from None
+
+
+def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
+    """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
+    pair = (error.certificate or {}).get("pair")
+    if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
+        return error
+    return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
+
+
+def solve(
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    chunks: int,
+    steps: int,
+    rounds: int,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    encoding: str = "auto",
+    solver: str = "auto",
+    time_limit: float | None = None,
+    jobs: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    proof: Path | None = None,
+) -> Verdict:
+    """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
+
+    With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
+    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
+    """
+    from synth import verify
+    from synth.pareto import race
+    from synth.verdict import Sat, Unknown
+
+    if min(chunks, steps, rounds) < 1 or rounds < steps:
+        raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
+    network = named_topology(topology).network()
+    task = task_of(collective, network.ranks, roots, sizes)
+    problem = Problem(network, task, chunks, steps, rounds)
+    direct = task.combining and not task.reversible
+    if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
+        raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
+    if encoding == "auto":
+        refuted = _by_bounds(problem, proof)
+        if refuted is not None:
+            return refuted
+    budget = Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic)
+    try:
+        if direct:
+            from synth.pareto import combining
+
+            verdict = combining.solve(problem, budget)
+        else:
+            verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
+    finally:
+        race.stop()
+    if direct and isinstance(verdict, Unknown):
+        from synth import bounds
+
+        least = ceil(bounds.allreduce(network, task, steps).value * chunks)
+        verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {least} rounds")
+    if direct and proof is not None and isinstance(verdict, Unsat):
+        verdict = replace(verdict, reason=f"{verdict.reason}; no proof was written: the direct encoding has none")
+    if isinstance(verdict, Sat):
+        verify.schedule(verdict.schedule)
+    return verdict
+
+
+def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
+    """The refutation of `problem` by a lower bound, where one is enough; its document goes to the folder `proof`."""
+    from synth import bounds
+    from synth.pareto import refutation
+
+    network, task = problem.network, problem.collective
+    least = bounds.steps(network, task)
+    if least.value > problem.steps:
+        reason, certificate = f"at least {least.value} steps are needed", least.certificate
+    else:
+        any_chunks = bounds.allreduce(network, task, problem.steps) if task.combining and not task.reversible else None
+        fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
+        if fewest <= problem.rounds:
+            return None
+        reason = f"C={problem.chunks} in {problem.steps} steps needs at least {fewest} rounds, by a cut certificate"
+        certificate = per_chunks.certificate
+    return Unsat(reason, proof=None if proof is None else str(refutation.write(problem, certificate, proof)))
+
+
+def bound(
+    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), sizes: Sequence | None = None,
+    max_steps: int | None = None,
+) -> list[tuple[int | None, LowerBound]]:  # fmt: skip
+    """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
+
+    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError.
+    """
+    from synth import bounds
+    from synth.pareto.sweep import STEPS_BEYOND
+
+    network = named_topology(topology).network()
+    task = task_of(collective, network.ranks, roots, sizes)
+    least = bounds.steps(network, task)
+    found: list[tuple[int | None, LowerBound]] = [(0, least)]
+    if least.value == 0:
+        return found
+    at = bounds.allreduce if task.combining and not task.reversible else bounds.flow
+    floor = at(network, task, None)
+    for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
+        found.append((steps, at(network, task, steps)))
+        if found[-1][1].value <= floor.value:
+            break
+    return [*found, (None, floor)]
+
+
+def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:
+    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing established.
+
+    `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
+    what is wrong, FormatError for a file that is none of these.
+    """
+    from synth import audit
+    from synth.pareto import refutation
+
+    if isinstance(given, str | Path) and Path(given).suffix == ".npz":
+        from synth import auditlarge, bulk
+
+        return [auditlarge.schedule(bulk.load(Path(given)))]
+    doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
+    try:
+        if doc.get("schema") == LARGE_SCHEMA:
+            from synth import auditlarge
+
+            return auditlarge.document(doc, Path(given).parent if isinstance(given, str | Path) else Path(), by_name(doc))
+        if doc.get("schema") == refutation.SCHEMA:
+            return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
+        return audit.document(doc)
+    except SynthError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        from synth.errors import VerificationError
+
+        raise VerificationError(f"malformed document: {error!r}") from None
