@@ -1,0 +1,151 @@
+"""Plan: what a tuner chose for one machine: for each collective, ranges of message sizes and what to use in each.
+
+    Algorithm  label backend schedule protocol instances divisor
+    Range      low high order
+    Table      collective ranks root sizes ranges
+    Plan       topology algorithms tables source says labels
+
+Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share` units).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from synth.schedule import Schedule
+from synth.topology import Network
+
+SCHEMA = "synth.plan/1"
+OURS = "synth"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone), "nccl", "mpi", …
+
+    `divisor`: a call must have a multiple of so many elements, counted over the whole buffer; 1 where any count will do.
+    `options`: further facts of the backend's own by name (NCCL's algorithm and protocol, say), as text.
+    """
+
+    label: str
+    backend: str = OURS
+    schedule: Schedule | None = None
+    protocol: str = "Simple"
+    instances: int = 1
+    divisor: int = 1
+    options: tuple[tuple[str, str], ...] = ()
+
+    def admits(self, size: int, element: int = 1) -> bool:
+        """May a call of `size` bytes, in elements of `element` bytes, take this algorithm?"""
+        return size % element == 0 and (size // element) % self.divisor == 0
+
+    def to_json(self) -> dict:
+        """As in a plan document."""
+        return {
+            "label": self.label, "backend": self.backend, "schedule": None if self.schedule is None else self.schedule.to_json(),
+            "protocol": self.protocol, "instances": self.instances, "divisor": self.divisor, "options": dict(self.options),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Algorithm:
+        """The inverse of `to_json`."""
+        schedule = None if doc["schedule"] is None else Schedule.from_json(doc["schedule"])
+        return Algorithm(
+            doc["label"], doc["backend"], schedule, doc["protocol"], doc["instances"], doc["divisor"], tuple(doc["options"].items())
+        )
+
+
+class Range(NamedTuple):
+    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`) that admits the size."""
+
+    low: int
+    high: int | None
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the greatest.
+
+    `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
+    `sizes[i]` of what is chosen there, `best[i]` of the best there (None: not known).
+    """
+
+    collective: str
+    ranks: int
+    ranges: tuple[Range, ...]
+    sizes: tuple[int, ...] = ()
+    seconds: tuple[float | None, ...] = ()
+    best: tuple[float | None, ...] = ()
+    root: int | None = None
+    element: int = 1
+
+    def at(self, size: int) -> Range | None:
+        """The range of `size` bytes, None where the table has none."""
+        i = bisect_right(self.ranges, size, key=lambda r: r.low) - 1
+        found = self.ranges[i] if i >= 0 else None
+        return found if found is not None and (found.high is None or size <= found.high) else None
+
+    def to_json(self) -> dict:
+        """As in a plan document."""
+        return {
+            "collective": self.collective, "ranks": self.ranks, "root": self.root, "element": self.element,
+            "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
+            "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Table:
+        """The inverse of `to_json`."""
+        ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
+        return Table(
+            doc["collective"], doc["ranks"], ranges, tuple(doc["sizes"]), tuple(doc["seconds"]), tuple(doc["best"]), doc["root"],
+            doc["element"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`source`: "measured", "model" or "imported"; `says`: what the times behind it are, in words that stand beside every table.
+
+    `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
+    """
+
+    algorithms: tuple[Algorithm, ...]
+    tables: tuple[Table, ...]
+    source: str
+    says: str
+    topology: Network | None = None
+    labels: tuple[int, ...] = ()
+
+    def table(self, collective: str, ranks: int | None = None) -> Table | None:
+        """The table of `collective` (on `ranks` ranks, where the plan has more than one), None where there is none."""
+        return next((t for t in self.tables if t.collective == collective and ranks in (None, t.ranks)), None)
+
+    def choose(self, collective: str, size: int, element: int = 1, ranks: int | None = None) -> Algorithm | None:
+        """What to use for `size` bytes in elements of `element` bytes; None where no algorithm of the plan admits the size."""
+        table = self.table(collective, ranks)
+        found = table.at(size) if table else None
+        able: Iterable[int] = found.order if found else ()
+        return next((a for i in able if (a := self.algorithms[i]).admits(size, element)), None)
+
+    def to_json(self) -> dict:
+        """The plan as a JSON document (schema: docs/formats.md)."""
+        return {
+            "schema": SCHEMA, "topology": None if self.topology is None else self.topology.to_json(), "labels": list(self.labels),
+            "source": self.source, "says": self.says, "algorithms": [a.to_json() for a in self.algorithms],
+            "tables": [t.to_json() for t in self.tables],
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Plan:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        return Plan(
+            tuple(Algorithm.from_json(a) for a in doc["algorithms"]), tuple(Table.from_json(t) for t in doc["tables"]),
+            doc["source"], doc["says"], None if doc["topology"] is None else Network.from_json(doc["topology"]), tuple(doc["labels"]),
+        )  # fmt: skip
