@@ -22,10 +22,11 @@ OP = np.dtype([
 DEP = np.dtype([("block", "i4"), ("op", "i4")])
 CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("sent", "u8"), ("taken", "u8")])
 STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
+CREW = np.dtype([("beat", "u8"), ("blocks", "u8")])
 PROG = np.dtype([
     ("blocks", "u8"), ("ops", "u8"), ("deps", "u8"), ("conns", "u8"), ("buffers", "u8"), ("done", "u8"), ("run", "u8"), ("beat", "u8"),
-    ("abort", "u8"), ("status", "u8"), ("elements", "i8"), ("step", "i8"), ("timeout", "u8"), ("nblocks", "i4"), ("slices", "i4"),
-    ("part", "i4"), ("nslots", "i4"), ("slot_chunks", "i4"), ("padding", "i4"),
+    ("abort", "u8"), ("status", "u8"), ("crews", "u8"), ("elements", "i8"), ("step", "i8"), ("timeout", "u8"), ("nblocks", "i4"),
+    ("slices", "i4"), ("part", "i4"), ("nslots", "i4"), ("slot_chunks", "i4"), ("ncrews", "i4"),
 ])  # fmt: skip
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, PROG)
 RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES = 1, 2, 4, 8, 16, 32

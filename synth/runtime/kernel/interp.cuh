@@ -16,6 +16,7 @@ struct Op { int flags, src, dst, count, dep0, ndep; i64 src_at, dst_at; };  // s
 struct Dep { int block, op; };
 struct Conn { char* fifo; u64 *tail, *head; u64 sent, taken; };
 struct Status { int kind, op, slice, part, what, padding; };
+struct Crew { const u64* beat; u64 blocks; };  // one of the launches that carry a program out together
 struct Prog {
   const Block* blocks;
   const Op* ops;
@@ -24,9 +25,10 @@ struct Prog {
   char* const* buffers;
   u64 *done, *run, *beat, *abort;
   Status* status;
+  const Crew* crews;
   i64 elements, step;  // of a chunk, of a slice of it
   u64 timeout;
-  int nblocks, slices, part, nslots, slot_chunks, padding;
+  int nblocks, slices, part, nslots, slot_chunks, ncrews;  // nblocks: of this launch; ncrews 0: there is no other
 };
 
 // ------------------------------------------------------------ a (+) b
@@ -126,7 +128,10 @@ template <class T, class R> DEV void move(const Team& team, T* d0, T* d1, const 
 
 DEV u64 beats(const Prog& p) {
   u64 sum = 0;
-  for (int b = 0; b < p.nblocks; ++b) sum += glance(p.beat + b);
+  for (int c = 0; c < (p.ncrews ? p.ncrews : 1); ++c) {
+    const Crew crew = p.ncrews ? p.crews[c] : Crew{p.beat, (u64)p.nblocks};
+    for (u64 b = 0; b < crew.blocks; ++b) sum += glance(crew.beat + b);
+  }
   return sum;
 }
 
