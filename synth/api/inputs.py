@@ -9,7 +9,6 @@ from pathlib import Path
 from synth.collective import Collective
 from synth.collective import collective as named_collective
 from synth.errors import UsageError
-from synth.schedule import canonical
 from synth.topology import Topology
 
 
@@ -59,13 +58,6 @@ def collective(name: str | Path | Collective, ranks: int, roots: Sequence[int] =
 
         return load(Path(name), ranks)
     return named_collective(str(name), ranks, roots, sizes)
-
-
-def digest(doc: object) -> str:
-    """SHA-256 of the canonical JSON of `doc`, hexadecimal."""
-    import hashlib
-
-    return hashlib.sha256(canonical(doc)).hexdigest()
 
 
 def workers(jobs: int | None) -> int:

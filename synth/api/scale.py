@@ -10,8 +10,8 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.collective import Collective
 from synth.collective import collective as named_collective
-from synth.errors import SynthError, UsageError
-from synth.pareto.events import Listener
+from synth.errors import SynthError
+from synth.pareto.frontiers import engine_of, flow_task
 from synth.topology import Topology
 
 if TYPE_CHECKING:
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
     from synth.flows.groups import Together
     from synth.groups import Group
     from synth.large import Large
-
-
-# Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
-EXACT_RANKS = 64
-
-
-def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
-    """ "exact" or "flow": what `engine` means for this machine and collective. Raises UsageError."""
-    if engine not in ("exact", "flow", "auto"):
-        raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
-    if engine != "auto":
-        return engine
-    from synth.bulk import COLLECTIVES
-
-    try:
-        name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
-    except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
-        return "exact"
-    return "flow" if machine.ranks > EXACT_RANKS and name in COLLECTIVES else "exact"
 
 
 def large_bound(
@@ -50,36 +31,8 @@ def large_bound(
     machine = named_topology(topology)
     if engine_of(engine, machine, collective) == "exact":
         return None
-    name, root = _flow_task(machine, collective, roots, None)
+    name, root = flow_task(machine, collective, roots)
     return flow_bound(machine, name, root)
-
-
-def _flow_task(
-    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None
-) -> tuple[str, int]:  # fmt: skip
-    """Name and root of a collective that flow methods know. Raises UsageError."""
-    from synth.bulk import COLLECTIVES
-
-    small = collective if isinstance(collective, Collective) else None
-    name = small.name if small else named_collective(str(collective), 2, ()).name
-    if name not in COLLECTIVES or sizes is not None:
-        raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
-    chosen = list(small.roots if small else roots) or [0]
-    if len(chosen) > 1 or not 0 <= chosen[0] < machine.ranks:
-        raise UsageError(f"roots {','.join(map(str, chosen))}: flow methods take one root of 0..{machine.ranks - 1}")
-    return name, chosen[0]
-
-
-def flow_frontier(
-    machine: Topology, collective: str | Path | Collective, roots: Sequence[int], sizes: Sequence | None, on_event: Listener | None
-) -> Large:  # fmt: skip
-    """The frontier by flow methods. Raises UsageError for a collective that they do not know."""
-    from synth.flows.large import frontier
-    from synth.pareto.events import Event
-
-    name, root = _flow_task(machine, collective, roots, sizes)
-    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    return frontier(machine, name, root, progress=tell)
 
 
 def by_name(doc: dict) -> Topology | None:

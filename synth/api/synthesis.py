@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.api.inputs import collective as task_of
-from synth.api.inputs import digest, named_topology, workers
-from synth.api.scale import by_name, engine_of, flow_frontier
+from synth.api.inputs import named_topology, workers
+from synth.api.scale import by_name
 from synth.collective import Collective
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import SynthError, UsageError
 from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, Options
-from synth.schedule import Problem, Schedule, problem_fingerprint
+from synth.schedule import Problem, Schedule
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
 
@@ -51,48 +51,25 @@ def pareto(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
-    flow above `EXACT_RANKS` ranks for the collectives that it knows.
+    flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
-    from synth.pareto.log import Log, default_directory
-    from synth.pareto.sweep import Sweep
+    from synth.pareto import frontiers
 
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
-    chosen = engine_of(engine, machine, collective)
-    if chosen == "flow":
-        return flow_frontier(machine, collective, roots, sizes, on_event)
-    network = machine.network()
-    task = task_of(collective, network.ranks, roots, sizes)
+    if frontiers.engine_of(engine, machine, collective) == "flow":
+        return frontiers.flow(machine, *frontiers.flow_task(machine, collective, roots, sizes), on_event)
+    task = task_of(collective, machine.ranks, roots, sizes)
     options = Options(
         max_steps, max_chunks, encoding, solver, time_limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    how = [max_steps, max_chunks, encoding, solver, sweep, seed, same_bits, deterministic, proof is not None]
-    key = digest([problem_fingerprint(network, task), *how])
-    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
-    if record.trouble and log is not None:
-        raise SynthError(record.trouble)
-    notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
-    kind: type[Sweep] = Sweep
-    if sweep == "blind":
-        from synth.pareto.blind import BlindSweep as kind
-    try:
-        return kind(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
-    except InfeasibleError as error:
-        raise _labelled(error, machine.labels) from None
-
-
-def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
-    """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
-    pair = (error.certificate or {}).get("pair")
-    if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
-        return error
-    return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
+    return frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
 
 
 def solve(

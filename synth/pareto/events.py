@@ -26,7 +26,10 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`)."""
+    """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`).
+
+    `memory`: bytes that each process it starts may use, None for no limit.
+    """
 
     max_steps: int | None = None
     max_chunks: int | None = None
@@ -39,6 +42,7 @@ class Options:
     deterministic: bool = False
     same_bits: bool = False
     proof: Path | None = None
+    memory: int | None = 4 << 30
 
 
 class SweepInterrupted(KeyboardInterrupt):

@@ -325,7 +325,8 @@ class Sweep:
         if limit is not None:
             left = max(0.1, limit - (time.monotonic() - self.started))
             seconds = left if seconds is None else min(seconds, left)
-        return Budget(seconds, seed=self.options.seed, jobs=self.options.jobs, deterministic=self.options.deterministic)
+        options = self.options
+        return Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
 
     def _ask(self, problem: Problem, seconds: float) -> Sat | Unsat | Unknown:
         name = f"C={problem.chunks} S={problem.steps} R={problem.rounds}"

@@ -1,0 +1,115 @@
+"""The frontier of a machine and a collective by the engine that suits it: exact synthesis with its log, or flow methods."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.collective import Collective
+from synth.collective import collective as named_collective
+from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.frontier import Frontier
+from synth.pareto.events import Event, Listener, Options
+from synth.schedule import canonical, problem_fingerprint
+from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.large import Large
+    from synth.pareto.sweep import Sweep
+
+ENGINES = ("auto", "exact", "flow")
+# Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
+EXACT_RANKS = 64
+
+
+def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
+    """ "exact" or "flow": what `engine` means for this machine and collective. Raises UsageError."""
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
+    if engine != "auto":
+        return engine
+    from synth.bulk import COLLECTIVES
+
+    try:
+        name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
+    except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
+        return "exact"
+    return "flow" if machine.ranks > EXACT_RANKS and name in COLLECTIVES else "exact"
+
+
+def flow_task(
+    machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
+) -> tuple[str, int]:
+    """Name and root of a collective that flow methods know. Raises UsageError."""
+    from synth.bulk import COLLECTIVES
+
+    small = collective if isinstance(collective, Collective) else None
+    name = small.name if small else named_collective(str(collective), 2, ()).name
+    if name not in COLLECTIVES or sizes is not None:
+        raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {name} use --engine exact")
+    chosen = list(small.roots if small else roots) or [0]
+    if len(chosen) > 1 or not 0 <= chosen[0] < machine.ranks:
+        raise UsageError(f"roots {','.join(map(str, chosen))}: flow methods take one root of 0..{machine.ranks - 1}")
+    return name, chosen[0]
+
+
+def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None = None) -> Large:
+    """The frontier by flow methods. Raises InfeasibleError, UsageError for a collective that they do not know."""
+    from synth.flows.large import frontier
+
+    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    return frontier(machine, name, root, progress=tell)
+
+
+def exact(
+    machine: Topology, task: Collective, options: Options, *, sweep: str = "guided", fresh: bool = False, log: Path | None = None,
+    on_event: Listener | None = None,
+) -> Frontier:  # fmt: skip
+    """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory) unless `fresh`.
+
+    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, SynthError
+    where a `log` that was asked for cannot be written.
+    """
+    from synth.pareto.log import Log, default_directory
+
+    network = machine.network()
+    key = _key(problem_fingerprint(network, task), options, sweep)
+    record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
+    if record.trouble and log is not None:
+        raise SynthError(record.trouble)
+    notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
+    try:
+        return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
+    except InfeasibleError as error:
+        raise _labelled(error, machine.labels) from None
+
+
+def _kind(sweep: str) -> type[Sweep]:
+    if sweep == "blind":
+        from synth.pareto.blind import BlindSweep
+
+        return BlindSweep
+    if sweep != "guided":
+        raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
+    from synth.pareto.sweep import Sweep
+
+    return Sweep
+
+
+def _key(fingerprint: str, options: Options, sweep: str) -> str:
+    """What a log belongs to: the problem and every option that changes what is asked."""
+    how = [
+        options.max_steps, options.max_chunks, options.encoding, options.solver, sweep, options.seed, options.same_bits,
+        options.deterministic, options.proof is not None,
+    ]  # fmt: skip
+    return hashlib.sha256(canonical([fingerprint, *how])).hexdigest()
+
+
+def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
+    """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
+    pair = (error.certificate or {}).get("pair")
+    if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
+        return error
+    return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
