@@ -12,6 +12,8 @@ _NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,2})?$|
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)i?b?$", re.IGNORECASE)
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
+_DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m(?:in)?)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?$", re.IGNORECASE)
+
 
 def rational(value: object) -> Fraction:
     """`value` as an exact fraction. Decimals are read from their text: ``0.1`` is 1/10, ``"3/7"`` is 3/7.
@@ -40,6 +42,19 @@ def size_bytes(value: int | str) -> int:
     if size < 1:
         raise ValueError(f"{value!r} is less than one byte")
     return size
+
+
+def duration(value: str) -> float:
+    """Seconds, above 0, of ``30s``, ``5m``, ``1h30m`` or a bare number of seconds. Raises ValueError for anything else."""
+    text = value.strip()
+    parts = _DURATION.match(text)
+    if not text or parts is None:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 5m or 1h30m")
+    hours, minutes, seconds = (float(part or 0) for part in parts.groups())
+    total = 3600 * hours + 60 * minutes + seconds
+    if total <= 0:
+        raise ValueError(f"{text!r} is no time at all; give at least a second, or leave it out for no limit")
+    return total
 
 
 def show(value: Fraction | int) -> str:

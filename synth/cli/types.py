@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from synth.rational import size_bytes
-
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?:in)?)?(?:(\d+(?:\.\d+)?)s?)?$", re.IGNORECASE)
+from synth.rational import duration, size_bytes
 
 
 class Duration(click.ParamType):
@@ -21,15 +19,10 @@ class Duration(click.ParamType):
         """As a number of seconds > 0."""
         if isinstance(value, float):
             return value
-        text = str(value).strip()
-        parts = _DURATION.match(text)
-        if not text or parts is None:
-            self.fail(f"{text!r} is not a duration such as 30s, 5m or 1h30m", param, ctx)
-        hours, minutes, seconds = (float(part or 0) for part in parts.groups())
-        total = 3600 * hours + 60 * minutes + seconds
-        if total <= 0:
-            self.fail(f"{text!r} is no time at all; give at least a second, or leave it out for no limit", param, ctx)
-        return total
+        try:
+            return duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Size(click.ParamType):

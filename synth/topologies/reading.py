@@ -45,14 +45,27 @@ def parse_json(text: str, file: str) -> Any:
         raise FormatError("is nested too deeply", file) from None
 
 
-def parse_yaml(text: str, file: str) -> Any:
-    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused."""
+def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any:
+    """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused.
+
+    `lines` is filled with the line of every value by its path, such as ``links[2].src``; that of a key's value is the key's.
+    """
     import yaml
 
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     holder: list[Any] = []
     stack: list[list[Any] | dict[str, Any]] = [holder]
     keys: list[str | None] = [None]
+    paths: list[str] = []  # of the open lists and mappings
+
+    def marked(line: int) -> str:
+        """The path of the next value, its line noted unless its key's is."""
+        if lines is None:
+            return ""
+        top, at = stack[-1], paths[-1] if paths else ""
+        path = "" if not paths else f"{at}[{len(top)}]" if isinstance(top, list) else f"{at}.{keys[-1]}".lstrip(".")
+        lines.setdefault(path, line)
+        return path
 
     def put(value: Any, line: int) -> None:
         top = stack[-1]
@@ -64,6 +77,7 @@ def parse_yaml(text: str, file: str) -> Any:
             if value in top:
                 raise FormatError(f"the key {value[:40]!r} is given twice", file, line)
             keys[-1] = str(value)
+            marked(line)
         else:
             top[keys[-1]] = value
             keys[-1] = None
@@ -77,16 +91,20 @@ def parse_yaml(text: str, file: str) -> Any:
                 raise FormatError(f"the tag {event.tag[:40]} is refused; write the plain value", file, line)
             if isinstance(event, yaml.ScalarEvent):
                 quoted = not event.implicit[0]
+                if not isinstance(stack[-1], dict):
+                    marked(line)
                 put(event.value if quoted else None if event.value in ("", "~", "null") else Plain(event.value), line)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 if len(stack) > MAX_DEPTH:
                     raise FormatError("is nested too deeply", file, line)
                 if isinstance(stack[-1], dict) and keys[-1] is None:
                     raise FormatError("a key must be text", file, line)
+                paths.append(marked(line))
                 stack.append({} if isinstance(event, yaml.MappingStartEvent) else [])
                 keys.append(None)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 keys.pop()
+                paths.pop()
                 put(stack.pop(), line)
             elif isinstance(event, yaml.DocumentStartEvent) and holder:
                 raise FormatError("holds a second document", file, line)
