@@ -17,6 +17,7 @@ from synth.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.export.package import Exported
+    from synth.export.request import Machine
     from synth.lint.report import Report
     from synth.program.events import Event
     from synth.program.program import InPlace, Program
@@ -175,24 +176,15 @@ def export(
     (default: the labels of an allocation, or a match). `sizes`, bytes of elements of `element` bytes, are to be
     served. Raises SynthError naming what the runtime cannot take.
     """
-    from synth.export import package, rankmap
+    from synth.export import package
     from synth.export.request import Machine, Request
-    from synth.topologies import placing
 
     found = read(Path(source), collective, root) if isinstance(source, str | Path) else source
     machine = None if topology is None else named_topology(topology)
     links = None if machine is None else machine.network()
     ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
     if isinstance(found, Frontier | Schedule):
-        network = found.network
-        if links is not None and links.ranks != network.ranks:
-            raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
-        default = rankmap.from_labels(found.labels if isinstance(found, Frontier) else (), network.ranks)
-        if ranks is None:
-            ranks, matched = placing.place(network, links, default) if links is not None else (default, False)
-            said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched and links else []
-        if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
-            facts = Machine.of(made_for).relabelled(ranks)
+        ranks, facts, said = placed(found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map)
     request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
     wish = package.Wish(
         to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
@@ -202,6 +194,31 @@ def export(
         raise UsageError("--all is for a frontier; this is one schedule or program")
     made = package.folder(found, wish) if every and isinstance(found, Frontier) else package.one(found, wish)
     return replace(made, remarks=(*said, *made.remarks))
+
+
+def placed(
+    network: Network, labels: Sequence[int], machine: Topology | None, rank_map: Sequence[int] | None
+) -> tuple[Sequence[int], Machine | None, list[str]]:
+    """The machine's rank of each rank of `network`, what is known of the machine (None: nothing), and what the user should hear.
+
+    `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … Raises UsageError where the machine has another size.
+    """
+    from synth.export import rankmap
+    from synth.export.request import Machine
+    from synth.topologies import placing
+
+    links, said = None if machine is None else machine.network(), []
+    if links is not None and links.ranks != network.ranks:
+        raise UsageError(f"{links.name} has {links.ranks} ranks, the schedule is for {network.ranks}")
+    default = rankmap.from_labels(labels, network.ranks)
+    ranks = default if rank_map is None else rank_map
+    if rank_map is None and links is not None:
+        ranks, matched = placing.place(network, links, default)
+        said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched else []
+    facts = None if machine is None else Machine.of(machine)
+    if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
+        facts = Machine.of(made_for).relabelled(ranks)
+    return ranks, facts, said
 
 
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:

@@ -73,18 +73,18 @@ def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
         program, task = candidate.program, candidate.point.schedule
         remarks.insert(0, candidate.text)
     else:
-        program = _offered(source, wish)
+        program = offered(source, wish)
         task = source if isinstance(source, Schedule) else None
     network = rankmap.network(task.network, wish.ranks or range(task.network.ranks)) if task else wish.links
     request = replace(wish.request, network=network)
-    files = [(suffix, exporter.emit(placed, request)) for suffix, placed in _places(program, wish)]
-    _proved(program, wish)
+    files = [(suffix, exporter.emit(placed, request)) for suffix, placed in places(program, wish)]
+    proved(program, wish)
     if wish.to == "msccl-xml":
         remarks.append(f"serves {notes.span(program.min_bytes, program.max_bytes)} where {notes.divisor(program)}")
         remarks += [warning] if (warning := root_warning(program)) else []
     elif hasattr(exporter, "remarks"):
         remarks += exporter.remarks(program)
-    return Exported(tuple(files), exporter.suffix, (*remarks, *_placement(source, wish)))
+    return Exported(tuple(files), exporter.suffix, (*remarks, *placement(source, wish)))
 
 
 def folder(frontier: Frontier, wish: Wish) -> Exported:
@@ -98,7 +98,7 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     for c in able:
         if kept and c not in kept:
             lost.append(f"{c.text}: {_reasons(c, wish)}")
-    most = MSCCL_FILES // len(_places(able[0].program, wish)) if wish.request.runtime == "msccl" else None
+    most = MSCCL_FILES // len(places(able[0].program, wish)) if wish.request.runtime == "msccl" else None
     served, out = choice.fewest(frontier, kept or able, most)
     lost += [f"{c.text}: msccl loads at most {MSCCL_FILES} files; export it alone with --point {c.number}" for c in out]
     used = {item.candidate.number for item in served}
@@ -109,7 +109,7 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     rows = []
     for item in served:
         names = []
-        for suffix, program in _places(item.program, wish):
+        for suffix, program in places(item.program, wish):
             point = item.candidate.point
             stem = f"{frontier.collective.name}-S{point.steps}-R{point.rounds}-C{point.chunks}"
             names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
@@ -122,13 +122,13 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
     )
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
     remarks += [f"no point divides every one of the listed sizes: {'; '.join(_reasons(c, wish) for c in able)}"] if not kept else []
-    remarks += _placement(frontier, wish)
+    remarks += placement(frontier, wish)
     runtime = wish.request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
     return Exported(tuple(files), exporter.suffix, (*lost, *remarks), tuple(name for name, _ in files), page)
 
 
-def _placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
+def placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
     """What a user must know of the ranks: which devices they are, and that links were not checked."""
     said = []
     if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
@@ -155,9 +155,9 @@ def _chosen(frontier: Frontier, wish: Wish, remarks: list[str]) -> Candidate:
         if not 1 <= wish.point <= len(points):
             raise UsageError(f"--point {wish.point}: the frontier has points 1 to {len(points)}, in the order of its table")
         point = points[wish.point - 1]
-        return Candidate(wish.point, point, _offered(point.schedule, wish))
+        return Candidate(wish.point, point, offered(point.schedule, wish))
     if len(points) == 1:
-        return Candidate(1, points[0], _offered(points[0].schedule, wish))
+        return Candidate(1, points[0], offered(points[0].schedule, wish))
     if not wish.sizes:
         raise UsageError(f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them")
     able = _able(frontier, wish, remarks)
@@ -172,10 +172,10 @@ def _able(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
-            program = _offered(point.schedule, wish)
-            for _, placed in _places(program, wish):
+            program = offered(point.schedule, wish)
+            for _, placed in places(program, wish):
                 find("exporters", wish.to, EXPORTERS)().emit(placed, replace(wish.request, network=frontier.network))
-            _proved(program, wish)
+            proved(program, wish)
             able.append(Candidate(number, point, program))
         except UsageError:
             raise
@@ -191,7 +191,7 @@ def _reasons(candidate: Candidate, wish: Wish) -> str:
     return "; ".join(why for size in wish.sizes if (why := choice.serves(candidate.program, size, wish.element)))
 
 
-def _offered(source: Schedule | Program, wish: Wish) -> Program:
+def offered(source: Schedule | Program, wish: Wish) -> Program:
     """The program for the wish's runtime, with the sizes at which it may be used."""
     runtime = wish.request.runtime
     if isinstance(source, Program):
@@ -211,7 +211,7 @@ def _offered(source: Schedule | Program, wish: Wish) -> Program:
     return replace(program, min_bytes=max(program.min_bytes, wish.low), max_bytes=min(tops, default=None))
 
 
-def _proved(program: Program, wish: Wish) -> None:
+def proved(program: Program, wish: Wish) -> None:
     """Follows the data through the program before its file is handed out. Raises SynthError with the first finding."""
     runtime = wish.request.runtime
     if runtime in RUNTIMES and runtime != "synth" and not check(program, runtime).ok:
@@ -234,7 +234,7 @@ def _lowered(schedule: Schedule, wish: Wish) -> Program:
     return lower(schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=wish.in_place)
 
 
-def _places(program: Program, wish: Wish) -> Sequence[tuple[str, Program]]:
+def places(program: Program, wish: Wish) -> Sequence[tuple[str, Program]]:
     """The program, twice where it is right in place and out of place and the runtime wants a file for each."""
     if program.in_place == "both" and wish.request.runtime in RUNTIMES and RUNTIMES[wish.request.runtime].exact_in_place:
         return (("", replace(program, in_place="out")), ("-in-place", replace(program, in_place="in")))
