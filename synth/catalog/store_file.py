@@ -1,0 +1,109 @@
+"""The SQLite file of a catalog: opened, migrated, and its errors said in one line.
+
+WAL mode lets readers read while one writer writes; a second writer waits. A transaction that a kill interrupts is undone
+when the file is next opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from synth.catalog.migrations import APPLICATION, MIGRATIONS, VERSION
+from synth.errors import FormatError, SynthError
+
+# Seconds to wait for another writer; each holds the file for one entry at a time.
+PATIENCE = 60.0
+
+
+def connect(path: Path, create: bool) -> sqlite3.Connection:
+    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version, SynthError."""
+    if not path.exists():
+        if not create:
+            raise SynthError(f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another")
+        if not path.parent.is_dir():
+            raise SynthError(f"cannot write {path}: its folder does not exist")
+    elif not path.is_file():
+        raise SynthError(f"{path} is a folder or a device, no catalog")
+    with said(path):
+        base = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        try:
+            base.execute("PRAGMA foreign_keys = ON")
+            _ready(base, path, create)
+        except BaseException:
+            base.close()
+            raise
+    return base
+
+
+def _ready(base: sqlite3.Connection, path: Path, create: bool) -> None:
+    version = _version(base, path)
+    if version == VERSION:
+        return
+    if not os.access(path, os.W_OK):
+        raise SynthError(f"{path} is of version {version} and read-only; make it writable once so that it can become version {VERSION}")
+    if version == 0 and not create:
+        raise FormatError("is an empty database, no catalog", str(path))
+    base.execute("PRAGMA journal_mode = WAL")
+    with transaction(base):  # another process may have done it since
+        for step in MIGRATIONS[_version(base, path) :]:
+            for statement in step:
+                base.execute(statement)
+        base.execute(f"PRAGMA application_id = {APPLICATION}")
+        base.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(base: sqlite3.Connection, path: Path) -> int:
+    version, owner = (base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("user_version", "application_id"))
+    tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION and (tables or owner or version):
+        raise FormatError("is an SQLite database, but no catalog of synth", str(path))
+    if version > VERSION:
+        raise FormatError(f"is a catalog of version {version}, this synth reads up to {VERSION}; update synth", str(path))
+    return version
+
+
+@contextmanager
+def transaction(base: sqlite3.Connection) -> Iterator[None]:
+    """All that is written inside, or nothing of it."""
+    base.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        base.execute("COMMIT")
+    except BaseException:
+        if base.in_transaction:  # SQLite has undone it itself after some errors
+            base.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def said(path: Path) -> Iterator[None]:
+    """SQLite's errors as one line each. Raises SynthError, FormatError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _told(error, path) from error
+    except sqlite3.Warning as error:
+        raise SynthError(f"{path}: {error}") from error
+
+
+def _told(error: sqlite3.Error, path: Path) -> SynthError:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return SynthError(f"{path}: no space left to write; the open entry was not kept, everything before it is unharmed")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return SynthError(f"{path}: another process has been writing for {PATIENCE:g} s; try again when it is done")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return SynthError(f"{path}: cannot be written, it or its folder is read-only")
+        case sqlite3.SQLITE_CANTOPEN:
+            return SynthError(f"{path}: cannot be opened; is it, and its folder, readable and writable?")
+        case sqlite3.SQLITE_IOERR:
+            return SynthError(f"{path}: reading or writing failed ({error}); is the disk full or broken?")
+        case sqlite3.SQLITE_NOTADB:
+            return FormatError("is no catalog: not an SQLite database", str(path))
+        case sqlite3.SQLITE_CORRUPT:
+            return FormatError("is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved", str(path))
+    return SynthError(f"{path}: {error}")

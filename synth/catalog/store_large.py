@@ -1,0 +1,93 @@
+"""Frontiers of the flow engines in a catalog: the document, and each point's schedule as the compact file it has elsewhere."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from synth.bulk import Bulk
+from synth.catalog.store_blobs import MOST_BYTES, Blob, pack, pack_bytes, unpack, unpack_bytes
+from synth.errors import FormatError, SynthError
+from synth.large import Large, LargePoint
+from synth.rational import rational
+from synth.topologies import files
+from synth.topologies.reading import parse_json
+from synth.topology import Topology
+
+# A schedule above this size is left out: it is made again from the topology when it is needed.
+MOST_SCHEDULE = 1 << 26
+
+
+def packed(found: Large) -> dict[str, Blob]:
+    """The blobs of `found`: "frontier", "topology" where files can hold it, "point-K" for each schedule that is not too large."""
+    blobs, kept = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for i, point in enumerate(found.points):
+            path = Path(folder) / "point.npz"
+            point.make().save(path)
+            if path.stat().st_size <= min(MOST_SCHEDULE, MOST_BYTES):
+                kept[i] = f"point-{i + 1}"
+                blobs[kept[i]] = pack_bytes(path.read_bytes())
+    text = pack(files.dump(found.topology))
+    if found.topology.ranks <= files.MAX_FILE_RANKS and _written(text) == found.topology:
+        blobs["topology"] = text
+    elif not kept:
+        raise SynthError(f"{found.topology.name}: neither its {found.topology.ranks} ranks nor a schedule can be kept in a catalog")
+    return blobs | {"frontier": pack(found.to_json(kept))}
+
+
+def unpacked(blobs: dict[str, Blob]) -> Large:
+    """The inverse of `packed`; schedules are unpacked when they are asked for. Raises FormatError, KeyError, ValueError, TypeError."""
+    doc = unpack(blobs["frontier"])
+    points = tuple(_point(row, blobs) for row in doc["points"])
+    topology = _topology(doc, blobs, points)
+    bound = doc["bound"]
+    return Large(
+        topology, doc["collective"], doc["root"], rational(bound["value"]), bound["certificate"], doc["least_steps"], points,
+        doc["seconds"], tuple(doc["notes"]),
+    )  # fmt: skip
+
+
+def _topology(doc: dict, blobs: dict[str, Blob], points: tuple[LargePoint, ...]) -> Topology:
+    if "topology" in blobs:
+        return _written(blobs["topology"])
+    first = next(i for i, row in enumerate(doc["points"]) if "file" in row)
+    return points[first].make().topology
+
+
+def _written(blob: Blob) -> Topology:
+    return files.from_document(parse_json(unpack_bytes(blob).decode(), "topology"), "topology")
+
+
+def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:
+    name = row.get("file")
+    if name is not None and name not in blobs:
+        raise FormatError(f"lacks the schedule {name}")
+    make = _left_out(row["steps"]) if name is None else _kept(blobs[name])
+    return LargePoint(row["steps"], rational(row["bandwidth"]), row["chunks"], row["engine"], make)
+
+
+def _kept(blob: Blob) -> Callable[[], Bulk]:
+    return lambda: bulk(blob)
+
+
+def bulk(blob: Blob) -> Bulk:
+    """The schedule in a blob. Raises FormatError."""
+    from synth import bulk as files
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "point.npz"
+        path.write_bytes(unpack_bytes(blob))
+        try:
+            return files.load(path)
+        except FormatError as error:
+            raise FormatError(str(error).removeprefix(f"{path}: ")) from None
+
+
+def _left_out(steps: int) -> Callable[[], Bulk]:
+    def make() -> Bulk:
+        raise SynthError(f"the {steps}-step schedule was too large for the catalog; `synth pareto --engine flow --schedules DIR` makes it")
+
+    return make
