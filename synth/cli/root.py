@@ -115,6 +115,7 @@ def _debug() -> None:
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",
         "groups": "synth.cli.groups:groups",
+        "catalog": "synth.cli.catalog:catalog",
         "topo": "synth.cli.topo:topo",
         "list": "synth.cli.lists:lists",
     },
