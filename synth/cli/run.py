@@ -11,7 +11,7 @@ import click
 from synth.cli.options import FILE, chosen_machine, machine_options, output_options
 from synth.cli.output import deliver, ready, remark, write
 from synth.cli.root import CONTEXT
-from synth.cli.types import Positive, Ranks, Size
+from synth.cli.types import Places, Positive, Ranks, Size
 from synth.errors import SynthError, UsageError
 from synth.rational import rational
 from synth.schedule import Schedule
@@ -20,7 +20,7 @@ from synth.topology import Topology
 # options that api.run calls the same
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
-    "processes", "threads", "timeout",
+    "processes", "threads", "timeout", "ranks_on",
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ class AnySize(Size):
 @click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
 @click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
 @click.option("-n", "--processes", type=Positive(), metavar="8", help="Of the mpi executor: as many as ranks, which it takes unless given.")
+@click.option("--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each.")
 @click.option("--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block.")
 @click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")

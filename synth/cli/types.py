@@ -56,6 +56,21 @@ class Ranks(click.ParamType):
         return ranks
 
 
+class Places(click.ParamType):
+    """A device for each rank: ``0,0,1,1``."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As a tuple, by rank."""
+        if isinstance(value, tuple):
+            return value
+        parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+        if not all(part.strip().isdecimal() for part in parts):
+            self.fail(f"{value!r} does not name a device for each rank, as 0,0,1,1 does for four", param, ctx)
+        return tuple(int(part) for part in parts)
+
+
 class Counts(click.ParamType):
     """Chunk counts: ``2,1,0,3`` per rank; rows split by ``;`` per pair; or a file with one row a line."""
 

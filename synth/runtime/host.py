@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from synth.program.program import Program
 from synth.runtime import arrays as flat
 from synth.runtime import hostbuild, kernels
 from synth.runtime.compiled import Compiled, compiled
+from synth.runtime.crews import crews, own_deps, told
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.execution import Execution
+from synth.runtime.hostcrews import side_by_side
 from synth.runtime.memory import Arena
 from synth.runtime.sizes import Cut, cut
 from synth.runtime.waits import diagnose, halted
@@ -29,10 +32,11 @@ LINE = 16  # u64 between counters, so that two blocks do not write one cache lin
 
 class Machine:
     """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as wanted;
-    nothing is cleared between launches, except after one that was cut short or leaves messages behind."""
+    nothing is cleared between launches, except after one that was cut short or leaves messages behind. `on`: a device for
+    each rank, where every rank is a launch of its own."""
 
-    def __init__(self, code: Compiled, cut: Cut, size: int, *, timeout: float) -> None:
-        self.code, self.cut = code, cut
+    def __init__(self, code: Compiled, cut: Cut, size: int, *, timeout: float, on: Sequence[int] | None = None) -> None:
+        self.code, self.cut, self.crews = code, cut, crews(code, on)
         self.tables = tables = flat.tables(code, cut)
         count, wires = len(code.place), max(1, len(code.wires))
         self.step = max((high - low for low, high in cut.bounds), default=0)
@@ -57,6 +61,12 @@ class Machine:
             ("slices", len(cut.bounds)), ("part", min(cut.part, flat.MAX_INT)), ("nslots", cut.depth), ("slot_chunks", tables.slot_chunks),
         ):  # fmt: skip
             self.prog[name] = value
+        self.watched = np.zeros(len(self.crews), flat.CREW)
+        if on is not None:
+            self.deps = own_deps(tables, code, self.crews)
+            self.prog["deps"] = _at(self.deps)
+            for k, crew in enumerate(self.crews):
+                self.watched[k] = (_at(self.beat[crew.first :]), crew.count)
 
     def clear(self) -> None:
         """As before the first launch: no message under way, all counters 0."""
@@ -70,14 +80,20 @@ class Machine:
             for k, buffer in enumerate("ios"):
                 self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))  # of no chunks: never used
 
-    def launch(self, launch: Any, threads: int, scale: int = 1) -> None:
-        """One run by the compiled function `launch`. `scale`: its elements per element, where it moves bytes.
+    def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1) -> None:
+        """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it moves bytes.
         Raises DeadlockError with who waits for whom, SynthError where the system gives no more threads."""
         prog = self.prog.copy()
         prog["elements"] *= scale
         prog["step"] *= scale
-        self.status["kind"] = flat.RUNNING
-        failed = launch(ctypes.c_void_p(_at(prog)), ctypes.c_int(threads))
+        own = [told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog for crew in self.crews]
+
+        def start(k: int) -> int:
+            crew = self.crews[k]
+            self.status["kind"][crew.first : crew.first + crew.count] = flat.RUNNING
+            return launch(ctypes.c_void_p(_at(own[k])), ctypes.c_int(threads))
+
+        failed = side_by_side([partial(start, k) for k in range(len(own))], self.abort, times)
         stopped = bool(self.abort[0])
         if failed or stopped or not self.tables.balanced:
             self.clear()
@@ -109,8 +125,9 @@ def _at(array: np.ndarray) -> int:
 class Host:
     """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about one.
 
-    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `network` is only
-    named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference executor.
+    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a device for
+    each rank; here all are this machine, and each rank is a launch of its own. `network` is only named in the report.
+    `protocol`, `depth`, `part`, `runtime` as for the reference executor.
     """
 
     network: Network | None = None
@@ -120,6 +137,7 @@ class Host:
     runtime: str = "synth"
     threads: int = 4
     timeout: float = 5.0
+    ranks_on: tuple[int, ...] | None = None
 
     def available(self) -> str | None:
         """None where there is a C++ compiler."""
@@ -153,7 +171,7 @@ class Host:
             )
         if self.timeout <= 0:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
-        machine = Machine(code, parts, kind.size, timeout=self.timeout)
+        machine = Machine(code, parts, kind.size, timeout=self.timeout, on=self.ranks_on)
         machine.point(arena)
         return machine, arena
 
