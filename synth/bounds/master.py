@@ -208,7 +208,8 @@ class Master:
         prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}
         count = self.duals[n] if self.count else 0.0
         weights = self.duals[n + bool(self.count) :]
-        cuts = [(share, cut, a / share.orbit) for (share, cut), a in zip(self.order, weights, strict=True) if a > 1e-12]
+        solved = self.order[: len(weights)]  # the last cycle may have added cuts that were never solved with
+        cuts = [(share, cut, a / share.orbit) for (share, cut), a in zip(solved, weights, strict=True) if a > 1e-12]
         return prices, cuts, count
 
 
