@@ -44,14 +44,13 @@ def test_races_of_a_program_are_reported_with_one_thread_a_block(program):
     assert found.races and all(words.startswith("data race") for words in found.races)
 
 
-SYNC = "        block_sync(team);\n"
 KERNELS = {
     "relaxed release": ("wrap.cuh", "value, __ATOMIC_RELEASE", "value, __ATOMIC_RELAXED", 1),
     "relaxed acquire": ("wrap.cuh", "__atomic_load_n(at, __ATOMIC_ACQUIRE)", "__atomic_load_n(at, __ATOMIC_RELAXED)", 1),
-    "dropped barrier after the data": ("interp.cuh", SYNC + "        if (flags & RECEIVES) ++", "        if (flags & RECEIVES) ++", 4),
-    "missing credit wait": ("interp.cuh", "if (op.flags & SENDS &&", "if (false &&", 1),
-    "missing data wait": ("interp.cuh", "if (op.flags & RECEIVES && !await", "if (false && !await", 1),
-    "dropped barrier before the data": ("interp.cuh", SYNC + "        if (*team.stop)", "        if (*team.stop)", 4),
+    "dropped barrier after the data": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4),
+    "missing credit wait": ("interp.cuh", "if (op.flags & SENDS && sent >= (u64)p.nslots + room", "if (false", 1),
+    "missing data wait": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1),
+    "dropped barrier before the data": ("interp.cuh", "if (block_any(team, why)) return;", "if (why) return;", 4),
 }  # fmt: skip
 
 
@@ -74,5 +73,5 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
 
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    executable = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES &&", "if (false &&")
+    executable = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
     assert race.race(recursive_doubling_allreduce(4), threads=1, executable=executable).stuck

@@ -1,7 +1,8 @@
-"""A two-sided Program as the flat arrays that the kernel walks over (synth/runtime/kernel/interp.cuh).
+"""A two-sided Program as the flat arrays that the kernel walks over.
 
-The records mirror the kernel's structs byte by byte. Buffers are numbered 3 * rank + 0, 1, 2 for input, output and
-scratch; blocks of all ranks and connections are numbered through, as in `compiled`.
+The records mirror the kernel's structs byte by byte; what their fields mean stands there (kernel/tables.cuh). Buffers are
+numbered 3 * rank + 0, 1, 2 for input, output and scratch; blocks of all ranks and connections are numbered through, as in
+`compiled`.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from synth.runtime.sizes import Cut
 BLOCK = np.dtype([("op0", "i4"), ("nops", "i4"), ("into", "i4"), ("out", "i4")])
 OP = np.dtype([
     ("flags", "i4"), ("src", "i4"), ("dst", "i4"), ("count", "i4"), ("dep0", "i4"), ("ndep", "i4"), ("src_at", "i8"), ("dst_at", "i8"),
+    ("put_at", "i8"), ("put", "i4"), ("padding", "i4"),
 ])  # fmt: skip
 DEP = np.dtype([("block", "i4"), ("op", "i4")])
-CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("sent", "u8"), ("taken", "u8")])
+CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("entry", "u8"), ("sent", "u8"), ("taken", "u8")])
 STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
 CREW = np.dtype([("beat", "u8"), ("blocks", "u8")])
 PROG = np.dtype([
     ("blocks", "u8"), ("ops", "u8"), ("deps", "u8"), ("conns", "u8"), ("buffers", "u8"), ("done", "u8"), ("run", "u8"), ("beat", "u8"),
-    ("abort", "u8"), ("status", "u8"), ("crews", "u8"), ("elements", "i8"), ("step", "i8"), ("timeout", "u8"), ("nblocks", "i4"),
-    ("slices", "i4"), ("part", "i4"), ("nslots", "i4"), ("slot_chunks", "i4"), ("ncrews", "i4"),
+    ("abort", "u8"), ("status", "u8"), ("crews", "u8"), ("clock", "u8"), ("elements", "i8"), ("step", "i8"), ("timeout", "u8"),
+    ("nblocks", "i4"), ("slices", "i4"), ("part", "i4"), ("nslots", "i4"), ("slot_chunks", "i4"), ("ncrews", "i4"),
 ])  # fmt: skip
-RECORDS = (BLOCK, OP, DEP, CONN, STATUS, PROG)
-RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES = 1, 2, 4, 8, 16, 32
-RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID = range(6)
+RECORDS = (BLOCK, OP, DEP, CONN, STATUS, CREW, PROG)
+RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES, PUTS, LANDED = (1 << k for k in range(8))
+RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN = range(8)
 MAX_SLICES, MAX_OPS, MAX_INT = 1 << 24, (1 << 16) - 1, (1 << 31) - 1
 
 
@@ -87,7 +89,7 @@ def _row(program: Program, code: Compiled, b: int, i: int, step: Step, dep0: int
         raise SynthError(f"{code.where(b, i)}: source and destination overlap in part; threads would read what others have overwritten")
     src = (3 * rank + BUFFERS.index(op.src[0].buffer), op.src[0].offset) if step.src else (0, 0)
     dst = (3 * rank + BUFFERS.index(op.dst[0].buffer), op.dst[0].offset) if step.dst else (0, 0)
-    return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1]
+    return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1], 0, 0, 0
 
 
 def _paired(code: Compiled, cut: Cut, w: int) -> bool:

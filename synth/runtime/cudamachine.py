@@ -78,15 +78,15 @@ class CudaMachine:
         cupy, wires, size = self.cupy, max(1, len(self.code.wires)), self.kind.size
         slots = -(-self.cut.depth * self.tables.slot_chunks * self.step * size // 128) * 128 or 128
         self._fifo = cupy.zeros(wires * slots, cupy.uint8)
-        self._counters = cupy.zeros(wires * 2 * LINE, cupy.uint8)
+        self._counters = cupy.zeros(wires * 3 * LINE, cupy.uint8)
         self._flags = cupy.zeros((3, max(1, self.blocks)), cupy.uint64)  # done, run, beat
         self._abort = cupy.zeros(1, cupy.uint64)
         self._status = cupy.zeros(max(1, self.blocks) * flat.STATUS.itemsize, cupy.uint8)
         conns = np.zeros(wires, flat.CONN)
         for w in range(wires):
             conns[w]["fifo"] = self._fifo.data.ptr + w * slots
-            conns[w]["tail"] = self._counters.data.ptr + 2 * w * LINE
-            conns[w]["head"] = conns[w]["tail"] + LINE
+            for k, name in enumerate(("tail", "head", "entry")):
+                conns[w][name] = self._counters.data.ptr + (3 * w + k) * LINE
         self._fresh = np.frombuffer(conns.tobytes(), np.uint8)
         self._conns = cupy.asarray(self._fresh)
         prog = self._prog = np.zeros((), flat.PROG)

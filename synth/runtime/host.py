@@ -42,14 +42,15 @@ class Machine:
         self.step = max((high - low for low, high in cut.bounds), default=0)
         slot = tables.slot_chunks * self.step * size
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
-        self.counters = np.zeros((wires, 2, LINE), np.uint64)
+        self.counters = np.zeros((wires, 3, LINE), np.uint64)
         self.conns = np.zeros(wires, flat.CONN)
         self.done, self.run, self.beat, self.abort = (np.zeros(n, np.uint64) for n in (count, count, count, 1))
         self.status = np.zeros(count, flat.STATUS)
         self.buffers = np.zeros(3 * code.program.ranks, np.uint64)
         for w in range(len(code.wires)):
             self.conns[w]["fifo"] = -(-_at(self.fifo[w]) // 16) * 16
-            self.conns[w]["tail"], self.conns[w]["head"] = _at(self.counters[w, 0]), _at(self.counters[w, 1])
+            for k, name in enumerate(("tail", "head", "entry")):
+                self.conns[w][name] = _at(self.counters[w, k])
         self.prog = np.zeros((), flat.PROG)
         for name, array in (
             ("blocks", tables.blocks), ("ops", tables.ops), ("deps", tables.deps), ("conns", self.conns), ("buffers", self.buffers),

@@ -46,9 +46,9 @@ def symbols(group: str) -> list[str]:
 def lines(group: str) -> str:
     """The source lines that instantiate a group."""
     if group == COPY:
-        return "SYNTH_KERNEL(copy, unsigned char, Copy)\n"
+        return "SYNTH_KERNEL(copy, unsigned char, Copy, 0)\n"
     made = _TYPES[group]
-    kernels = (f"SYNTH_KERNEL({group}_{op}, {made}, {functor})\n" for op, functor in _OPERATORS.items())
+    kernels = (f"SYNTH_KERNEL({group}_{op}, {made}, {functor}, 0)\n" for op, functor in _OPERATORS.items())
     return "".join(kernels) + f"SYNTH_DIVIDE({group}_divide, {made})\n"
 
 

@@ -19,7 +19,7 @@ from synth.errors import MissingDependencyError, SynthError
 from synth.runtime import kernels
 
 MISSING = "needs NVRTC: pip install nvidia-cuda-nvrtc (CUDA 13) or nvidia-cuda-nvrtc-cu12"
-HEADERS = ("interp.cuh", "wrap.cuh")
+HEADERS = tuple(sorted(path.name for path in kernels.FOLDER.glob("*.cuh")))
 _USED = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
                    r".*?Used (\d+) registers", re.DOTALL)  # fmt: skip
 

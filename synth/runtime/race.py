@@ -23,7 +23,7 @@ from synth.runtime.host import Host
 
 FLAGS = ("-fsanitize=thread", "-g", "-O1")
 KIND = "int32"
-SOURCE = '#include "race.cpp"\nSYNTH_KERNEL(race, int, Sum)\n'
+SOURCE = '#include "race.cpp"\nSYNTH_KERNEL(race, int, Sum, 0)\n'
 _SAFE = "int main() { return 0; }\n"
 
 

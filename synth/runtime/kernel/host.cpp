@@ -35,18 +35,17 @@ static int launch(const Prog& p, int threads, Body body) {
   const int count = p.nblocks * threads;
   Thread* all = (Thread*)calloc(count + 1, sizeof(Thread));
   Meeting* meetings = (Meeting*)calloc(p.nblocks + 1, sizeof(Meeting));
-  int* stops = (int*)calloc(p.nblocks * 16 + 1, sizeof(int));
   Gate gate{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
   pthread_attr_t small;
   pthread_attr_init(&small);
   pthread_attr_setstacksize(&small, 256 << 10);
   int made = 0;
   for (int b = 0; meetings && b < p.nblocks; ++b)
-    meetings[b] = Meeting{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, threads, threads, 0};
-  if (all && meetings && stops)
+    meetings[b] = Meeting{PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, threads, threads, 0, {false, false}};
+  if (all && meetings)
     for (; made < count; ++made) {
       const int b = made / threads;
-      all[made] = Thread{0, &p, body, Team{b, made % threads, threads, stops + b * 16, meetings + b}, &gate};
+      all[made] = Thread{0, &p, body, Team{b, made % threads, threads, meetings + b}, &gate};
       if (pthread_create(&all[made].id, &small, enter, all + made)) break;
     }
   const int failed = made < count;
@@ -58,16 +57,16 @@ static int launch(const Prog& p, int threads, Body body) {
   pthread_attr_destroy(&small);
   free(all);
   free(meetings);
-  free(stops);
   return failed;
 }
 
 extern "C" void synth_sizes(i64* sizes) {
-  i64 found[] = {sizeof(Block), sizeof(Op), sizeof(Dep), sizeof(Conn), sizeof(Status), sizeof(Prog)};
-  for (int i = 0; i < 6; ++i) sizes[i] = found[i];
+  i64 found[] = {sizeof(Block), sizeof(Op),   sizeof(Dep),   sizeof(Conn),  sizeof(Status),
+                 sizeof(Crew),  sizeof(Prog), sizeof(Route), sizeof(Limit), sizeof(Clock)};
+  for (int i = 0; i < 10; ++i) sizes[i] = found[i];
 }
 
-#define SYNTH_KERNEL(name, T, R) \
-  extern "C" int synth_##name(const Prog* p, int threads) { return launch(*p, threads, interpret<T, R>); }
+#define SYNTH_KERNEL(name, T, R, F) \
+  extern "C" int synth_##name(const Prog* p, int threads) { return launch(*p, threads, interpret<T, R, F>); }
 #define SYNTH_DIVIDE(name, T) \
   extern "C" void synth_##name(T* values, i64 n, u64 count) { divide<T>(values, n, count, 0, 1); }

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   p.buffers = buffers;
   p.conns = (Conn*)clear(conns * sizeof(Conn));
   for (i64 c = 0; c < conns; ++c)
-    p.conns[c] = Conn{(char*)clear(sizes[3]), (u64*)clear(8), (u64*)clear(8), 0, 0};
+    p.conns[c] = Conn{(char*)clear(sizes[3]), (u64*)clear(8), (u64*)clear(8), (u64*)clear(8), 0, 0};
   p.done = (u64*)clear(p.nblocks * 8);
   p.run = (u64*)clear(p.nblocks * 8);
   p.beat = (u64*)clear(p.nblocks * 8);

@@ -9,6 +9,7 @@ typedef unsigned int u32;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
 struct alignas(16) Quad { u32 w[4]; };
+struct alignas(16) Line { u64 packet[2]; };  // of LL: each is flag << 32 | 4 bytes of data
 
 #ifdef SYNTH_HOST
 #include <pthread.h>
@@ -17,18 +18,18 @@ struct alignas(16) Quad { u32 w[4]; };
 #define DEV inline
 #define APART inline  // a function of its own on a GPU: its registers are free elsewhere
 
-// Where the threads of one block meet.
+// Where the threads of one block meet. any[k]: whether one said so, in the meetings of an even and of an odd number.
 struct Meeting {
   pthread_mutex_t lock;
   pthread_cond_t all_here;
   int missing, threads;
   u64 met;
+  bool any[2];
 };
 
-// One thread of a block. `stop` is shared by the block.
+// One thread of a block.
 struct Team {
   int block, thread, threads;
-  int* stop;
   Meeting* meeting;
 };
 
@@ -36,18 +37,35 @@ DEV u64 acquire(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 DEV void release(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 DEV u64 glance(const u64* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 DEV void note(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
-DEV void block_sync(const Team& team) {
-  if (team.threads == 1) return;
+// The threads of a block meet: whether any of them says so.
+DEV bool block_any(const Team& team, bool mine) {
+  if (team.threads == 1) return mine;
   Meeting& m = *team.meeting;
   pthread_mutex_lock(&m.lock);
   const u64 met = m.met;
+  bool& any = m.any[met & 1];
+  any |= mine;
   if (--m.missing == 0) {
     m.missing = m.threads;
+    m.any[~met & 1] = false;
     ++m.met;
     pthread_cond_broadcast(&m.all_here);
   }
   while (met == m.met) pthread_cond_wait(&m.all_here, &m.lock);
+  const bool found = any;
   pthread_mutex_unlock(&m.lock);
+  return found;
+}
+DEV void block_sync(const Team& team) { block_any(team, false); }
+// Two packets, each written and read at once. False: one of them is not of this flag.
+DEV void line_store(Line* at, u64 data, u32 flag) {
+  __atomic_store_n(&at->packet[0], (u64)flag << 32 | (u32)data, __ATOMIC_RELAXED);
+  __atomic_store_n(&at->packet[1], (u64)flag << 32 | data >> 32, __ATOMIC_RELAXED);
+}
+DEV bool line_load(const Line* at, u32 flag, u64& data) {
+  const u64 low = __atomic_load_n(&at->packet[0], __ATOMIC_RELAXED), high = __atomic_load_n(&at->packet[1], __ATOMIC_RELAXED);
+  data = high << 32 | (u32)low;
+  return low >> 32 == flag && high >> 32 == flag;
 }
 DEV void nap() { sched_yield(); }
 DEV u64 clock_ns() {
@@ -88,7 +106,6 @@ DEV void narrow(float x, f16& h) {
 
 struct Team {
   int block, thread, threads;
-  int* stop;
 };
 
 DEV u64 acquire(const u64* at) {
@@ -103,7 +120,18 @@ DEV u64 glance(const u64* at) {
   return value;
 }
 DEV void note(u64* at, u64 value) { asm volatile("st.relaxed." SYNTH_SCOPE ".global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory"); }
+DEV bool block_any(const Team&, bool mine) { return __syncthreads_or(mine); }
 DEV void block_sync(const Team&) { __syncthreads(); }
+DEV void line_store(Line* at, u64 data, u32 flag) {
+  const u64 low = (u64)flag << 32 | (u32)data, high = (u64)flag << 32 | data >> 32;
+  asm volatile("st.relaxed." SYNTH_SCOPE ".global.v2.u64 [%0], {%1, %2};" ::"l"(at), "l"(low), "l"(high) : "memory");
+}
+DEV bool line_load(const Line* at, u32 flag, u64& data) {
+  u64 low, high;
+  asm volatile("ld.relaxed." SYNTH_SCOPE ".global.v2.u64 {%0, %1}, [%2];" : "=l"(low), "=l"(high) : "l"(at) : "memory");
+  data = high << 32 | (u32)low;
+  return low >> 32 == flag && high >> 32 == flag;
+}
 DEV void nap() { __nanosleep(40); }
 DEV u64 clock_ns() {
   u64 now;

@@ -1,0 +1,132 @@
+// Data: a (+) b for all types, by plain copies or by packets that carry their own flags.
+#pragma once
+#include "wait.cuh"
+
+struct Copy {
+  template <class T> DEV static T of(T a, T) { return a; }
+};
+template <class T> struct Wide { typedef u32 type; };  // integers wrap: computed without sign
+template <> struct Wide<u64> { typedef u64 type; };
+template <> struct Wide<i64> { typedef u64 type; };
+template <> struct Wide<float> { typedef float type; };
+template <> struct Wide<double> { typedef double type; };
+
+struct Sum {
+  template <class T> DEV static T of(T a, T b) { return (T)((typename Wide<T>::type)a + (typename Wide<T>::type)b); }
+};
+struct Prod {
+  template <class T> DEV static T of(T a, T b) { return (T)((typename Wide<T>::type)a * (typename Wide<T>::type)b); }
+};
+struct Min {  // not a number wins, as in NumPy
+  template <class T> DEV static T of(T a, T b) { return a < b || a != a ? a : b; }
+};
+struct Max {
+  template <class T> DEV static T of(T a, T b) { return a > b || a != a ? a : b; }
+};
+
+template <class R, class T> DEV T combine(T a, T b) { return R::of(a, b); }
+template <class R> DEV f16 combine(f16 a, f16 b) {
+  f16 c;
+  narrow(R::of(widen(a), widen(b)), c);
+  return c;
+}
+template <class R> DEV bf16 combine(bf16 a, bf16 b) {
+  bf16 c;
+  narrow(R::of(widen(a), widen(b)), c);
+  return c;
+}
+template <class R> struct Reduces { static constexpr bool value = true; };
+template <> struct Reduces<Copy> { static constexpr bool value = false; };
+
+template <class T> union Pack {
+  Quad quad;
+  T item[16 / sizeof(T)];
+  DEV Pack() {}
+};
+
+// d0, d1 <- a (+) b; d1 and b may be null. One routine serves every op; 16 bytes at a time where all are aligned alike.
+template <class T, class R> DEV void move(const Team& team, T* d0, T* d1, const T* a, const T* b, i64 n) {
+  constexpr int EACH = 16 / sizeof(T), UNROLL = !Reduces<R>::value ? 4 : sizeof(T) == 1 ? 1 : 2;
+  u64 at = (u64)a & 15;
+  bool alike = ((u64)d0 & 15) == at && (!d1 || ((u64)d1 & 15) == at) && (!b || ((u64)b & 15) == at);
+  i64 head = alike ? (i64)((16 - at) % 16 / sizeof(T)) : n, quads = 0;
+  if (head > n) head = n;
+  quads = (n - head) / EACH;
+  for (i64 i = team.thread; i < n - quads * EACH; i += team.threads) {  // before and after the aligned part
+    i64 k = i < head ? i : i + quads * EACH;
+    T value = a[k];
+    if (Reduces<R>::value && b) value = combine<R>(value, b[k]);
+    d0[k] = value;
+    if (d1) d1[k] = value;
+  }
+  const Quad *qa = (const Quad*)(a + head), *qb = b ? (const Quad*)(b + head) : nullptr;
+  Quad *q0 = (Quad*)(d0 + head), *q1 = d1 ? (Quad*)(d1 + head) : nullptr;
+  for (i64 first = team.thread; first < quads; first += (i64)team.threads * UNROLL) {
+    Pack<T> x[UNROLL], y[UNROLL];
+#ifndef SYNTH_HOST
+#pragma unroll
+#endif
+    for (int u = 0; u < UNROLL; ++u) {
+      i64 i = first + (i64)u * team.threads;
+      if (i < quads) {
+        x[u].quad = qa[i];
+        if (Reduces<R>::value && qb) y[u].quad = qb[i];
+      }
+    }
+#ifndef SYNTH_HOST
+#pragma unroll
+#endif
+    for (int u = 0; u < UNROLL; ++u) {
+      i64 i = first + (i64)u * team.threads;
+      if (i < quads) {
+        if (Reduces<R>::value && qb)
+#ifndef SYNTH_HOST
+#pragma unroll
+#endif
+          for (int e = 0; e < EACH; ++e) x[u].item[e] = combine<R>(x[u].item[e], y[u].item[e]);
+        q0[i] = x[u].quad;
+        if (q1) q1[i] = x[u].quad;
+      }
+    }
+  }
+}
+
+// ------------------------------------------------------------ packets
+
+template <class T> union Eight {
+  u64 word;
+  T item[8 / sizeof(T)];
+  DEV Eight() : word(0) {}
+};
+
+// How many lines hold n elements.
+template <class T> DEV i64 lines_of(i64 n) { return (n + (i64)(8 / sizeof(T)) - 1) / (i64)(8 / sizeof(T)); }
+
+// user, out <- in (+) src, or src where there is no `in`; user, out and src may be null. Each thread waits for the packets that
+// it takes: those of message `taken`. False: it has given up.
+template <class T, class R>
+DEV bool packets(const Prog& p, const Team& team, T* user, Line* out, u32 sent, const Line* in, u32 taken, const T* src, i64 n) {
+  constexpr int EACH = 8 / sizeof(T);
+  const bool whole = !(((u64)user | (u64)src) & 7);
+  for (i64 i = team.thread; i < lines_of<T>(n); i += team.threads) {
+    const i64 first = i * EACH, left = n - first < EACH ? n - first : EACH;
+    Eight<T> x, y;
+    if (src) {
+      if (whole && left == EACH) y.word = *(const u64*)(src + first);
+      else
+        for (int e = 0; e < left; ++e) y.item[e] = src[first + e];
+    }
+    if (in) {
+      if (!take(p, in + i, taken, x.word)) return false;
+      if (Reduces<R>::value && src)
+        for (int e = 0; e < left; ++e) x.item[e] = combine<R>(x.item[e], y.item[e]);
+    } else x.word = y.word;
+    if (user) {
+      if (whole && left == EACH) *(u64*)(user + first) = x.word;
+      else
+        for (int e = 0; e < left; ++e) user[first + e] = x.item[e];
+    }
+    if (out) line_store(out + i, x.word, sent);
+  }
+  return true;
+}

@@ -1,0 +1,55 @@
+// Waiting: until a counter has come so far, or a packet has, and never without end.
+#pragma once
+#include "tables.cuh"
+
+DEV u64 beats(const Prog& p) {
+  u64 sum = 0;
+  for (int c = 0; c < (p.ncrews ? p.ncrews : 1); ++c) {
+    const Crew crew = p.ncrews ? p.crews[c] : Crew{p.beat, (u64)p.nblocks};
+    for (u64 b = 0; b < crew.blocks; ++b) sum += glance(crew.beat + b);
+  }
+  return sum;
+}
+
+// Gives up where nothing at all has moved for `timeout` ns, or another block has found that out.
+struct Patience {
+  u64 since, seen;
+  u32 spins;
+  DEV Patience(const Prog& p) : since(clock_ns()), seen(beats(p)), spins(0) {}
+  DEV bool over(const Prog& p) {
+    if (++spins % 32) return false;
+    if (glance(p.abort)) return true;
+    const u64 now = clock_ns();
+    if (now - since > p.timeout) {
+      const u64 sum = beats(p);
+      if (sum == seen) {
+        note(p.abort, 1);
+        return true;
+      }
+      seen = sum;
+      since = now;
+    }
+    nap();
+    return false;
+  }
+};
+
+// Until *at >= least. False: given up.
+DEV bool await(const Prog& p, const u64* at, u64 least) {
+  if (acquire(at) >= least) return true;
+  for (Patience patience(p); !patience.over(p);)
+    if (acquire(at) >= least) return true;
+  return false;
+}
+
+// Until a line is of message `flag`. False: given up.
+APART bool take_late(const Prog& p, const Line* at, u32 flag, u64& data) {
+  for (Patience patience(p); !patience.over(p);)
+    if (line_load(at, flag, data)) return true;
+  return false;
+}
+DEV bool take(const Prog& p, const Line* at, u32 flag, u64& data) {
+  for (int spins = 0; spins < 64; ++spins)
+    if (line_load(at, flag, data)) return true;
+  return take_late(p, at, flag, data);
+}
