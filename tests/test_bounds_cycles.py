@@ -8,12 +8,20 @@ from synth import api, bounds
 from synth.bounds import master
 from synth.collective import collective
 
+DGX1 = api.topology("dgx1").network()
+
 
 @pytest.mark.parametrize("name", ["broadcast", "allgather", "alltoall"])
 def test_a_search_that_ends_with_unsolved_cuts_still_gives_a_bound(monkeypatch, name):
-    network = api.topology("dgx1").network()
-    task = collective(name, network.ranks)
-    whole = bounds.flow(network, task, 3).value
+    task = collective(name, DGX1.ranks)
+    whole = bounds.flow(DGX1, task, 3).value
     monkeypatch.setattr(master, "MAX_CYCLES", 1)
-    early = bounds.flow(network, task, 3).value
+    early = bounds.flow(DGX1, task, 3).value
     assert 0 < early <= whole
+
+
+def test_fewer_cycles_give_less_of_a_bound():
+    task = collective("allgather", DGX1.ranks)
+    found = [bounds.flow(DGX1, task, 2, cycles=cycles).value for cycles in (1, 2, None)]
+    assert 0 < found[0] <= found[1] <= found[2]
+    assert found[0] < found[2]

@@ -25,17 +25,20 @@ LONG = 12_000  # bytes of JSON
 __all__ = ["allreduce", "flow", "rounds", "steps"]
 
 
-def flow(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
+def flow(
+    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None, cycles: int | None = None
+) -> LowerBound:
     """R/C of every schedule of `steps` steps, or of any number when None, is at least this.
 
     Holds for every number of chunks. For combining collectives each wanted contribution must flow to who wants it.
     `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.symmetry`.
+    `cycles`: how often violated cuts are sought, as often as it takes unless given: fewer give less of a bound, sooner.
     Where the certificate would be long and the bound for every number of steps is as good, it is that one's.
     Raises InfeasibleError (with its certificate) when no schedule of so many steps exists.
     """
     from synth.bounds.packing import exact
 
-    found = _checked(network, collective, exact(_solved(network, collective, steps, generators)).certificate(), steps)
+    found = _checked(network, collective, exact(_solved(network, collective, steps, generators, cycles=cycles)).certificate(), steps)
     if steps is not None and len(canonical(found.certificate)) > LONG:
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
         return always if always.value == found.value else found
@@ -84,7 +87,10 @@ def _checked(network: Network, collective: Collective, certificate: dict, steps:
     return LowerBound(value, certificate, "any-chunks" if chunks is None else "this-chunks")
 
 
-def _solved(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0) -> Any:
+def _solved(
+    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0,
+    cycles: int | None = None,
+) -> Any:  # fmt: skip
     from synth.bounds.master import Master
 
     least = _steps(network, collective)
@@ -95,7 +101,7 @@ def _solved(network: Network, collective: Collective, steps: int | None, generat
             least.certificate,
         )
     master = Master(network, collective, steps, _own(network, collective, generators), floor, _count(collective))
-    master.run()
+    master.run(cycles)
     return master
 
 

@@ -150,14 +150,14 @@ class Master:
         self.lp.add_rows([(None, row, 0.0) for row in rows.values()])
         return list(rows)
 
-    def run(self) -> float:
-        """Add violated cuts until there are none; returns the optimum (or, after very many cycles, a bound below it)."""
+    def run(self, cycles: int | None = None) -> float:
+        """Add violated cuts until there are none; returns the optimum (or, after `cycles`, or very many, a bound below it)."""
         loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
         first = [(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)]
         self._add([*first, *((share, cover) for share in self.shares for cover in share.covers)])
         best = 0.0
-        for _ in range(MAX_CYCLES):
+        for _ in range(cycles or MAX_CYCLES):
             answer = self.lp.solve()
             if answer is None:
                 raise ArithmeticError("the linear solver found no optimum")

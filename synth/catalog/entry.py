@@ -42,13 +42,16 @@ class Provenance:
         """As a catalog keeps it."""
         return {
             "versions": dict(self.versions), "seed": self.seed, "solver": self.solver, "encoding": self.encoding,
-            "machine": self.machine, "created": self.created,
+            "machine": self.machine, "created": self.created, "time_limit": self.time_limit, "memory": self.memory,
         }  # fmt: skip
 
     @staticmethod
     def from_json(doc: dict) -> Provenance:
         """The inverse of `to_json`."""
-        return Provenance(tuple(doc["versions"].items()), doc["seed"], doc["solver"], doc["encoding"], doc["machine"], doc["created"])
+        return Provenance(
+            tuple(doc["versions"].items()), doc["seed"], doc["solver"], doc["encoding"], doc["machine"], doc["created"],
+            doc.get("time_limit"), doc.get("memory"),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

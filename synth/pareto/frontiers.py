@@ -86,6 +86,32 @@ def exact(
         raise _labelled(error, machine.labels) from None
 
 
+def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:
+    """`log` with the documents of `known` points in it, unless it holds records of this question; None where it cannot be written."""
+    from synth.pareto.log import Log
+
+    record = Log(log, _key(problem_fingerprint(machine.network(), task), options, "guided"))
+    if record.path is not None and not record.records:
+        for point in known:
+            record.append({"kind": "point", "point": point})
+    record.close(finished=False)
+    return record.path
+
+
+def cut_short(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
+    """What is known of a question whose sweep was ended from outside: the points in its log, and an interval where they stop.
+
+    The bound is the one that the log holds, checked again, else a quick one. Raises InfeasibleError.
+    """
+    from synth.pareto.log import Log
+    from synth.pareto.partial import rest
+
+    network = machine.network()
+    record = Log(log, _key(problem_fingerprint(network, task), options, "guided"))
+    record.close(finished=False)
+    return rest(network, task, record.records, why, machine.notes, machine.labels)
+
+
 def _kind(sweep: str) -> type[Sweep]:
     if sweep == "blind":
         from synth.pareto.blind import BlindSweep

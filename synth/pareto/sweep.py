@@ -15,14 +15,15 @@ from math import ceil, lcm
 
 from synth import bounds
 from synth.collective import Collective
-from synth.errors import InfeasibleError, SynthError
+from synth.errors import InfeasibleError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import race
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log
+from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
 from synth.rational import show
-from synth.schedule import Problem, Schedule
+from synth.schedule import Problem
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown, Unsat
 
@@ -97,6 +98,7 @@ class Sweep:
     def _sweep(self, first: int) -> None:
         floor = bounds.flow(self.network, self.collective, None)
         self.bounds.append((None, floor))
+        self.log.append({"kind": "floor", "bound": floor.to_json()})
         self._tell("bound", f"no schedule takes fewer than {first} steps or {show(floor.value)} rounds per chunk", None, floor.value)
         end = self.options.max_steps or first + STEPS_BEYOND
         ahead = None
@@ -154,6 +156,8 @@ class Sweep:
                     self._leave(item)
                 case (steps, bound):
                     self.bounds.append((steps, bound))
+                    if steps is None:
+                        self.log.append({"kind": "floor", "bound": bound.to_json()})
         floor = next((b for s, b in self.bounds if s is None), None)
         closed = floor is not None and self.best == floor.value
         self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
@@ -358,18 +362,7 @@ class Sweep:
         self.open.append(replace(item, reason="effort") if spent else item)
 
     def _resumed(self) -> Iterator[Point]:
-        """Points of an earlier run, replayed and re-checked before they are believed."""
-        for record in self.log.records:
-            if record.get("kind") == "point":
-                try:
-                    point = trusted_point(Point.from_json(record["point"]))
-                except (SynthError, KeyError, ValueError, TypeError, IndexError):
-                    continue
-                network = self.network
-                schedule = point.schedule
-                if schedule.network.to_json() == network.to_json():
-                    schedule = Schedule(network, self.collective, schedule.chunks, schedule.steps)
-                    yield Point(schedule, point.bound, point.status, point.construction, point.same_bits, point.seconds)
+        return resumed(self.network, self.collective, self.log.records)
 
     def _tell(self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None) -> None:
         self.listen(Event(kind, text, steps, bound, point))
