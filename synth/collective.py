@@ -69,8 +69,14 @@ class Collective:
         name = REVERSALS.get(self.name, f"reversed-{self.name}")
         return Collective(name, self.ranks, self.post, self.pre, not self.combining, self.roots)
 
-    def unit_permutation(self, pi: Sequence[int]) -> tuple[int, ...] | None:
-        """The permutation of units that goes with the rank permutation `pi`, None where pre and post do not agree."""
+    def unit_permutation(self, pi: Sequence[int], onto: Collective | None = None) -> tuple[int, ...] | None:
+        """The permutation of units that goes with the rank permutation `pi`, None where pre and post do not agree.
+
+        With `onto`: where the units are in that collective, if `pi` makes this one of it.
+        """
+        goal = onto or self
+        if (goal.units, goal.combining) != (self.units, self.combining):
+            return None
         moved: dict[frozenset[int], frozenset[int]] = {}
 
         def move(ranks: frozenset[int]) -> frozenset[int]:
@@ -79,8 +85,8 @@ class Collective:
             return moved[ranks]
 
         places: dict[tuple, list[int]] = {}
-        for u in range(self.units):
-            places.setdefault(self._signature(u, lambda ranks: ranks), []).append(u)
+        for u in range(goal.units):
+            places.setdefault(goal._signature(u, lambda ranks: ranks), []).append(u)
         taken: dict[tuple, int] = {}
         image = []
         for u in range(self.units):

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from synth.bounds import check_cases, onechunk
 from synth.bounds.instance import BIG, Instance, Orbits, need, permutation, whole
+from synth.bounds.renumber import renumbered
 from synth.errors import VerificationError
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
@@ -22,7 +23,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "deadline-cuts": (_CUTS, {"count", "covers", "reversed"}),
     "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
-    "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, set()),
+    "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14
@@ -50,6 +51,8 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", "$")
     problem = Instance(topology, collective, certificate.get("reversed", False))
     need(certificate["problem"] == problem.digest, "speaks about another problem", "problem")
+    if "numbering" in certificate:
+        problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
     if kind in ("distance", "unreachable"):
         need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
         return _distance(certificate, problem) if kind == "distance" else _unreachable(certificate, problem)

@@ -15,7 +15,18 @@ from synth.symmetry.search import SEARCH_BUDGET, Generator, Search
 from synth.symmetry.subgroups import chain
 from synth.topology import Network
 
-__all__ = ["Generator", "closure", "compose", "generators", "inverse", "isomorphism", "orbits", "route_permutation", "subgroups"]
+__all__ = [
+    "Generator",
+    "closure",
+    "compose",
+    "generators",
+    "inverse",
+    "isomorphism",
+    "orbits",
+    "renumbering",
+    "route_permutation",
+    "subgroups",
+]
 
 # Networks with more routes and members of caps than this are not searched: their declared generators must do.
 SEARCHED_SIZE = 60_000
@@ -62,7 +73,22 @@ def isomorphism(a: Network, b: Network) -> Permutation | None:
     if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
         return None
     try:
-        return Search(a, b).isomorphism(Budget(ISOMORPHISM_BUDGET))
+        found = Search(a, b).isomorphism(Budget(ISOMORPHISM_BUDGET))
+    except Spent:
+        return None
+    return found.ranks if found else None
+
+
+def renumbering(a: tuple[Network, Collective], b: tuple[Network, Collective]) -> Generator | None:
+    """Where each rank, route and unit of data of `a` is in `b`: the least map that makes one problem the other, units as they are.
+
+    None where there is none, or where the search exceeds its budget.
+    """
+    if a[0].ranks != b[0].ranks or len(a[0].routes) != len(b[0].routes) or len(a[0].caps) != len(b[0].caps):
+        return None
+    try:
+        search = Search(a[0], b[0], a[1], b[1])
+        return search.isomorphism(Budget(ISOMORPHISM_BUDGET)) if search.scales[0] == search.scales[1] else None
     except Spent:
         return None
 

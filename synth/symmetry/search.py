@@ -70,14 +70,16 @@ def carry(a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str]
 
 
 class Search:
-    """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given."""
+    """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given, or make it `onto`."""
 
-    def __init__(self, a: Network, b: Network | None = None, collective: Collective | None = None) -> None:
-        self.a, self.b, self.collective = a, b or a, collective
+    def __init__(
+        self, a: Network, b: Network | None = None, collective: Collective | None = None, onto: Collective | None = None
+    ) -> None:  # fmt: skip
+        self.a, self.b, self.collective, self.onto = a, b or a, collective, onto
         names: dict[Hashable, int] = {}
         self.scales = (1, 1) if b is None else (_scale(a), _scale(b))
         self.graph_a = graph(a, collective, self.scales[0], names)
-        self.graph_b = self.graph_a if b is None else graph(b, None, self.scales[1], names)
+        self.graph_b = self.graph_a if b is None else graph(b, onto, self.scales[1], names)
         self.colours = len(names)
 
     def verified(self, ranks: Sequence[int], switches: dict[str, str]) -> Generator | None:
@@ -85,7 +87,7 @@ class Search:
         routes = carry(self.a, self.b, ranks, switches, self.scales)
         if routes is None:
             return None
-        units = self.collective.unit_permutation(ranks) if self.collective is not None else ()
+        units = self.collective.unit_permutation(ranks, self.onto) if self.collective is not None else ()
         return None if units is None else Generator(tuple(ranks), routes, units)
 
     def extended(self, ranks: Sequence[int]) -> Generator | None:
@@ -102,16 +104,15 @@ class Search:
         except Spent:
             return None
 
-    def isomorphism(self, budget: Budget) -> Permutation | None:
+    def isomorphism(self, budget: Budget) -> Generator | None:
         """The lexicographically least map. Raises Spent when the budget runs out first."""
         if self.a.ranks != self.b.ranks or len(self.graph_a.near) != len(self.graph_b.near):
             return None
         sides = []
-        for net, g in ((self.a, self.graph_a), (self.b, self.graph_b)):
-            classes = [members for members, _ in Search(net).twins(budget)]
+        for net, task, g in ((self.a, self.collective, self.graph_a), (self.b, self.onto, self.graph_b)):
+            classes = [members for members, _ in Search(net, collective=task).twins(budget)]
             sides.append(_numbered(list(g.colours), classes, self.colours))
-        found = self._map(sides[0], sides[1], budget)
-        return found.ranks if found else None
+        return self._map(sides[0], sides[1], budget)
 
     def automorphisms(self, known: Sequence[Generator], budget: Budget) -> list[Generator]:
         """Generators that together with `known` make the whole group, or, when the budget runs out, part of it."""
