@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 from synth.api.inputs import collective, topology
+from synth.api.planning import export_plan, load_plan
 from synth.api.programs import export, lint, load_program, lower
 from synth.api.running import baseline, bench, emulate, run, trace
 from synth.api.scale import allocations, explain, groups, large_bound
 from synth.api.synthesis import bound, pareto, solve, verify
+from synth.api.tuning import import_plan, tune
 
 __all__ = [
-    "allocations", "baseline", "bench", "bound", "collective", "emulate", "explain", "export", "groups",
-    "large_bound", "lint", "load_program", "lower", "pareto", "run", "solve", "topology", "trace", "verify",
+    "allocations", "baseline", "bench", "bound", "collective", "emulate", "explain", "export", "export_plan", "groups", "import_plan",
+    "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "run", "solve", "topology", "trace", "tune", "verify",
 ]  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from synth.cli import folders
 from synth.cli.options import FILE, one_of
@@ -21,6 +23,8 @@ ELEMENTS = {
     "float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1,
 }  # fmt: skip
 
+NOT_OF_PLANS = ("point", "every", "protocol", "instances", "sizes", "dtype", "size", "coll", "root")
+
 
 class Sizes(click.ParamType):
     """Several sizes: ``64KB,1MB``."""
@@ -33,8 +37,9 @@ class Sizes(click.ParamType):
 
 
 @click.command(context_settings=CONTEXT, short_help="Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines.")
-@click.argument("file", type=FILE)
-@click.option("--to", default="msccl-xml", show_default=True, metavar="FORMAT", help="The format (`synth list exporters`).")
+@click.argument("file", type=FILE, required=False)
+@click.option("--plan", type=FILE, metavar="FILE", help="A tuner's plan: to msccl-dir, mscclpp-dir, nccl-tuner-csv, json or mcrdl-csv.")
+@click.option("--to", metavar="FORMAT", help="The format (`synth list exporters`); msccl-xml unless given, of a plan msccl-dir.")
 @click.option("--runtime", default="", metavar="NAME", help="executor, msccl or rccl for msccl-xml; executor unless given.")
 @click.option("--point", type=Positive(), metavar="K", help="The K-th point of a frontier, in the order of its table, from 1.")
 @click.option("--all", "every", is_flag=True, help="All points, each for the sizes at which it is predicted fastest: a folder.")
@@ -55,14 +60,20 @@ class Sizes(click.ParamType):
 @click.option("--size", type=Size(), metavar="SIZE", help="The size that a timeline is drawn for.")
 @click.option("--coll", metavar="NAME", help="What a foreign file computes, where it does not say.")
 @click.option("--root", type=click.IntRange(0), metavar="R", help="The root of a foreign file's collective, where it does not follow.")
-def export(file: Path, **given: Any) -> None:
+def export(file: Path | None, **given: Any) -> None:
     """Write FILE (a frontier, a schedule, a program, or a file of a runtime) in the form that a runtime loads.
 
     \b
     Examples:
       synth export frontier.json --point 2 --runtime executor -o allgather.xml
       synth export frontier.json --all --runtime executor -o algorithms
+      synth export --plan plan.json --to msccl-dir -o algorithms
     """
+    if given["plan"] is not None:
+        _plan(file, given)
+        return
+    if file is None:
+        raise UsageError("name the FILE to export, or a tuner's plan with --plan")
     output, every = given["output"], given["every"]
     if every and (output in (None, "-") or given["point"] is not None):
         raise UsageError("--all writes a folder of all points: name it with -o DIR, and leave --point out")
@@ -71,7 +82,39 @@ def export(file: Path, **given: Any) -> None:
         folders.check(Path(output))
     made = _made(file, given)
     if every:
-        folders.write_all(Path(output), made, _runtime(given))
+        from synth.export import notes
+
+        folders.write_all(Path(output), made, partial(notes.env, _runtime(given)))
+    else:
+        _write(output, made)
+    for line in made.remarks:
+        remark(line)
+
+
+def _plan(file: Path | None, given: dict[str, Any]) -> None:
+    from synth import api
+    from synth.api import planning
+    from synth.export import notes
+
+    source = click.get_current_context().get_parameter_source
+    wrong = [f"--{name.replace('every', 'all')}" for name in NOT_OF_PLANS if source(name) is ParameterSource.COMMANDLINE]
+    if file is not None or wrong:
+        raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
+    to, output = (given["to"] or "msccl-dir").lower(), given["output"]
+    folder = to in planning.FOLDERS
+    if folder and output in (None, "-"):
+        raise UsageError(f"{to} writes a folder: name it with -o DIR")
+    ready(output)
+    if folder:
+        folders.check(Path(output))
+    name, path = one_of("topo", "topo_file")
+    made = api.export_plan(
+        given["plan"], to, runtime=given["runtime"], in_place=given["in_place"], topology=name or path, rank_map=given["rank_map"],
+        assume_root=given["assume_root"], assume_nvlink=given["assume_nvlink"], assume_one_node=given["assume_one_node"],
+        min_size=given["min_size"] or 0, max_size=given["max_size"],
+    )  # fmt: skip
+    if folder:
+        folders.write_all(Path(output), made, partial(notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(given)))
     else:
         _write(output, made)
     for line in made.remarks:
@@ -87,7 +130,8 @@ def _made(file: Path, given: dict[str, Any]) -> Exported:
         program = api.load_program(file)
         task = api.collective(given["coll"], program.ranks, () if given["root"] is None else [given["root"]])
     return api.export(
-        file, given["to"], runtime=given["runtime"], point=given["point"], every=given["every"], protocol=_protocol(given["protocol"]),
+        file, given["to"] or "msccl-xml", runtime=given["runtime"], point=given["point"], every=given["every"],
+        protocol=_protocol(given["protocol"]),
         instances=given["instances"], in_place=given["in_place"], topology=name or path, rank_map=given["rank_map"],
         assume_root=given["assume_root"], assume_nvlink=given["assume_nvlink"], assume_one_node=given["assume_one_node"],
         sizes=given["sizes"], element=ELEMENTS[given["dtype"].lower()], min_size=given["min_size"] or 0, max_size=given["max_size"],

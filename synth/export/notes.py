@@ -13,6 +13,7 @@ from synth.program.program import Program
 
 PER_RANK = ("allgather", "reduce-scatter", "alltoall")
 ENABLE = {
+    "mscclpp": ["MSCCLPP_ENABLE_NCCL_FALLBACK=TRUE"],
     "msccl": ["NCCL_ALGO=MSCCL,RING,TREE"],
     "executor": ["NCCL_MSCCL_ENABLE=1"],
     "rccl": ["RCCL_MSCCL_ENABLE=1", "RCCL_MSCCL_FORCE_ENABLE=1"],
@@ -50,8 +51,10 @@ CAVEATS = {
 
 def env(runtime: str, folder: str, files: Sequence[str]) -> str:
     """One KEY=VALUE a line. `folder` is the path as the job will see it, `files` the names in it."""
-    where = f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}" if runtime == "msccl" else f"MSCCL_ALGO_DIR={folder}"
-    return "\n".join([where, *ENABLE[runtime]]) + "\n"
+    where = [f"MSCCL_ALGO_DIR={folder}"]
+    if runtime == "msccl":
+        where = [f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}"]
+    return "\n".join([*(where if runtime != "mscclpp" else []), *ENABLE[runtime]]) + "\n"
 
 
 def divisor(program: Program) -> str:

@@ -1,0 +1,335 @@
+"""`synth export --plan`: who gets which sizes, the files that say so, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import pytest
+import strict_msccl
+import strict_mscclpp
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_export import ring_schedule, slow_schedule
+
+from synth import api
+from synth.cli import root as cli
+from synth.collective import collective
+from synth.errors import SynthError, UsageError
+from synth.export.plan_ranges import Offer, fewest, lost, shares
+from synth.plan import Algorithm, Plan, Range, Table
+from synth.schedule import Schedule, Send, Step
+from synth.topologies import topology
+
+SMALL, LARGE = 4096, 1 << 20
+RING_LL128 = (("algorithm", "Ring"), ("protocol", "LL128"), ("channels", "8"))
+
+
+@cache
+def plan() -> Plan:
+    """allgather on a ring of 4: mpi first up to 4 KiB, one chunk in LL up to 1 MiB, two chunks up to 64 MiB, NCCL's ring above."""
+    algorithms = (
+        Algorithm("S2 C1 LL", "synth", slow_schedule(), "LL", 1, 4), Algorithm("S3 C2", "synth", ring_schedule(4), "Simple", 1, 8),
+        Algorithm("NCCL's ring", "nccl", options=RING_LL128), Algorithm("MPI", "mpi"),
+    )  # fmt: skip
+    ranges = (
+        Range(0, SMALL, (3, 0, 2)), Range(SMALL + 1, LARGE, (0, 1)), Range(LARGE + 1, 64 << 20, (1, 2)),
+        Range((64 << 20) + 1, None, (2, 1)),
+    )  # fmt: skip
+    table = Table("allgather", 4, ranges, (1024, SMALL, 8192, LARGE, 4 << 20, 128 << 20), element=4)
+    return Plan(algorithms, (table,), "model", "no machine was asked", slow_schedule().network)
+
+
+def change(number: int, **changes: object) -> Plan:
+    """The plan with one algorithm changed."""
+    old = plan()
+    return replace(old, algorithms=tuple(replace(a, **changes) if i == number else a for i, a in enumerate(old.algorithms)))
+
+
+def synth(*words: object, code: int = 0):
+    outcome = CliRunner().invoke(cli, [str(word) for word in words])
+    assert outcome.exit_code == code, (outcome.stdout, outcome.stderr, outcome.exception)
+    assert "Traceback" not in outcome.stderr
+    return outcome
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan().to_json()))
+    return path
+
+
+def ends(text: str, runtime: str = "executor") -> tuple[int, int]:
+    """The sizes that a file offers itself for, read by the strict reader first."""
+    strict_msccl.load(text, runtime)
+    low, high = (int(re.search(rf'{key}="(\d+)"', text)[1]) for key in ("minBytes", "maxBytes"))
+    return low, high - 1 if runtime == "msccl" else high
+
+
+def runs(path, size, **options):
+    checked = api.run(path, size=size, bound=False, **options).checked
+    assert checked is not None and checked.elements
+
+
+# ---------------------------------------------------------------- who gets what
+
+OFFER = st.builds(Offer, st.integers(0, 40), st.one_of(st.none(), st.integers(20, 90)), st.sampled_from([1, 2, 3, 5]))
+OFFERS = st.fixed_dictionaries({}, optional=dict.fromkeys(range(4), OFFER))
+
+
+@st.composite
+def tables(draw):
+    ends = sorted(draw(st.sets(st.integers(0, 100), min_size=1, max_size=4)))
+    lows, highs = [0, *(e + 1 for e in ends)], [*ends, None]
+    order = st.permutations(range(4)).flatmap(lambda p: st.integers(1, 4).map(lambda n: tuple(p[:n])))
+    ranges = tuple(Range(low, high, draw(order)) for low, high in zip(lows, highs, strict=True))
+    return Table("allgather", 4, ranges, tuple(sorted(draw(st.sets(st.integers(0, 110), max_size=8)))))
+
+
+@settings(max_examples=300, deadline=None)
+@given(tables(), OFFERS)
+def test_shares_leave_no_gap_and_judged_sizes_get_the_first_that_serves_them(table, offers):
+    found = shares(table, offers, {})
+    assert found.shares[0].low == 0 and found.shares[-1].high is None
+    for a, b in pairwise(found.shares):
+        assert a.high is not None and b.low == a.high + 1 and a.choice != b.choice
+    for size in range(115):
+        got = next(s.choice for s in found.shares if s.low <= size and (s.high is None or size <= s.high))
+        assert got is None or (offers[got].covers(size) and got in table.at(size).order)
+        order = [i for i in table.at(size).order if i in offers]
+        if size in table.sizes and any(offers[i].admits(size) for i in order):
+            assert got == next(i for i in order if offers[i].admits(size))
+        elif not table.sizes:
+            assert got == next((i for i in order if offers[i].covers(size)), None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(tables(), min_size=1, max_size=3), OFFERS, st.integers(1, 6))
+def test_no_more_files_than_the_runtime_loads(many, offers, most):
+    cut = fewest([shares(table, offers, {}) for table in many], lambda s: 0 if s.choice is None else 2, most, "too many")
+    assert sum(2 for found in cut for s in found.shares if s.choice is not None) <= most
+    for found, table in zip(cut, many, strict=True):
+        assert found.table is table and all(why == "too many" for why in found.refused.values())
+
+
+def test_a_size_that_no_chunks_divide_is_said():
+    table = Table("allgather", 4, (Range(0, None, (0, 1)),), (64, 96, 128))
+    found = shares(table, {1: Offer(0, 100, 96)}, {0: "it is none"})
+    assert found.shares == ((0, 100, 1), (101, None, None))
+    said = lost(replace(plan(), tables=(table,)), found, "another runs")
+    assert said[0] == "allgather on 4 ranks, 0 bytes and more: S2 C1 LL is preferred, but it is none; instead S3 C2, another runs"
+    assert "S3 C2 is offered for 0 to 100 bytes only" in said[1]
+    assert said[2] == "allgather on 4 ranks: 64, 128 bytes are not served (multiples of 96 bytes are): another runs"
+    assert shares(table, {1: Offer(0, None, 100)}, {}).shares == ((0, None, None),)  # divides none that was judged
+
+
+# ---------------------------------------------------------------- MSCCL-IR
+
+
+@pytest.mark.parametrize("runtime", ["executor", "rccl", "msccl"])
+def test_a_folder_of_msccl_ir_serves_the_ranges_of_the_plan(file, tmp_path, runtime):
+    folder = tmp_path / "algorithms"
+    said = synth("export", "--plan", file, "--to", "msccl-dir", "--runtime", runtime, "-o", folder)
+    found = {}
+    for path in sorted(folder.iterdir()):
+        low, high = ends(path.read_text(), runtime)
+        found.setdefault((low, high), []).append(path)
+        runs(path, (low // 64 + 1) * 64, in_place="in-place" in path.name, runtime=runtime)
+    assert list(found) == [(0, LARGE), (LARGE + 1, 64 << 20)]
+    assert [len(paths) for paths in found.values()] == [2, 2] if runtime == "msccl" else [1, 1]
+    assert "0 to 4096 bytes: MPI is preferred, but it is mpi's" in said.stderr
+    assert "1 range is left to NCCL's own algorithms" in said.stderr
+    env = (tmp_path / "algorithms.env").read_text()
+    assert (f"MSCCL_XML_FILES={folder}/01-" in env) if runtime == "msccl" else f"MSCCL_ALGO_DIR={folder}\n" in env
+    page = (tmp_path / "algorithms.md").read_text()
+    assert "| S3 C2 | 1048577 to 67108864 bytes |" in page and "falls back" in page and "MPI is preferred" in page
+
+
+def test_msccl_gets_four_files_for_all_collectives_together():
+    back = replace(slow_schedule(), steps=()).network
+    scatter = Algorithm("RS", "synth", slow_schedule().reversed(), "Simple", 1, 4)
+    extra = Table("reduce-scatter", 4, (Range(0, None, (4,)),))
+    both = replace(plan(), algorithms=(*plan().algorithms, scatter), tables=(*plan().tables, extra), topology=back)
+    made = api.export_plan(both, "msccl-dir", runtime="msccl")
+    assert [name.partition("-")[2] for name, _ in made.files] == [
+        "allgather-S2-R2-C1-LL.xml", "allgather-S2-R2-C1-LL-in-place.xml",
+        "reduce-scatter-S2-R2-C1.xml", "reduce-scatter-S2-R2-C1-in-place.xml",
+    ]  # fmt: skip
+    assert any("S3 C2 is preferred, but msccl loads at most 4 files" in line for line in made.remarks)
+    assert len(api.export_plan(both, "msccl-dir", runtime="msccl", in_place="out").files) == 3
+    assert len(api.export_plan(both, "msccl-dir").files) == 3
+
+
+def test_a_program_that_is_safe_only_to_a_size_ends_there():
+    made = api.export_plan(plan(), max_size=2 << 20)
+    assert [ends(text)[1] for _, text in made.files] == [LARGE, 2 << 20]
+    assert any("S3 C2 is offered for 0 to 2097152 bytes only" in line for line in made.remarks)
+
+
+def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
+    made = api.export_plan(change(0, protocol="LL128"))  # a ring of unknown links
+    assert [ends(text)[0] for _, text in made.files] == [SMALL + 1]
+    said = [line for line in made.remarks if "4097 to 1048576 bytes: S2 C1 LL is preferred, but LL128 corrupts data" in line]
+    assert len(said) == 1 and "instead S3 C2" in said[0]
+    plus = api.export_plan(change(0, protocol="LL128"), assume_nvlink=True)
+    assert [ends(text)[0] for _, text in plus.files] == [0, LARGE + 1]
+    named = api.export_plan(change(0, schedule=None))
+    assert any("the plan knows it by name only" in line for line in named.remarks)
+    for to in ("msccl-dir", "mscclpp-dir"):
+        with pytest.raises(SynthError, match=r"no range of the plan can be exported: .*LL128"):
+            api.export_plan(replace(change(0, protocol="LL128"), tables=(replace(plan().tables[0], ranges=(Range(0, None, (0,)),)),)), to)
+
+
+def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
+    odd = replace(plan().tables[0], sizes=(1 << 12, 1 << 13, 1 << 20), ranges=(Range(0, None, (1, 0)),))
+    three = replace(ring_schedule(4), chunks=6, steps=tuple(
+        Step(3, tuple(sorted(Send(s.chunk // 2 * 6 + s.chunk % 2 * 3 + k, s.src, s.dst) for s in step.sends for k in range(3))))
+        for step in ring_schedule(4).steps
+    ))  # fmt: skip
+    made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(odd,)))
+    assert [name for name, _ in made.files] == ["01-allgather-S2-R2-C1-LL.xml"]
+    mixed = replace(odd, sizes=(96, 4096, 9600))
+    made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(mixed,)))
+    assert [ends(text) for _, text in made.files] == [(0, 4095), (4096, 4096), (4097, 0)]
+
+
+def rooted() -> Plan:
+    star = topology("star:4").network()
+    steps = (Step(1, (Send(0, 0, 1), Send(0, 0, 2), Send(0, 0, 3))),)
+    cast = Schedule(star, collective("broadcast", 4), 1, steps)
+    return Plan((Algorithm("star", "synth", cast),), (Table("broadcast", 4, (Range(0, None, (0,)),), root=0),), "model", "by hand", star)
+
+
+def test_a_root_is_asserted_and_warned_of():
+    with pytest.raises(SynthError, match="add --assume-root 0"):
+        api.export_plan(rooted(), assume_one_node=True)
+    made = api.export_plan(rooted(), assume_root=0, assume_one_node=True)
+    assert any("no loader compares the root" in line for line in made.remarks)
+
+
+# ---------------------------------------------------------------- MSCCL++
+
+
+def test_a_folder_of_mscclpp_plans_serves_the_ranges_of_the_plan(file, tmp_path):
+    folder = tmp_path / "plans"
+    synth("export", "--plan", file, "--to", "mscclpp-dir", "-o", folder)
+    sizes = {}
+    for path in sorted(folder.glob("*.json")):
+        document = strict_mscclpp.check(path.read_text())
+        assert document["name"] == path.stem
+        sizes.setdefault(document["inplace"], []).append((document["min_message_size"], document["max_message_size"]))
+        runs(path, (document["min_message_size"] // 128 + 1) * 128, in_place=document["inplace"])
+    assert sizes == {False: [(0, LARGE), (LARGE + 1, 64 << 20)], True: [(0, LARGE), (LARGE + 1, 64 << 20)]}
+    assert "MSCCLPP_ENABLE_NCCL_FALLBACK=TRUE" in (tmp_path / "plans.env").read_text()
+    assert "register.register(rank, ranks, ranks_per_node)" in (tmp_path / "plans.md").read_text()
+    synth("export", "--plan", file, "--to", "mscclpp-dir", "-o", folder)  # an earlier export is replaced
+    (folder / "mine.txt").write_text("")
+    assert "holds mine.txt" in synth("export", "--plan", file, "--to", "mscclpp-dir", "-o", folder, code=1).stderr
+
+
+def test_protocols_that_mscclpp_lacks_are_listed():
+    made = api.export_plan(change(1, protocol="LL128"), "mscclpp-dir")
+    said = [line for line in made.remarks if "S3 C2 is preferred, but MSCCL++ has no protocol LL128" in line]
+    assert len(said) == 1 and "instead NCCL's ring" in said[0]
+
+
+# ---------------------------------------------------------------- NCCL's tuner, JSON
+
+
+def plugin(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | None:
+    """What NCCL's example tuner plugin applies: the first line that matches, of lines of at most 255 characters."""
+    for line in text.splitlines():
+        assert len(line) < 255
+        if line.startswith("#") or not line:
+            continue
+        kind, low, high, algorithm, protocol, channels, wants_nodes, wants_ranks, pipe, reg = line.split(",")
+        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce") and (pipe, reg) == ("-1", "-1")
+        assert algorithm in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+        assert protocol in ("ll", "ll128", "simple")
+        near = int(wants_nodes) in (-1, nodes) and int(wants_ranks) in (-1, ranks)
+        if kind == coll and int(low) <= size <= int(high) < 1 << 64 and near:
+            return algorithm, protocol, int(channels)
+    return None
+
+
+def test_the_tuner_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
+    out = tmp_path / "tuner.csv"
+    said = synth("export", "--plan", file, "--to", "nccl-tuner-csv", "-o", out)
+    text = out.read_text()
+    for size in (0, SMALL, LARGE, 64 << 20):
+        assert plugin(text, "allgather", size, 4, 1) is None
+    for size in ((64 << 20) + 1, 1 << 30, 1 << 40):
+        assert plugin(text, "allgather", size, 4, 1) == ("ring", "ll128", 8)
+    assert plugin(text, "allgather", 1 << 30, 5, 1) is None and plugin(text, "allreduce", 1 << 30, 4, 1) is None
+    assert "MPI is preferred, which no tuner can name" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((("algorithm", "NVLSTree"), ("protocol", "Simple")), "allgather,67108865,18446744073709551615,nvls_tree,simple,-1,1,4,-1,-1"),
+        ((("algorithm", "CollnetDirect"), ("protocol", "ll")), "allgather,67108865,18446744073709551615,collnet_direct,ll,-1,1,4,-1,-1"),
+        ((("algorithm", "hypercube"), ("protocol", "ll")), "does not say which algorithm"),
+        ((("algorithm", "ring"),), "does not say which protocol"), ((), "does not say which algorithm"),
+        ((("algorithm", "ring"), ("protocol", "ll"), ("channels", "0")), "channels of NCCL's ring is '0'"),
+    ],
+)  # fmt: skip
+def test_names_of_nccl(options, line):
+    made = api.export_plan(change(2, options=options), "nccl-tuner-csv")
+    assert line in (made.files[0][1].splitlines()[-1] if line.startswith("allgather,") else " ".join(made.remarks))
+    assert line.startswith("allgather,") or "the file has no line" in made.remarks[-1]
+
+
+def test_json_is_the_plan_itself(file):
+    assert Plan.from_json(json.loads(synth("export", "--plan", file, "--to", "json").stdout)).to_json() == plan().to_json()
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("schema", "synth.plan/9", "schema is 'synth.plan/9'"), ("tables.0.sizes", [4, 4], "sizes grow"),
+        ("tables.0.ranges.0.order", [9], r"order\[0\]: expected .* at most 3, found 9"),
+        ("tables.0.ranges.0.order", [], r"ranges\[0\].order: names no algorithm"),
+        ("tables.0.ranges.1.low", 9, "starts at 9, and the range before ends at 4096"),
+        ("tables.0.ranges.1.high", 2, "of at least 4097, found 2"), ("tables.0.seconds", [1.0], "1 entries for 6 sizes"),
+        ("tables.0.ranks", 8, "does allgather on 4 ranks, the table is allgather on 8"),
+        ("algorithms.0.protocol", "ll", "protocol 'll'; known are"), ("algorithms.3", {}, "malformed plan"),
+        ("algorithms.0.divisor", 0, r"algorithms\[0\].divisor: expected a whole number of at least 1"),
+        ("algorithms.0.schedule.steps.0.sends", [], r"algorithms\[0\].schedule"), ("labels", [1, 1, 2, 3], "a label of its own"),
+        ("algorithms.0.backend", "nccl", "takes no schedule"), ("tables", [1], "malformed plan"),
+    ],
+)  # fmt: skip
+def test_a_bad_plan_is_one_line(tmp_path, path, value, words):
+    doc = json.loads(json.dumps(plan().to_json()))
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    inner = doc
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(doc))
+    with pytest.raises(SynthError, match=words) as caught:
+        api.export_plan(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_requests_that_make_no_sense(file, tmp_path):
+    for words, why in [
+        (("--to", "msccl-dir"), "name it with -o DIR"), (("--to", "xml", "-o", "x"), "'xml' is none of them"),
+        (("--point", 2, "-o", "x"), "--point: a plan says that itself"), (("--dtype", "int8", "-o", "x"), "--dtype"),
+        (("--to", "json", "--runtime", "rccl"), "--runtime is for msccl-dir"),
+        (("--runtime", "mscclpp", "-o", tmp_path / "x"), "is not for the runtime"),
+        (("--rank-map", "0,1,2,5", "-o", tmp_path / "x"), "each of 0..3 once"), ((file, "-o", "x"), "leave it out with --plan"),
+    ]:  # fmt: skip
+        assert why in synth("export", "--plan", file, *words, code=2).stderr
+    assert "name the FILE" in synth("export", code=2).stderr
+    with pytest.raises(UsageError):
+        api.export_plan(plan(), "msccl-xml")
