@@ -52,7 +52,7 @@ class Branch:
 class Cases:
     """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
 
-    `prices[route, step - 1]` are whole; `until` is a monotonic time after which cases are no longer split.
+    `prices[route, step - 1]` are whole; `until` is a time of this process (CPU seconds) after which cases are no longer split.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Cases:
 
     def _prove(self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None) -> Branch | Leaf | Tree:
         case = known or self._case(has, gone)
-        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.monotonic() > self.until:
+        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.process_time() > self.until:
             return case.leaf
         options = case.doubtful()
         if not options:
@@ -160,7 +160,7 @@ class _Case:
         order: list[Cut] = []
         value, duals = 0.0, []
         for _ in range(MAX_CYCLES):
-            if duals and time.monotonic() > self.cases.until:
+            if duals and time.process_time() > self.cases.until:
                 break
             fresh = []
             for cut in self._violated():

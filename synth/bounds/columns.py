@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from synth.bounds.arborescence import Grower, Tree
+from synth.bounds.arborescence import Tree
+from synth.bounds.holders import pricer
 from synth.bounds.lp import LinearProgram
 from synth.bounds.orbits import Generator, orbits
 from synth.collective import Collective
@@ -30,6 +31,7 @@ from synth.topology import Network
 
 SMOOTHING = 0.7
 EPSILON = 1e-7
+MOST_NEW = 60  # trees of a unit in a round of exact pricing
 
 
 class Space:
@@ -193,17 +195,18 @@ def generate(
     what the heuristic pricing leaves open: it returns a lower bound on the price of any tree of `unit` and a tree
     below `limit`, if there is one.
     """
-    started = time.monotonic()
+    started = time.process_time()
     space = Space(network, collective, generators)
     result = Columns(space, steps)
-    growers = {u: Grower(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in space.units}
+    growers = {u: pricer(network, steps, collective.pre[u], collective.post[u], seed + 7919 * u) for u in space.units}
+    sure = all(grower.exact for grower in growers.values())
     master = Restricted(space, steps, floor)
     centre = np.full((len(space.capacity), steps), 1.0 / space.capacity.sum())
     for u, grower in growers.items():
         found = grower.search(space.use @ centre, [], 32, 2)
         if not found:
             return None
-        for _, tree in found[:16]:
+        for _, tree in found[: MOST_NEW if sure else 16]:
             master.add(u, tree)
     centre_value = 0.0
     effort = 3
@@ -213,7 +216,7 @@ def generate(
             break
         result.value, prices, worth = master.value, master.prices, master.worth
         result.iterations += 1
-        out_of_time = seconds is not None and time.monotonic() - started > seconds
+        out_of_time = seconds is not None and time.process_time() - started > seconds
         if result.value <= target * (1 + EPSILON) or result.iterations >= iterations or out_of_time:
             break
         weight = 0.0 if stalled else SMOOTHING
@@ -229,11 +232,16 @@ def generate(
                 cost = space.weight[u] * sum(judge[r, t - 1] for t, r in tree)
                 if cost < worth[u] - EPSILON * max(1.0, worth[u]) and master.add(u, tree):
                     fresh += 1
-                    if fresh >= 12:
+                    if fresh >= (MOST_NEW if sure else 12):
                         break
             added += fresh
         if total > centre_value:
             centre, centre_value = probe, total
+        if sure:
+            result.lower = centre_value
+            result.optimal = result.lower >= result.value * (1 - EPSILON)
+            if result.optimal or (stalled and not added):
+                break
         if added:
             stalled, effort = False, 3
             continue
@@ -257,7 +265,8 @@ def generate(
             break
         stalled = False
     result.trees, result.prices, result.worth = master.trees, master.prices, master.worth
-    result.share, result.rounds = master.share, master.rounds
+    result.share = {u: [x / max(1.0, sum(mine)) for x in mine] for u, mine in master.share.items()}  # more than one chunk costs nothing
+    result.rounds = master.rounds
     return result
 
 
@@ -269,7 +278,7 @@ def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
     space, new = columns.space, 0
     price = space.use @ columns.prices
     for u in space.units:
-        grower = Grower(space.network, columns.steps, space.collective.pre[u], space.collective.post[u], seed + 7919 * u)
+        grower = pricer(space.network, columns.steps, space.collective.pre[u], space.collective.post[u], seed + 7919 * u)
         known = set(columns.trees[u])
         start = _cheapest(columns.trees[u], price, 64)
         limit = columns.worth[u] / space.weight[u] + max(slack, EPSILON) + 1e-6

@@ -39,7 +39,7 @@ def tree_bound(
     For collectives that do not combine. `generators` are automorphisms of the problem, found by `symmetry` when not given.
     """
     budget = budget or Budget()
-    began = time.monotonic()
+    began = time.process_time()
     if collective.combining:
         return None
     group = _group(network, collective) if generators is None else generators
@@ -85,7 +85,7 @@ class Prover:
 
     def most(self) -> int:
         """How many linear programs a case tree may take now."""
-        return 1 if time.monotonic() > self.until else MOST_PROGRAMS
+        return 1 if time.process_time() > self.until else MOST_PROGRAMS
 
     def cheapest(self, space: Space, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
         """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is one."""

@@ -11,17 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 
 import numpy as np
 
-from synth.bounds.arborescence import Grower, Tree
+from synth.bounds.arborescence import Tree
 from synth.bounds.columns import Restricted, Space
+from synth.bounds.holders import pricer
 
 TOLERANCE = 1e-6
 PRICINGS = 4
 SETTLING = 40
-CANDIDATES = 3
+CANDIDATES = 12
 NEARLY = 0.5
+LAST_CHUNKS = 12
 REACHES = (2, 4, 6, 10)
 OPTIONS = 500
 
@@ -43,7 +46,7 @@ class Dive:
         self.random = np.random.default_rng(seed)
         self.master = Restricted(space, steps, 1.0)
         collective = space.collective
-        self.growers = {u: Grower(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units}
+        self.growers = {u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units}
         for u, mine in trees.items():
             for tree in mine:
                 self.master.add(u, tree)
@@ -57,7 +60,7 @@ class Dive:
         if not self._solve(state, until, SETTLING):
             return
         options = _near(self.master.rounds, self.rounds)
-        while options.size and time.monotonic() < until:
+        while options.size and time.process_time() < until:
             first, options = options[0], options[1:]
             state = self._nothing([int(f) for f in first])
             if self._solve(state, until, SETTLING):
@@ -70,18 +73,18 @@ class Dive:
         return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
 
     def run(self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
-        """One dive at the given rounds, up to the monotonic time `until`. `finish` is asked to complete what is nearly done."""
+        """One dive at the given rounds, up to the CPU time `until` of this process. `finish` is asked to complete what is nearly done."""
         state = self._nothing(floors)
         if not self._solve(state, until, SETTLING):
             return None
         total = self.chunks * len(self.space.units)
         asked = total
-        while time.monotonic() < until:
+        while time.process_time() < until:
             need = self._need(state)
             left = sum(need.values())
             if not left:
                 return state
-            if left <= asked * NEARLY:
+            if left <= min(asked * NEARLY, LAST_CHUNKS):
                 asked = left
                 done = finish(state, need)
                 if done is not None:
@@ -102,25 +105,20 @@ class Dive:
                 return False
             if self.master.value <= self.rounds + TOLERANCE:
                 return True
-            if time.monotonic() > until:
+            if time.process_time() > until:
                 return False
             price = self.space.use @ self.master.prices
             added = 0
             for u, n in need.items():
                 if not n:
                     continue
-                known = self._near(u, price)
+                known = () if self.growers[u].exact else self.master.cheapest(u, price, 24)
                 limit = self.master.worth[u] / self.space.weight[u] - 1e-7
                 for cost, tree in self.growers[u].search(price, known, 24, 3 + 3 * min(turn, 4))[:10]:
                     added += cost < limit and self.master.add(u, tree)
             if not added:
                 return False
         return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
-
-    def _near(self, unit: int, price: np.ndarray) -> list[Tree]:
-        mine = self.master.trees[unit]
-        cost = [sum(price[r, t - 1] for t, r in tree) for tree in mine]
-        return [mine[i] for i in np.argsort(cost, kind="stable")[:24]]
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
         """Take the trees that the linear program takes whole, else one of those it takes most of."""
@@ -165,8 +163,9 @@ def _near(fractions: Sequence[float], total: int) -> np.ndarray:
                 found.append((far, head))
                 continue
             last = len(head) == len(fractions) - 1
-            for n in [rest] if last else range(1, rest):
-                away = far + abs(n - fractions[len(head)])
+            spare, here = reach - far, fractions[len(head)]
+            for n in [rest] if last else range(max(1, ceil(here - spare)), min(rest - 1, floor(here + spare)) + 1):
+                away = far + abs(n - here)
                 if away <= reach and n >= 1:
                     stack.append((away, [*head, n]))
         if len(found) > OPTIONS:
