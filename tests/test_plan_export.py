@@ -236,6 +236,8 @@ def test_protocols_that_mscclpp_lacks_are_listed():
     made = api.export_plan(change(1, protocol="LL128"), "mscclpp-dir")
     said = [line for line in made.remarks if "S3 C2 is preferred, but MSCCL++ has no protocol LL128" in line]
     assert len(said) == 1 and "instead NCCL's ring" in said[0]
+    assert any("--protocol Simple --protocol LL" in line for line in made.remarks)
+    assert not any("--protocol" in line for line in api.export_plan(plan(), "mscclpp-dir").remarks)
 
 
 # ---------------------------------------------------------------- NCCL's tuner, JSON

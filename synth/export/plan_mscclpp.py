@@ -22,6 +22,8 @@ from synth.program.program import Program
 
 OTHERS = "MSCCL++ chooses itself"
 
+PROTOCOLS = ("Simple", "LL")
+
 
 def folder(plan: Plan, placed: Placed) -> Exported:
     """The plans, disjoint in size for each collective, number of ranks and place, and the code. Raises SynthError where none is left."""
@@ -47,6 +49,8 @@ def folder(plan: Plan, placed: Placed) -> Exported:
     remarks = list(dict.fromkeys(warning for row in rows if (warning := root_warning(row.program))))
     if any(row.program.collective is not None and row.program.collective.combining for row in rows):
         remarks.append("MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum")
+    if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
+        remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += left(plan, made)
     files += [("register.py", plan_registration.python(entries)), ("register.hpp", plan_registration.cpp(entries))]
     return Exported(tuple(files), ".json", (*said, *remarks), tuple(name for name, _ in files), _page(plan, rows, said, remarks))

@@ -128,11 +128,10 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
             elif i in useful:
                 ends = span(offers[i].low, offers[i].high)
                 said.append(f"{name}, {where}: {plan.algorithms[i].label} is offered for {ends} only, where it is proved right")
+        steps = sorted({offers[i].step for i in row.order if i in offers})
         missed = [s for s in sizes if not _admitted(found, s)]
-        if missed:
-            steps = sorted({offers[i].step for i in row.order if i in offers})
-            why = f" (multiples of {' or '.join(map(str, steps))} bytes are)" if steps else ""
-            said.append(f"{name}: {_sizes(missed)}{why}: {otherwise}")
+        if missed and steps:
+            said.append(f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}")
     return said
 
 
