@@ -1,165 +1,175 @@
-"""The cuda executor without a GPU: its tables, pointers, launches and refusals on a stand-in for CuPy whose memory is NumPy's
-and whose kernels are the same source on CPU threads; what only a GPU shows is named in docs/gpu.md."""
-
-import contextlib
-import ctypes
+"""The cuda executor without a GPU: its tables, pointers, launches and refusals on a stand-in for CuPy (standin.py); what only a
+GPU shows is named in docs/gpu.md."""
 
 import numpy as np
 import pytest
-from programs import all_send_first, recursive_doubling_allreduce, ring_allgather, ring_allreduce
+from programs import all_send_first, direct_allgather, recursive_doubling_allreduce, ring_allgather, ring_allreduce
+from standin import Cupy, Memory
 
 from synth import api
 from synth.errors import SynthError, UsageError
 from synth.program.layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import arrays, cuda, data, hostbuild
+from synth.runtime import arrays, cuda, cudatiming, data, hostbuild
 from synth.runtime.cudamachine import CudaMachine
 from synth.runtime.dtypes import dtype
 from synth.runtime.sizes import Cut
 from synth.runtime.waits import DeadlockError
 
 needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
 
 
-class Memory:
-    """What a cupy.ndarray does here, over NumPy."""
-
-    def __init__(self, array):
-        self.array = array
-        self.data = self
-        self.ptr = array.__array_interface__["data"][0]
-        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 3}
-
-    def __getitem__(self, key):
-        return Memory(self.array[key])
-
-    def set(self, values):
-        self.array[...] = values
-
-    def get(self):
-        return self.array.copy()
-
-    def fill(self, value):
-        self.array.fill(value)
+def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, timeout=0.3, **options):
+    cupy = cupy or Cupy()
+    return CudaMachine(cupy, cuda.Cuda(timeout=timeout, **options), program, elements, dtype(kind), op, in_place, cupy.kernel)
 
 
-class Stream(contextlib.nullcontext):
-    def synchronize(self):
-        pass
-
-
-class Cupy:
-    """The part of CuPy that CudaMachine uses, on a machine of `units` multiprocessors with room for `each` blocks."""
-
-    uint8, uint64 = np.uint8, np.uint64
-
-    def __init__(self, units=132, each=2):
-        self.cuda = self.driver = self
-        self.attributes = {"MultiProcessorCount": units}
-        self.each = each
-
-    def Device(self):
-        return self
-
-    def occupancyMaxActiveBlocksPerMultiprocessor(self, pointer, threads, shared):
-        return self.each * 256 // threads
-
-    def Event(self):
-        return self
-
-    def record(self):
-        pass
-
-    def get_elapsed_time(self, begin, end):
-        return 2.0
-
-    def get_current_stream(self):
-        return Stream()
-
-    def asarray(self, values):
-        return Memory(np.array(values))
-
-    def zeros(self, shape, kind):
-        return Memory(np.zeros(shape, kind))
-
-
-class Kernel:
-    """A kernel of the host library, called as a cupy.RawKernel is."""
-
-    def __init__(self, group, symbol):
-        self.function, self.divides = getattr(hostbuild.library(group), symbol), symbol.endswith("divide")
-        self.kernel, self.ptr, self.launched = self, 0, []
-
-    def __call__(self, grid, block, args):
-        self.launched.append((grid, block))
-        if self.divides:
-            self.function(ctypes.c_void_p(int(args[0])), ctypes.c_longlong(int(args[1])), ctypes.c_ulonglong(int(args[2])))
-        else:
-            self.function(ctypes.c_void_p(args[0].ptr), ctypes.c_int(2))
-
-
-def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, **options):
-    return CudaMachine(cupy or Cupy(), cuda.Cuda(timeout=0.3, **options), program, elements, dtype(kind), op, in_place, Kernel)
+def inputs(program, elements, kind="float32", op="sum", seed=1):
+    return data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
 
 
 @needs_compiler
 @pytest.mark.parametrize("in_place", [False, True])
 def test_tables_pointers_and_division(in_place):
     for program in (ring_allgather(3, 2), ring_allreduce(3), recursive_doubling_allreduce(4)):
-        layout = Layout(program.collective, program.chunks)
         for kind, op in (("float32", "sum"), ("int32", "avg"), ("bfloat16", "avg")):
             for elements in (0, 1, 37):
                 loaded = machine(program, elements, kind, op, in_place, slot=64)
-                given = data.inputs(layout, elements, dtype(kind), op, 1)
+                given = inputs(program, elements, kind, op)
                 for _ in range(3):
                     loaded.fill(given)
                     loaded.launch()
                     loaded.finish()
-                    data.check(layout, dtype(kind), op, given, loaded.outputs(layout))
+                    data.check(loaded.layout, dtype(kind), op, given, loaded.outputs())
 
 
 @needs_compiler
-def test_repeats_in_place_begin_from_the_same_inputs():
-    program = ring_allreduce(3)
-    layout, kind = Layout(program.collective, 3), dtype("int32")
-    given = data.inputs(layout, 5, kind, "sum", 1)
-    for in_place in (False, True):
-        loaded = machine(program, 5, "int32", "sum", in_place)
-        assert loaded.timed(given, 2, 3) == [0.002] * 3
-        data.check(layout, kind, "sum", given, loaded.outputs(layout))
+@pytest.mark.parametrize("on", [(0, 1, 2, 3), (0, 0, 0, 0), (1, 1, 0, 0)])
+def test_a_launch_for_each_rank_on_gpus_of_its_choice(on):
+    for program in KNOWN:
+        cupy = Cupy(gpus=4)
+        loaded = machine(program, 9, "int32", "avg", cupy=cupy, ranks_on=on)
+        given = inputs(program, 9, "int32", "avg")
+        for _ in range(2):
+            loaded.fill(given)
+            loaded.launch()
+            loaded.finish()
+            data.check(loaded.layout, dtype("int32"), "avg", given, loaded.outputs())
+        used = set(on)
+        assert cupy.enabled == {(i, j) for i in used for j in used if i != j}
+        for device, kernel in loaded.kernels.items():
+            launched = [gpu for gpu, grid, _ in kernel.launched]
+            assert set(launched) == {device} and len(launched) == 2 * on.count(device)
+            # a cooperative launch runs alone on its GPU; waits across GPUs are of the system's scope
+            assert kernel.cooperative == (on.count(device) == 1) and kernel.scope == ("sys" if len(used) > 1 else "gpu")
 
 
 @needs_compiler
-def test_the_callers_arrays():
-    program = ring_allreduce(3)
-    layout, kind = Layout(program.collective, 3), dtype("float32")
-    loaded = machine(program, 5, op="avg")
-    for seed in (1, 2, 1):
-        given = data.inputs(layout, 5, kind, "sum", seed)
-        results = [np.full((3, 5), np.nan, np.float32) for _ in given]
-        loaded.use([Memory(a) for a in given], [Memory(a) for a in results])
-        loaded.launch()
-        loaded.finish()
-        data.check(layout, kind, "avg", given, results)
-    good = [Memory(np.zeros((3, 5), np.float32)) for _ in range(3)]
-    for bad, why in (
-        (Memory(np.zeros((3, 4), np.float32)), "12 elements"), (Memory(np.zeros((3, 5))), "8 bytes"), (np.zeros((3, 5)), "GPU memory"),
-        (Memory(np.zeros((5, 3), np.float32).T), "contiguous"),
-    ):  # fmt: skip
-        with pytest.raises(UsageError, match=why):
-            loaded.use([*good[:2], bad], good)
-    with pytest.raises(UsageError, match="2 inputs"):
-        loaded.use(good[:2], good)
+def test_what_peers_wait_for_lies_in_their_own_memory():
+    cupy = Cupy(gpus=3)
+    loaded = machine(ring_allgather(3), 5, cupy=cupy, ranks_on=(0, 1, 2))
+    found = np.frombuffer(loaded.state._conns[1].array.tobytes(), arrays.CONN)
+
+    def gpu_of(pointer):
+        return next(a.gpu for a in loaded.state._lines if a.ptr <= pointer < a.ptr + a.nbytes)
+
+    for wire, conn in zip(loaded.code.wires, found, strict=True):
+        assert gpu_of(conn["fifo"]) == gpu_of(conn["tail"]) == wire.dst
+        assert gpu_of(conn["head"]) == gpu_of(conn["entry"]) == wire.src
+    assert len({int(conn[name]) for conn in found for name in ("fifo", "tail", "head", "entry")}) == 4 * len(found)
+
+
+@needs_compiler
+@pytest.mark.parametrize("program", KNOWN, ids=lambda program: program.name)
+def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program):
+    cupy = Cupy(gpus=2)
+    loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1))
+    streams = []
+    for device in (0, 0, 1, 1):
+        with cupy.Device(device):
+            streams.append(cupy.Stream(non_blocking=True))
+    given = inputs(program, 5, "int32")
+    loaded.fill(given)
+    for _ in range(1000):
+        loaded.launch(streams)
+    loaded.finish(streams)
+    data.check(loaded.layout, dtype("int32"), "sum", given, loaded.outputs())
+    assert sum(len(kernel.launched) for kernel in loaded.kernels.values()) == 4000
+
+
+@needs_compiler
+@pytest.mark.parametrize("on", [None, (0, 0, 0)])
+def test_between_preparation_and_launch_nothing_is_allocated_and_a_graph_replays(on):
+    program, cupy = ring_allreduce(3), Cupy()
+    loaded = machine(program, 5, op="avg", cupy=cupy, ranks_on=on)
+    given = inputs(program, 5)
+    inside = [Memory(cupy, a.copy()) for a in given]
+    results = [Memory(cupy, np.full((3, 5), np.nan, np.float32)) for _ in given]
+    loaded.use(inside, results)
+    stream, before = cupy.Stream(non_blocking=True), (cupy.allocations, cupy.waits)
+    stream.begin_capture()
+    loaded.launch(stream)
+    loaded.use(inside, results)  # the same arrays once more: nothing to make
+    loaded.launch(stream)
+    graph = stream.end_capture()
+    assert (cupy.allocations, cupy.waits) == before
+    for seed in (2, 3):
+        given = inputs(program, 5, seed=seed)
+        for rank, array in enumerate(given):
+            inside[rank].array[...] = array
+            results[rank].array[...] = np.nan
+        graph.launch(stream)
+        loaded.finish(stream)
+        data.check(loaded.layout, dtype("float32"), "avg", given, [result.array for result in results])
+    stream.begin_capture()
+    with pytest.raises(RuntimeError, match="not permitted while a stream is captured"):
+        loaded.use([Memory(cupy, a.copy()) for a in given], results)
+    stream.end_capture()
+
+
+@needs_compiler
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("graphs", [False, True])
+def test_timed_launches_on_rotating_buffers_are_checked(in_place, graphs):
+    cupy, program = Cupy(cache=300), ring_allreduce(3)
+    loaded = machine(program, 5, "int32", in_place=in_place, cupy=cupy)
+    given = inputs(program, 5, "int32")
+    outputs, seconds = cudatiming.timed(loaded, given, 2, 3, graphs)
+    data.check(loaded.layout, dtype("int32"), "sum", given, outputs)
+    total = sum(rows * 5 * 4 for rows in loaded.arena.rows)
+    assert len(loaded.sets) == -(-1200 // total) > 1
+    assert seconds == [0.002 / len(loaded.sets)] * 3
+
+
+@needs_compiler
+def test_a_timed_launch_that_gives_something_else_is_told():
+    loaded = machine(ring_allgather(3), 5, "int32", cupy=Cupy(cache=300))
+    launch, count = loaded.launch, [0]
+
+    def odd(stream=None):
+        launch(stream)
+        count[0] += 1
+        if count[0] == 5:
+            loaded.finish(stream)
+            loaded.sets[0][1].array[-4:] += 1
+            loaded.launch = lambda stream=None: None
+
+    loaded.launch = odd
+    with pytest.raises(SynthError, match="output of rank 1 is not that of the first"):
+        cudatiming.timed(loaded, inputs(ring_allgather(3), 5, "int32"), 1, 1, False)
 
 
 @needs_compiler
 def test_a_deadlock_then_a_right_launch():
-    loaded = machine(all_send_first(3, 4))
-    for _ in range(2):
-        loaded.launch()
-        with pytest.raises(DeadlockError, match="rank 0 block 0 op 2"):
-            loaded.finish()
-    assert not any(part.array.any() for part in (loaded._abort, loaded._flags, loaded._counters))
+    for on in (None, (0, 0, 0)):
+        loaded = machine(all_send_first(3, 4), ranks_on=on)
+        for _ in range(2):
+            loaded.launch()
+            with pytest.raises(DeadlockError, match="rank 0 block 0 op 2"):
+                loaded.finish()
+        state = loaded.state
+        assert not any(part.array.any() for part in (state.abort, *state.flags, *state._lines))
 
 
 @needs_compiler
@@ -172,6 +182,42 @@ def test_blocks_that_cannot_all_be_resident_are_refused_never_left_out():
         machine(ring_allgather(5), cupy=Cupy(units=2), threads=256)
     with pytest.raises(UsageError, match="1 to 256"):
         machine(ring_allgather(3), threads=512)
+    # of each GPU, and all launches on it together
+    assert machine(ring_allgather(6), cupy=Cupy(units=1, gpus=3), ranks_on=(0, 1, 2, 0, 1, 2)).threads == 256
+    assert machine(ring_allgather(6), cupy=Cupy(units=1, gpus=3), ranks_on=(0, 1, 2, 2, 2, 2)).threads == 128
+    with pytest.raises(SynthError, match="17 thread blocks on GPU 1; at most 16 are resident at once on GPU 1"):
+        machine(ring_allgather(18), cupy=Cupy(units=1, gpus=2), ranks_on=(0, *[1] * 17))
+
+
+@needs_compiler
+def test_gpus_that_are_not_there_or_cannot_reach_each_other_are_one_line(monkeypatch):
+    with pytest.raises(UsageError, match=r"names GPU 2, and here are GPUs 0 to 1: --ranks-on 0,1,0 fits"):
+        machine(ring_allgather(3), cupy=Cupy(gpus=2), ranks_on=(0, 1, 2))
+    with pytest.raises(UsageError, match="names GPU 1, and here is GPU 0 alone"):
+        machine(ring_allgather(3), ranks_on=(0, 1, 0))
+    with pytest.raises(SynthError, match=r"GPU 2 has no peer access to the memory of GPU 0.*synth devices"):
+        machine(ring_allgather(3), cupy=Cupy(gpus=3, apart={(2, 0)}), ranks_on=(0, 1, 2))
+    with pytest.raises(UsageError, match="names 2 devices"):
+        machine(ring_allgather(3), cupy=Cupy(gpus=2), ranks_on=(0, 1))
+    machine(ring_allgather(3), cupy=Cupy(gpus=3, apart={(2, 0)}), ranks_on=(0, 1, 1))
+    cupy = Cupy(gpus=2)
+    for _ in range(2):  # access that has been given already is no error
+        machine(ring_allgather(2), cupy=cupy, ranks_on=(0, 1))
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    machine(ring_allgather(3))
+    with pytest.raises(UsageError, match=r"CUDA_LAUNCH_BLOCKING.*unset it"):
+        machine(ring_allgather(3), ranks_on=(0, 0, 0))
+
+
+@needs_compiler
+def test_too_little_memory_is_one_line(monkeypatch):
+    cupy = Cupy(room=10_000)
+    monkeypatch.setattr(cuda, "_cupy", lambda: cupy)
+    monkeypatch.setattr(cuda, "missing", lambda: None)
+    monkeypatch.setattr(cuda, "kernel", cupy.kernel)
+    with pytest.raises(SynthError, match=r"^loading ring-allgather: not enough GPU memory; choose a smaller size$"):
+        cuda.Cuda().load(ring_allgather(3), 10_000, dtype="float32")
+    assert cupy.freed  # what the pool keeps was given back first
 
 
 @needs_compiler
@@ -193,11 +239,42 @@ def test_finer_slices_keep_the_parts():
     assert arrays.finer(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
 
 
+class Driver(Cupy):
+    """A CuPy whose driver says `count` GPUs, or an error."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+
+    def getDeviceCount(self):
+        if isinstance(self.count, str):
+            raise self.CUDARuntimeError(35, self.count + "\nmore")
+        return self.count
+
+
 def test_what_is_missing_is_one_line(monkeypatch):
     monkeypatch.setattr(cuda, "_has", lambda wheel: False)
     monkeypatch.setattr(cuda, "installed", lambda module: False)
     assert cuda.missing() == "needs CuPy: pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
     with pytest.raises(SynthError, match="the cuda executor cannot run here: needs CuPy"):
         api.run(ring_allgather(3), executor="cuda")
+    monkeypatch.setattr(cuda, "installed", lambda module: True)
+    monkeypatch.setattr(cuda.nvrtc, "where", lambda: None)
+    assert "needs NVRTC: pip install" in str(cuda.missing())
+    monkeypatch.setattr(cuda.nvrtc, "where", lambda: "libnvrtc.so")
+    for count, said in (
+        ("cudaErrorInsufficientDriver: too old", "no CUDA GPU or no driver: cudaErrorInsufficientDriver: too old"), (0, "no CUDA GPU here"),
+    ):  # fmt: skip
+        monkeypatch.setattr(cuda, "_cupy", lambda count=count: Driver(count))
+        assert str(cuda.missing()).startswith(said) and "\n" not in str(cuda.missing())
+    monkeypatch.setattr(cuda, "_cupy", lambda: Driver(1))
+    assert cuda.missing() is None
+
+    def broken():
+        raise ImportError("libcudart.so.13: cannot open shared object file\nlong story")
+
+    monkeypatch.setattr(cuda, "_cupy", broken)
+    assert cuda.missing() == "CuPy cannot be imported: libcudart.so.13: cannot open shared object file"
     monkeypatch.setattr(cuda, "_has", lambda wheel: True)
-    assert "are both installed" in str(cuda.missing())
+    said = str(cuda.missing())
+    assert "cupy-cuda12x and cupy-cuda13x are both installed" in said and "pip uninstall" in said

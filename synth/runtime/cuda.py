@@ -1,7 +1,7 @@
-"""The cuda executor: virtual ranks on one GPU by one cooperative launch, hosted by CuPy.
+"""The cuda executor: all ranks on one GPU by one launch, or each on a GPU of its own choice by a launch of its own, hosted by CuPy.
 
-All ranks' buffers, FIFOs and counters lie in the GPU's memory. The grid is never made smaller: where its blocks cannot
-all be resident at once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
+Buffers, FIFOs and counters lie in the GPUs' memory. No grid is ever made smaller: where blocks cannot all be resident at
+once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy as np
 from synth.errors import SynthError, UsageError
 from synth.program.program import Program
 from synth.registry import installed, need
-from synth.runtime import hostbuild, kernels, nvrtc
+from synth.runtime import cudadevices, hostbuild, kernels, nvrtc
 from synth.runtime.cudamachine import CudaMachine
+from synth.runtime.cudatiming import timed
 from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.execution import Execution
-from synth.runtime.host import layout_of
 from synth.topology import Network
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
@@ -74,30 +75,42 @@ def one_line(what: str) -> Iterator[None]:
     except cupy.cuda.memory.OutOfMemoryError as error:
         raise SynthError(f"{what}: not enough GPU memory ({_line(error)}); choose a smaller size") from None
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        if getattr(error, "status", None) == cudadevices.NO_MEMORY:
+            raise SynthError(f"{what}: not enough GPU memory; choose a smaller size") from None
         raise SynthError(f"{what}: {_line(error)}") from None
 
 
-def kernel(group: str, symbol: str) -> Any:
-    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`."""
+def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") -> Any:
+    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`. `scope`: "sys" where blocks on
+    several GPUs wait for each other. `cooperative`: the driver refuses what is not resident at once, and runs no two side by side."""
+    return _kernel(_cupy().cuda.Device().id, group, symbol, cooperative, scope)
+
+
+@cache
+def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str) -> Any:
     cupy = _cupy()
-    arch = int(cupy.cuda.Device().compute_capability)
+    arch = int(cupy.cuda.Device(device).compute_capability)
     version = nvrtc.version()
     if arch < 75 and version[0] >= 13:
         raise SynthError(f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12")
-    stamp = kernels.fingerprint(kernels.lines(group), f"{version[0]}.{version[1]}", str(arch))
+    options = () if scope == "gpu" else (f'--define-macro=SYNTH_SCOPE="{scope}"',)
+    stamp = kernels.fingerprint(kernels.lines(group), f"{version[0]}.{version[1]}", str(arch), *options)
     target = hostbuild.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
     if not target.exists():
-        hostbuild.keep(target, nvrtc.compile_group(group, arch).cubin)
+        hostbuild.keep(target, nvrtc.compile_group(group, arch, options).cubin)
     with one_line(f"loading {target}"):
-        return cupy.RawModule(path=str(target), enable_cooperative_groups=symbol.rpartition("_")[2] != "divide").get_function(symbol)
+        return cupy.RawModule(path=str(target), enable_cooperative_groups=cooperative).get_function(symbol)
 
 
 @dataclass(frozen=True)
 class Cuda:
-    """Runs a program on one GPU, every rank of it. `threads` of each block: unless given the most, up to 256, with which all fit.
+    """Runs a program on the current GPU, every rank of it. `ranks_on`: the GPU of each rank instead, each a launch of its own: on
+    different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless given the most, up
+    to 256, with which all blocks of every GPU are resident at once.
 
     `slot`: the most bytes of a FIFO slot; smaller ones stay in the cache. `timeout`: seconds without any progress until a
-    run is given up. `network` is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
+    run is given up. `graphs`: launches are timed in replays of CUDA graphs. `network` is only named in the report.
+    `protocol`, `depth`, `part`, `runtime` as for the reference.
     """
 
     network: Network | None = None
@@ -108,6 +121,8 @@ class Cuda:
     threads: int | None = None
     timeout: float = 10.0
     slot: int = 512 << 10
+    ranks_on: tuple[int, ...] | None = None
+    graphs: bool = True
 
     def available(self) -> str | None:
         """None where a GPU can be used, else why not."""
@@ -134,15 +149,15 @@ class Cuda:
             machine.fill(arrays)
             machine.launch()
             machine.finish()
-            return Execution(machine.outputs(layout_of(program)), None)
+            return Execution(machine.outputs(), None)
 
     def measure(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
         repeats: int,
     ) -> tuple[tuple[np.ndarray, ...], list[float]]:  # fmt: skip
-        """The outputs, and the seconds of each launch: all ranks share one GPU's memory, so they say nothing about links."""
+        """The outputs of a launch by itself, and the seconds of a launch in each of `repeats` replays of a graph of them, after
+        `warmup` replays. Where all ranks share one GPU's memory, that says nothing about links. See synth.runtime.cudatiming."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
-            seconds = machine.timed(arrays, warmup, repeats)
-            return machine.outputs(layout_of(program)), seconds
+            return timed(machine, arrays, warmup, repeats, self.graphs)

@@ -1,4 +1,4 @@
-"""A program loaded on one GPU: tables, FIFOs and counters in its memory, launched as often as wanted, on any stream."""
+"""A program loaded on one GPU, or on several: launched as often as wanted, on any stream, on its own arrays or on the caller's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from synth.errors import SynthError, UsageError
-from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime import arrays as flat
-from synth.runtime import kernels
+from synth.runtime import cudadevices, kernels
+from synth.runtime.binding import bound
 from synth.runtime.compiled import compiled
+from synth.runtime.crews import crews
+from synth.runtime.cudastate import State
 from synth.runtime.dtypes import Dtype, poison
 from synth.runtime.host import layout_of, waits
 from synth.runtime.memory import Arena
@@ -22,188 +24,204 @@ from synth.runtime.waits import diagnose, halted
 if TYPE_CHECKING:
     from synth.runtime.cuda import Cuda
 
-LINE = 128  # bytes between counters
+Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
 class CudaMachine:
-    """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so a launch
-    can be captured into a CUDA graph once one has run; each replay is a launch. `use` lets it work on the caller's arrays."""
+    """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so they can be
+    captured into a CUDA graph; each replay is a launch. `use` lets them work on the caller's arrays.
+
+    Where ranks are launches of their own, each has a stream; they follow what the caller's stream holds, and it waits for them.
+    """
 
     def __init__(
         self, cupy: Any, options: Cuda, program: Program, elements: int, kind: Dtype, op: str, in_place: bool,
-        kernel: Callable[[str, str], Any],
+        kernel: Callable[..., Any],
     ) -> None:  # fmt: skip
-        self.cupy, self.program, self.kind, self.op, self.in_place = cupy, program, kind, op, in_place
+        self.cupy, self.program, self.kind, self.op, self.in_place, self.elements = cupy, program, kind, op, in_place, elements
+        self.layout = layout_of(program)
+        cudadevices.check(cupy, options.ranks_on)
         parts = cut(program, elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime)
-        self.arena = Arena(program, layout_of(program), in_place=in_place, slices=1)
+        self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compiled(program, self.arena, in_place=in_place)
         self.tables = tables = flat.tables(self.code, parts)
         if not tables.balanced:
             raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would find them")
-        self.cut = parts = flat.finer(parts, options.slot // (tables.slot_chunks * kind.size))
-        self.elements = elements
-        made = kernels.instance(program, kind, op)
-        self.kernel = kernel(made.group, made.symbol)
-        averages = op == "avg" and program.collective is not None and program.collective.combining
-        self.divide: Any = kernel(kind.short, f"synth_{kind.short}_divide") if averages else None
-        self.blocks = len(self.code.place)
+        self.cut = flat.finer(parts, options.slot // (tables.slot_chunks * kind.size))
+        self.crews = crews(self.code, options.ranks_on, cupy.cuda.Device().id)
+        self.devices = sorted({crew.device for crew in self.crews}) or [cupy.cuda.Device().id]
+        self.on = options.ranks_on or (self.devices[0],) * program.ranks
+        cudadevices.connect(cupy, self.devices)
+        made, several = kernels.instance(program, kind, op), len(self.devices) > 1
+        averages = op == "avg" and self.layout.collective.combining
+        self.kernels, self.divides = {}, {}
+        for device in self.devices:
+            with cupy.cuda.Device(device):
+                alone = sum(crew.device == device for crew in self.crews) == 1
+                self.kernels[device] = kernel(made.group, made.symbol, cooperative=alone, scope="sys" if several else "gpu")
+                if averages:
+                    self.divides[device] = kernel(kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu")
         self.threads = self._fit(options.threads)
         scale = kind.size // made.size
-        self.step = max((high - low for low, high in parts.bounds), default=0)
-        self._tables = [cupy.asarray(np.frombuffer(t.tobytes() or b"\0", np.uint8)) for t in (tables.blocks, tables.ops, tables.deps)]
-        self._state(options, scale)
-        self.memory = [cupy.zeros(max(1, rows * elements * kind.size), cupy.uint8) for rows in self.arena.rows]
-        self._programs: dict[tuple[int, ...], tuple[Any, Any]] = {}
-        self._own = tuple(self._place(r, b) for r in range(program.ranks) for b in "ios")
-        self._pointers = self._own
-        self._now = self._program(self._own)
+        self.state = State(cupy, self.code, tables, self.cut, self.crews, size=kind.size, scale=scale, timeout=options.timeout)
+        self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
+        self._forks = {device: cupy.cuda.Event(disable_timing=True) for device in (cupy.cuda.Device().id,)}
+        self.sets: list[list[Any]] = []  # by set and rank: input and output, made when they are first used
+        self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
+        self._known: dict[Pointers, tuple[Any, ...]] = {}
+        self._held: Any = None  # the caller's arrays in use
+        self._pointers: Pointers = ()
+        self._now: tuple[Any, ...] = ()
+        self.state.synchronize()
+
+    def _zeros(self, rank: int, rows: int) -> Any:
+        return cudadevices.zeros(self.cupy, self.on[rank], rows * self.elements * self.kind.size)
+
+    def _stream(self, device: int) -> tuple[Any, Any]:
+        with self.cupy.cuda.Device(device):
+            return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
 
     def _fit(self, asked: int | None) -> int:
-        """Threads a block with which all blocks are resident at once. Raises SynthError where none is."""
-        driver, device = self.cupy.cuda.driver, self.cupy.cuda.Device()
-        units = device.attributes["MultiProcessorCount"]
-        room = 0
-        for threads in (asked,) if asked else (256, 128, 64, 32):
-            if not 1 <= threads <= 256:
-                raise UsageError(f"{threads} threads a block: 1 to 256 (--threads)")
-            room = driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernel.kernel.ptr, threads, 0) * units
-            if self.blocks <= room:
-                return threads
-        raise SynthError(
-            f"{self.program.name} has {self.blocks} thread blocks; at most {room} are resident at once on this GPU,"
-            " and those left out would be waited for: lower it with fewer instances or channels"
-        )
+        """Threads a block with which all blocks of each GPU are resident at once. Raises SynthError where none is."""
+        driver, name = self.cupy.cuda.driver, self.program.name
+        if asked is not None and not 1 <= asked <= 256:
+            raise UsageError(f"{asked} threads a block: 1 to 256 (--threads)")
+        found = 256
+        for device in self.devices:
+            blocks, room = sum(crew.count for crew in self.crews if crew.device == device), 0
+            with self.cupy.cuda.Device(device) as here:
+                units = here.attributes["MultiProcessorCount"]
+                for threads in (asked,) if asked else (256, 128, 64, 32):
+                    room = driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernels[device].kernel.ptr, threads, 0) * units
+                    if blocks <= room:
+                        found = min(found, threads)
+                        break
+                else:
+                    where = "this GPU" if len(self.devices) == 1 else f"GPU {device}"
+                    raise SynthError(
+                        f"{name} has {blocks} thread blocks{'' if where == 'this GPU' else f' on {where}'}; at most {room} are resident at"
+                        f" once on {where}, and those left out would be waited for: lower it with fewer instances or channels"
+                    )
+        return found
 
-    def _state(self, options: Cuda, scale: int) -> None:
-        cupy, wires, size = self.cupy, max(1, len(self.code.wires)), self.kind.size
-        slots = -(-self.cut.depth * self.tables.slot_chunks * self.step * size // 128) * 128 or 128
-        self._fifo = cupy.zeros(wires * slots, cupy.uint8)
-        self._counters = cupy.zeros(wires * 3 * LINE, cupy.uint8)
-        self._flags = cupy.zeros((3, max(1, self.blocks)), cupy.uint64)  # done, run, beat
-        self._abort = cupy.zeros(1, cupy.uint64)
-        self._status = cupy.zeros(max(1, self.blocks) * flat.STATUS.itemsize, cupy.uint8)
-        conns = np.zeros(wires, flat.CONN)
-        for w in range(wires):
-            conns[w]["fifo"] = self._fifo.data.ptr + w * slots
-            for k, name in enumerate(("tail", "head", "entry")):
-                conns[w][name] = self._counters.data.ptr + (3 * w + k) * LINE
-        self._fresh = np.frombuffer(conns.tobytes(), np.uint8)
-        self._conns = cupy.asarray(self._fresh)
-        prog = self._prog = np.zeros((), flat.PROG)
-        for name, array in zip(("blocks", "ops", "deps"), self._tables, strict=True):
-            prog[name] = array.data.ptr
-        for name, array in (("conns", self._conns), ("abort", self._abort), ("status", self._status)):
-            prog[name] = array.data.ptr
-        for k, name in enumerate(("done", "run", "beat")):
-            prog[name] = self._flags[k].data.ptr
-        for name, value in (
-            ("elements", self.elements * scale), ("step", self.step * scale), ("timeout", int(options.timeout * 1e9)),
-            ("nblocks", self.blocks), ("slices", len(self.cut.bounds)), ("part", min(self.cut.part, flat.MAX_INT)),
-            ("nslots", self.cut.depth), ("slot_chunks", self.tables.slot_chunks),
-        ):  # fmt: skip
-            prog[name] = value
+    def own(self, k: int = 0) -> None:
+        """Let the next launches work on the k-th set of input and output buffers that the machine itself keeps."""
+        while len(self.sets) <= k:
+            rows = zip(self.arena.rows, self.program.gpus, strict=True)
+            self.sets.append([self._zeros(rank, count - gpu.scratch) for rank, (count, gpu) in enumerate(rows)])
+        width = self.elements * self.kind.size
+        self._bind(tuple(
+            self._scratch[rank].data.ptr if b == "s" else memory.data.ptr + self.arena.first(rank, b) * width
+            for rank, memory in enumerate(self.sets[k]) for b in "ios"
+        ))  # fmt: skip
+        self._held = None
 
-    def _place(self, rank: int, buffer: str) -> int:
-        return self.memory[rank].data.ptr + self.arena.first(rank, buffer) * self.elements * self.kind.size
+    def use(self, inputs: Any, outputs: Any) -> None:
+        """Let the next launches read and write the caller's arrays: a list of one a rank, or one array with a row a rank.
 
-    def _program(self, pointers: tuple[int, ...]) -> tuple[Any, Any]:
-        """The kernel's argument for these buffers; made once for each set of them."""
-        if pointers not in self._programs:
-            table = self.cupy.asarray(np.array(pointers, np.uint64))
-            prog = self._prog.copy()
-            prog["buffers"] = table.data.ptr
-            self._programs[pointers] = self.cupy.asarray(np.frombuffer(prog.tobytes(), np.uint8)), table
-        return self._programs[pointers]
+        They are contiguous and on the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has none. In place,
+        they lie as the program's layout says. Allocates and waits, where these arrays are new: not while a graph is captured.
+        Raises UsageError: one line.
+        """
+        found = bound(self.program, self.layout, self.elements, self.kind, inputs, outputs, on=self.on, in_place=self.in_place)
+        pointers = list(found.pointers)
+        for rank, scratch in enumerate(self._scratch):
+            pointers[3 * rank + 2] = scratch.data.ptr
+        self._bind(tuple(pointers))
+        self._held = found.held
 
-    def use(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Let the next launches read and write the caller's arrays, one a rank (CuPy, torch: whatever has
-        `__cuda_array_interface__`), contiguous, on this GPU. In place, inputs and outputs lie as the program's layout says."""
-        layout = layout_of(self.program)
-        pointers = list(self._own)
-        for k, (what, given, held) in enumerate((("input", inputs, layout.inputs), ("output", outputs, layout.outputs))):
-            if len(given) != self.program.ranks:
-                raise UsageError(f"{len(given)} {what}s for {self.program.ranks} ranks")
-            for rank, array in enumerate(given):
-                if held[rank]:
-                    pointers[3 * rank + k] = self._pointer(array, what, rank, len(held[rank]))
-        self._pointers = tuple(pointers)
-        self._now = self._program(self._pointers)
+    def _bind(self, pointers: Pointers) -> None:
+        """The kernels' arguments for these buffers; made once for each set of them."""
+        if pointers not in self._known:
+            self._known[pointers] = self._arguments(pointers)
+            self.state.synchronize()
+        self._pointers, self._now = pointers, self._known[pointers]
 
-    def _pointer(self, array: Any, what: str, rank: int, chunks: int) -> int:
-        try:
-            facts = array.__cuda_array_interface__
-        except AttributeError:
-            raise UsageError(f"the {what} of rank {rank} is no array in GPU memory (no __cuda_array_interface__)") from None
-        size = np.dtype(facts["typestr"]).itemsize
-        if facts.get("strides") is not None:
-            raise UsageError(f"the {what} of rank {rank} is not contiguous")
-        found = int(np.prod(facts["shape"]))
-        if size != self.kind.size or found != chunks * self.elements:
-            wanted = f"{chunks * self.elements} of {self.kind.name}"
-            raise UsageError(f"the {what} of rank {rank} has {found} elements of {size} bytes; this call takes {wanted}")
-        return facts["data"][0]
+    def _arguments(self, pointers: Pointers) -> tuple[Any, ...]:
+        found, tables = [], {}
+        for crew, prog in zip(self.crews, self.state.progs, strict=True):
+            with self.cupy.cuda.Device(crew.device):
+                if crew.device not in tables:
+                    tables[crew.device] = self.cupy.asarray(np.array(pointers, np.uint64))
+                own = prog.copy()
+                own["buffers"] = tables[crew.device].data.ptr
+                found.append(self.cupy.asarray(np.frombuffer(own.tobytes(), np.uint8)))
+        return (*found, *tables.values())
 
-    def fill(self, given: Sequence[np.ndarray]) -> None:
-        """Poison all memory and put the inputs in its own buffers."""
-        layout, width = layout_of(self.program), self.elements * self.kind.size
-        for rank, rows in enumerate(self.arena.rows):
+    def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
+        """Poison the k-th set of buffers, put the inputs there, and let the next launches work on it."""
+        self.own(k)
+        for rank, memory in enumerate(self.sets[k]):
+            rows = self.arena.rows[rank] - self.program.gpus[rank].scratch
             image = np.full((rows, self.elements), poison(self.kind), self.kind.numpy)
             first = self.arena.first(rank, "i")
-            image[first : first + len(layout.inputs[rank])] = given[rank]
-            self.memory[rank][: rows * width].set(np.frombuffer(image.tobytes(), np.uint8))
+            image[first : first + len(self.layout.inputs[rank])] = given[rank]
+            with self.cupy.cuda.Device(self.on[rank]):
+                memory[: image.nbytes].set(np.frombuffer(image.tobytes(), np.uint8))
+        self.state.synchronize()
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream` (CuPy's current one unless given; torch's as `cupy.cuda.ExternalStream`). Does not wait."""
-        with stream or self.cupy.cuda.get_current_stream():
-            self.kernel((self.blocks,), (self.threads,), (self._now[0],))
-            if self.divide:
-                self._divide(layout_of(self.program))
+        """One run on `stream`: a CuPy or torch stream, a cudaStream_t; CuPy's current one unless given. Does not wait, and allocates
+        nothing. A list gives each rank's launch a stream of its own, none of which waits for the others."""
+        if not self._now:
+            self.own()
+        cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
+        if isinstance(stream, list | tuple):
+            for k, crew in enumerate(self.crews):
+                self._start(k, stream[crew.rank or 0])
+        elif len(self.crews) == 1:
+            self._start(0, stream)
+        else:
+            caller = cudadevices.stream(self.cupy, stream)
+            if current not in self._forks:
+                self._forks[current] = cuda.Event(disable_timing=True)
+            self._forks[current].record(caller)
+            for k, (side, _) in enumerate(self._sides):
+                side.wait_event(self._forks[current])
+                self._start(k, side)
+            for side, done in self._sides:
+                done.record(side)
+                caller.wait_event(done)
 
-    def _divide(self, layout: Layout) -> None:
+    def _start(self, k: int, stream: Any) -> None:
+        crew = self.crews[k]
+        with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
+            self.kernels[crew.device]((crew.count,), (self.threads,), (self._now[k],))
+            if self.divides:
+                for rank in range(self.program.ranks) if crew.rank is None else (crew.rank,):
+                    self._divide(rank, self.divides[crew.device])
+
+    def _divide(self, rank: int, divide: Any) -> None:
         """avg ends with one division, of the outputs of this launch, on the same stream."""
-        part = layout.chunks * self.elements
-        for rank, wanted in enumerate(layout.outputs):
-            for unit in range(0, len(wanted), layout.chunks):
-                count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
-                at = self._pointers[3 * rank + 1] + unit * self.elements * self.kind.size
-                self.divide((64,), (256,), (np.uint64(at), np.int64(part), np.uint64(count)))
+        layout, part, wanted = self.layout, self.layout.chunks * self.elements, self.layout.outputs[rank]
+        for unit in range(0, len(wanted), layout.chunks):
+            count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
+            at = self._pointers[3 * rank + 1] + unit * self.elements * self.kind.size
+            divide((64,), (256,), (np.uint64(at), np.int64(part), np.uint64(count)))
 
     def finish(self, stream: Any = None) -> None:
         """Wait for what was launched. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
-        (stream or self.cupy.cuda.get_current_stream()).synchronize()
-        status = np.frombuffer(self._status.get().tobytes(), flat.STATUS)[: self.blocks]
-        if self.blocks and int(status[0]["kind"]) == flat.WRONG_GRID:
-            raise SynthError(f"{self.program.name}: the grid was not of {self.blocks} blocks")
-        if int(self._abort.get()[0]):
-            self.clear()
+        if isinstance(stream, list | tuple):
+            self.state.synchronize()
+        else:
+            cudadevices.stream(self.cupy, stream).synchronize()
+        if not self.crews:
+            return
+        status = self.state.statuses()
+        if (status["kind"] == flat.WRONG_GRID).any():
+            raise SynthError(f"{self.program.name}: a grid was not of the blocks that it has; is the driver another program's?")
+        if self.state.given_up():
+            self.state.synchronize()
+            status = self.state.statuses()
+            self.state.clear()
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, status)))
 
-    def timed(self, given: Sequence[np.ndarray], warmup: int, repeats: int) -> list[float]:
-        """Seconds of each of `repeats` launches, by events of the GPU around it. In place the inputs are put back before each."""
-        cuda, found = self.cupy.cuda, []
-        for k in range(warmup + repeats):
-            if k == 0 or self.in_place:
-                self.fill(given)
-            begin, end = cuda.Event(), cuda.Event()
-            begin.record()
-            self.launch()
-            end.record()
-            self.finish()
-            if k >= warmup:
-                found.append(cuda.get_elapsed_time(begin, end) / 1000)
-        return found
-
-    def clear(self) -> None:
-        """As before the first launch."""
-        for array in (self._counters, self._flags, self._abort):
-            array.fill(0)
-        self._conns.set(self._fresh)
-
-    def outputs(self, layout: Layout) -> tuple[np.ndarray, ...]:
-        """The outputs in its own buffers, fetched."""
+    def outputs(self, k: int = 0) -> tuple[np.ndarray, ...]:
+        """The outputs in the k-th set of buffers, fetched; rows are chunks."""
         found, width = [], self.elements * self.kind.size
-        for rank, wanted in enumerate(layout.outputs):
+        for rank, wanted in enumerate(self.layout.outputs):
             first = self.arena.first(rank, "o")
-            raw = self.memory[rank][first * width : (first + len(wanted)) * width].get()
+            with self.cupy.cuda.Device(self.on[rank]):
+                raw = self.sets[k][rank][first * width : (first + len(wanted)) * width].get()
             found.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
         return tuple(found)

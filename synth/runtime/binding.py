@@ -1,0 +1,55 @@
+"""The caller's arrays as the buffers of a call: checked, one pointer for each buffer of each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from synth.errors import UsageError
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.runtime.dtypes import Dtype
+from synth.runtime.outside import Facts, Place, by_rank, pointer
+
+
+class Bound(NamedTuple):
+    """`pointers`: by rank: input, output, 0 for scratch. `held`: what keeps the arrays' memory."""
+
+    pointers: tuple[int, ...]
+    held: tuple[Facts, ...]
+
+
+def bound(
+    program: Program, layout: Layout, elements: int, kind: Dtype, inputs: Any, outputs: Any, *, on: Sequence[int] | None, in_place: bool
+) -> Bound:
+    """Where the arrays of a call lie. `on`: the GPU of each rank; None: in the host's memory.
+
+    Raises UsageError in one line: too few arrays, another size, type or device, not contiguous, not aligned to an element; inputs
+    and outputs that overlap out of place, or do not lie in each other as in place they must.
+    """
+    pointers = [0] * (3 * program.ranks)
+    found: list[Facts] = []
+    for k, (what, given, held) in enumerate((("input", inputs, layout.inputs), ("output", outputs, layout.outputs))):
+        for rank, array in enumerate(by_rank(given, program.ranks, what)):
+            if not held[rank]:
+                continue
+            device = None if on is None else on[rank]
+            place = Place(f"the {what} of rank {rank}", len(held[rank]) * elements, kind.name, kind.size, device)
+            at = pointer(array, place)
+            pointers[3 * rank + k] = at.pointer
+            found.append(at)
+    for rank in range(program.ranks):
+        if layout.inputs[rank] and layout.outputs[rank] and elements:
+            _placed(layout, rank, pointers[3 * rank], pointers[3 * rank + 1], elements * kind.size, in_place)
+    return Bound(tuple(pointers), tuple(found))
+
+
+def _placed(layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:
+    held, wanted = len(layout.inputs[rank]) * width, len(layout.outputs[rank]) * width
+    if in_place:
+        at = (layout.overlaps[rank] or 0) * width
+        if written != read + at:
+            where = "begin together" if not at else f"output {abs(at)} bytes {'after' if at > 0 else 'before'} input"
+            raise UsageError(f"in place, the buffers of rank {rank} are one ({where}); these lie {written - read} bytes apart")
+    elif read < written + wanted and written < read + held:
+        raise UsageError(f"the input and the output of rank {rank} overlap; a call in place says so (in_place=True)")
