@@ -19,9 +19,9 @@ TIP = (
 def topology_svg(topology: Topology) -> str:
     """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the kind."""
     ends = topology.ranks + len(topology.switches)
-    places, width, height = _places(topology)
-    lines = [_line(link, both, places, _widest(topology)) for link, both in _paired(topology)]
-    dots = [_node(topology, end, *places[end]) for end in range(ends)]
+    spots, width, height = places(topology)
+    lines = [_line(link, both, spots, _widest(topology)) for link, both in _paired(topology)]
+    dots = [_node(topology, end, *spots[end]) for end in range(ends)]
     kinds = [kind for kind in COLOURS if any(link.kind == kind for link in topology.links)]
     legend = [
         f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a link</text>'
@@ -37,20 +37,20 @@ def topology_svg(topology: Topology) -> str:
     ))  # fmt: skip
 
 
-def _places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
+def places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
     """Where each end goes, and width and height: a circle of ranks for each box, the boxes on a circle, switches amid them."""
     nodes = topology.nodes or (0,) * topology.ranks
     boxes = [[rank for rank in range(topology.ranks) if nodes[rank] == node] for node in dict.fromkeys(nodes)]
     own = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes)))
     apart = 0 if len(boxes) == 1 else (own + 45) / sin(pi / len(boxes))
     lean = 0.25 if len(boxes) == 2 else 0.0  # two boxes stand beside each other
-    places = dict.fromkeys(range(topology.ranks), (0.0, 0.0))
+    spots = dict.fromkeys(range(topology.ranks), (0.0, 0.0))
     for b, members in enumerate(boxes):
         x, y = _on((0, 0), apart, b / len(boxes) - lean)
-        places |= {rank: _on((x, y), own, i / len(members)) for i, rank in enumerate(members)}
+        spots |= {rank: _on((x, y), own, i / len(members)) for i, rank in enumerate(members)}
     count = len(topology.switches)
     inner = (apart or own) * 0.45 if count > 1 else 0
-    ends = [*places.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
+    ends = [*spots.values(), *(_on((0, 0), inner, i / count) for i in range(count))]
     left, top = min(x for x, _ in ends) - 60, min(y for _, y in ends) - 60
     width, height = max(x for x, _ in ends) - left + 60, max(y for _, y in ends) - top + 100
     return [(x - left, y - top) for x, y in ends], max(380, round(width)), round(height)
@@ -79,8 +79,8 @@ def _paired(topology: Topology) -> list[tuple[Link, bool]]:
     return pairs
 
 
-def _line(link: Link, both: bool, places: list[tuple[float, float]], widest: float) -> str:
-    (x1, y1), (x2, y2) = places[link.src], places[link.dst]
+def _line(link: Link, both: bool, spots: list[tuple[float, float]], widest: float) -> str:
+    (x1, y1), (x2, y2) = spots[link.src], spots[link.dst]
     length = hypot(x2 - x1, y2 - y1) or 1.0
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     shift = 0 if both else 4  # two unequal directions lie beside each other

@@ -1,0 +1,43 @@
+"""One page about catalogs, frontiers, plans and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from synth.catalog.report import Given
+
+
+class Page(NamedTuple):
+    """`html`: the whole file; `entries`: how many it shows; `wrong`: a line for each that failed its check and is not drawn."""
+
+    html: str
+    entries: int
+    wrong: tuple[str, ...]
+
+
+def report(
+    given: Given | Sequence[Given], *, title: str = "synth report", topology: str | None = None, collective: str | None = None,
+    verify: bool = True,
+) -> Page:  # fmt: skip
+    """One HTML page that works offline: frontiers with their bounds, schedules step by step, times, certificates, provenance.
+
+    `given`: files (a catalog; JSON of a frontier, a large frontier, a plan, a schedule, measurements) or values of these kinds.
+    `topology`, `collective`: only these entries of a catalog. `verify`: re-check everything first.
+    Raises FormatError for a file that is none of these, UsageError where there is nothing to show.
+    """
+    from importlib import metadata
+
+    from synth.api.catalog import collective_name
+    from synth.catalog.report import Wanted, collect
+    from synth.errors import UsageError
+    from synth.view.page import html
+
+    many = [given] if isinstance(given, str | Path) or not isinstance(given, Sequence) else list(given)
+    found = collect(many, Wanted(topology, collective_name(collective) if collective else None, verify))
+    if not found.sheets:
+        raise UsageError("there is nothing to report: no entry is kept there, or none of that topology and collective")
+    made = f"made by synth {metadata.version('ccl-synth')}; works offline"
+    return Page(html.page(found.sheets, title, made), len(found.sheets), tuple(found.wrong))

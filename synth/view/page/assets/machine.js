@@ -1,0 +1,85 @@
+// The drawn topology: links with their load, ranks with how much they hold, and the chunks under way.
+
+const heatClass = (load) => (load > 0 ? `h${Math.max(1, Math.min(5, Math.ceil(load * 5 - 1e-9)))}` : "");
+const AT_REST = 0.34;
+
+/** The drawing; `tell(what)` is called with {link} or {rank} under the pointer or finger, null when it leaves. */
+function machineView(machine, tell) {
+  const { links, ends, width, height } = machine;
+  const both = new Set(links.map(([a, b]) => `${a} ${b}`));
+  const widest = Math.max(1, ...links.map((link) => link[2]));
+  const radius = (end) => (ends[end][3] ? 12 : 15);
+  const lines = links.map(([a, b]) => {
+    const [[x1, y1], [x2, y2]] = [ends[a], ends[b]];
+    const far = Math.hypot(x2 - x1, y2 - y1) || 1, dx = (x2 - x1) / far, dy = (y2 - y1) / far;
+    const aside = both.has(`${b} ${a}`) ? 4 : 0;
+    return [x1 + radius(a) * dx - aside * dy, y1 + radius(a) * dy + aside * dx, x2 - radius(b) * dx - aside * dy, y2 - radius(b) * dy + aside * dx];
+  });
+  const hear = (what) => ({ onpointerenter: () => tell(what), onpointerleave: () => tell(null), onclick: () => tell(what, true) });
+  const wires = links.map(([, , units], k) => draw("path", { class: "wire", "stroke-width": 1 + (2.4 * units) / widest, d: "M%L%".replace("%", `${lines[k][0]} ${lines[k][1]}`).replace("%", `${lines[k][2]} ${lines[k][3]}`) }));
+  const grips = links.map((_, k) => draw("path", { class: "grip", d: wires[k].getAttribute("d"), "data-link": k, ...hear({ link: k }) }));
+  const gauges = [];
+  const bodies = ends.map(([x, y, name, isSwitch], end) => {
+    if (isSwitch) {
+      return draw("g", { class: "end" }, draw("title", {}, name), draw("rect", { class: "body", x: x - 22, y: y - 11, width: 44, height: 22, rx: 4 }),
+        draw("text", { x, y: y + 4 }, name.slice(0, 7)));
+    }
+    gauges[end] = draw("circle", { class: "gauge", cx: x, cy: y, r: 15, pathLength: 100, "stroke-dasharray": "0 100", transform: `rotate(-90 ${x} ${y})` });
+    return draw("g", { class: "end", "data-rank": end, ...hear({ rank: end }) }, draw("circle", { class: "body", cx: x, cy: y, r: 15 }), gauges[end],
+      draw("text", { x, y: y + 4 }, name));
+  });
+  const tokens = draw("g", {});
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height - 40}`, role: "img", "aria-label": "the machine: ranks and links", id: "machine" },
+    wires, grips, bodies, tokens);
+  const ways = machine.routes.map(([, , way]) => wayOf(way.map((k) => lines[k])));
+  let moving = [];
+  return {
+    svg,
+    /** Colours links by their load, from `loads` of links. */
+    heat(loads) { wires.forEach((wire, k) => wire.setAttribute("class", `wire ${heatClass(loads[k])}`.trim())); },
+    /** Fills the ring of each rank. */
+    fill(rows) { gauges.forEach((gauge, r) => gauge?.setAttribute("stroke-dasharray", `${rows[r][1] ? (100 * rows[r][0]) / rows[r][1] : 0} 100`)); },
+    /** Puts a label on each route of `groups`: Map route -> sends. */
+    load(groups) {
+      const dense = groups.size > 130;
+      moving = [...groups].map(([route, sends]) => ({ route, element: tokenOf(sends, dense) }));
+      tokens.replaceChildren(...moving.map((token) => token.element));
+      this.move(AT_REST);
+    },
+    /** Moves all labels to a share of their way. */
+    move(share) {
+      for (const { route, element } of moving) {
+        const [x, y] = ways[route](share);
+        element.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+      }
+    },
+    /** Lights links, and the labels of routes over them; none lights nothing. */
+    light(lit) {
+      svg.classList.toggle("dimmed", lit.length > 0);
+      wires.forEach((wire, k) => wire.classList.toggle("lit", lit.includes(k)));
+      for (const { route, element } of moving) element.classList.toggle("lit", machine.routes[route][2].some((k) => lit.includes(k)));
+    },
+  };
+}
+
+/** A function from a share of the way to the point there. */
+function wayOf(segments) {
+  const lengths = segments.map(([x1, y1, x2, y2]) => Math.hypot(x2 - x1, y2 - y1) || 1);
+  const whole = lengths.reduce((a, b) => a + b, 0);
+  return (share) => {
+    let rest = share * whole;
+    const k = lengths.findIndex((length, i) => i === lengths.length - 1 || (rest -= length) <= 0);
+    const part = k === lengths.length - 1 ? rest / lengths[k] : 1 + rest / lengths[k];
+    const [x1, y1, x2, y2] = segments[k];
+    return [x1 + (x2 - x1) * part, y1 + (y2 - y1) * part];
+  };
+}
+
+function tokenOf(sends, dense) {
+  const adds = sends.some((send) => send.kind.startsWith("reduce"));
+  const group = draw("g", { class: `token${adds ? " reduce" : ""}` });
+  if (dense) return fill(group, {}, [draw("circle", { r: 3 })]);
+  const text = sends.length <= 2 ? sends.map((send) => send.chunk).join(" ") : `×${sends.length}`;
+  const wide = 8 + 6.6 * text.length;
+  return fill(group, {}, [draw("rect", { x: -wide / 2, y: -8, width: wide, height: 16, rx: 8 }), draw("text", { y: 4 }, text)]);
+}

@@ -1,0 +1,48 @@
+// The frontier: rounds per chunk over steps, the points, and the staircase below which nothing can lie.
+
+/** The plot; `choose(k)` is called for a point, `chosen()` says which one is shown. */
+function stairsPlot(stairs, width, choose, chosen) {
+  const height = Math.min(320, Math.max(220, width * 0.6));
+  const known = [...stairs.dots.map((d) => d[0]), ...stairs.floor.map((f) => f[0]), ...stairs.open.map((o) => o[0])];
+  const first = Math.max(0, Math.min(...known) - 1), last = Math.max(...known, stairs.end ?? 0) + 1;
+  const tall = Math.max(...stairs.dots.map((d) => d[1]), ...stairs.floor.map((f) => f[1]), ...stairs.open.map((o) => o[2] ?? o[1])) * 1.15 || 1;
+  const x = scale(first, last, FRAME.left, width - FRAME.right), y = scale(0, tall, height - FRAME.bottom, FRAME.top);
+  const stride = Math.max(1, Math.ceil((last - first) / Math.max(3, width / 50)));
+  const ticks = [];
+  for (let s = first; s <= last; s += stride) ticks.push([x(s), String(s)]);
+  const ends = stairs.floor.map((f, i) => stairs.floor[i + 1]?.[0] ?? (stairs.end === null ? last : stairs.end + 1));
+  let edge = "";
+  stairs.floor.forEach(([start, value], i) => {
+    edge += `${i ? "V" : `M${x(start)} `}${y(value)}H${x(Math.min(ends[i], last))}`;
+  });
+  const floor = stairs.floor.map(([start, value, text], i) =>
+    draw("rect", { class: "forbidden", x: x(start), width: Math.max(0, x(Math.min(ends[i], last)) - x(start)), y: y(value), height: y(0) - y(value) },
+      draw("title", {}, `with ${start} to ${ends[i] - 1} steps at least ${text} rounds per chunk`)));
+  const least = stairs.floor[0]?.[0];
+  const few = least > first ? draw("rect", { class: "forbidden", x: x(first), width: x(least) - x(first), y: FRAME.top, height: y(0) - FRAME.top },
+    draw("title", {}, `fewer than ${plural(least, "step")}: proved impossible`)) : null;
+  const open = stairs.open.map(([steps, low, high]) => draw("line", { class: "open", x1: x(steps), x2: x(steps), y1: y(low), y2: y(high ?? tall) },
+    draw("title", {}, `${plural(steps, "step")}: open from ${number(low)} to ${high === null ? "any number" : number(high)}`)));
+  const crowded = stairs.dots.length > width / 70;
+  const dots = stairs.dots.map(([steps, value, text, optimal, k]) => {
+    const label = `${plural(steps, "step")}, ${text} rounds per chunk, ${optimal ? "proved optimal" : "best known"}`;
+    const dot = draw("g", { class: k === chosen() ? "chosen" : null, "data-point": k }, draw("title", {}, label),
+      draw("circle", { class: "ring", cx: x(steps), cy: y(value), r: 10 }),
+      optimal ? draw("circle", { class: "dot optimal", cx: x(steps), cy: y(value), r: 6 })
+        : draw("path", { class: "dot known", d: `M${x(steps)} ${y(value) - 7}l7 7l-7 7l-7 -7z` }),
+      crowded ? null : draw("text", { x: x(steps) + 10, y: y(value) - 8 }, text));
+    return pressable(dot, label, () => choose(k));
+  });
+  const label = `Frontier: ${stairs.dots.map(([s, , text]) => `${plural(s, "step")} ${text}`).join(", ")} rounds per chunk`;
+  return draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": label },
+    few, floor, draw("path", { class: "edge", d: edge || "M0 0" }),
+    axes(width, height, ticks, roundTicks(tall, height / 50).map((v) => [y(v), number(v)]), "steps", "rounds per chunk"), open, dots);
+}
+
+/** The plot with its key. */
+function stairsPanel(stairs, choose, chosen) {
+  const host = make("div");
+  const again = fitted(host, (width) => stairsPlot(stairs, width, choose, chosen));
+  const key = "grey: proved impossible · circle: proved optimal · diamond: best known" + (stairs.open.length ? " · dotted: not decided" : "");
+  return { element: panel("Frontier", host, make("p", { class: "note" }, key)), again };
+}
