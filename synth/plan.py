@@ -2,8 +2,8 @@
 
     Algorithm  label backend schedule protocol instances divisor
     Range      low high order
-    Table      collective ranks root sizes ranges
-    Plan       topology algorithms tables source says labels
+    Table      collective ranks root element ranges sizes chosen seconds best
+    Plan       topology algorithms tables source says labels model notes
 
 Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share` units).
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from synth.registry import load
 from synth.schedule import Schedule
 from synth.topology import Network
 
@@ -71,7 +72,7 @@ class Table:
     """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the greatest.
 
     `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
-    `sizes[i]` of what is chosen there, `best[i]` of the best there (None: not known).
+    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best there (None: not known).
     """
 
     collective: str
@@ -82,6 +83,12 @@ class Table:
     best: tuple[float | None, ...] = ()
     root: int | None = None
     element: int = 1
+    chosen: tuple[int | None, ...] = ()
+
+    @property
+    def losses(self) -> tuple[float | None, ...]:
+        """What is chosen takes so much longer than the best, as a share of the best, at each of `sizes` (None: not known)."""
+        return tuple(None if t is None or not b else max(0.0, t / b - 1) for t, b in zip(self.seconds, self.best, strict=True))
 
     def at(self, size: int) -> Range | None:
         """The range of `size` bytes, None where the table has none."""
@@ -90,11 +97,12 @@ class Table:
         return found if found is not None and (found.high is None or size <= found.high) else None
 
     def to_json(self) -> dict:
-        """As in a plan document."""
+        """As in a plan document; the losses there follow from the rest."""
         return {
             "collective": self.collective, "ranks": self.ranks, "root": self.root, "element": self.element,
             "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
-            "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best),
+            "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best), "chosen": list(self.chosen),
+            "losses": list(self.losses), "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }  # fmt: skip
 
     @staticmethod
@@ -103,7 +111,7 @@ class Table:
         ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
         return Table(
             doc["collective"], doc["ranks"], ranges, tuple(doc["sizes"]), tuple(doc["seconds"]), tuple(doc["best"]), doc["root"],
-            doc["element"],
+            doc["element"], tuple(doc.get("chosen", ())),
         )  # fmt: skip
 
 
@@ -112,6 +120,7 @@ class Plan:
     """`source`: "measured", "model" or "imported"; `says`: what the times behind it are, in words that stand beside every table.
 
     `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
+    `model`: the cost model behind the times, as a document ({}: none). `notes`: what else its readers should know.
     """
 
     algorithms: tuple[Algorithm, ...]
@@ -120,6 +129,15 @@ class Plan:
     says: str
     topology: Network | None = None
     labels: tuple[int, ...] = ()
+    model: dict = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{t.collective} on {t.ranks} ranks in {len(t.ranges)} ranges" for t in self.tables)
+        return f"<Plan of {said or 'nothing'}; {self.source}>"
+
+    def _repr_html_(self) -> str:
+        return load("synth.view.plans:html")(self)
 
     def table(self, collective: str, ranks: int | None = None) -> Table | None:
         """The table of `collective` (on `ranks` ranks, where the plan has more than one), None where there is none."""
@@ -137,7 +155,7 @@ class Plan:
         return {
             "schema": SCHEMA, "topology": None if self.topology is None else self.topology.to_json(), "labels": list(self.labels),
             "source": self.source, "says": self.says, "algorithms": [a.to_json() for a in self.algorithms],
-            "tables": [t.to_json() for t in self.tables],
+            "tables": [t.to_json() for t in self.tables], "model": self.model, "notes": list(self.notes),
         }  # fmt: skip
 
     @staticmethod
@@ -148,4 +166,5 @@ class Plan:
         return Plan(
             tuple(Algorithm.from_json(a) for a in doc["algorithms"]), tuple(Table.from_json(t) for t in doc["tables"]),
             doc["source"], doc["says"], None if doc["topology"] is None else Network.from_json(doc["topology"]), tuple(doc["labels"]),
+            doc.get("model", {}), tuple(doc.get("notes", ())),
         )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from synth.api.inputs import collective, topology
 from synth.api.planning import export_plan, load_plan
 from synth.api.programs import export, lint, load_program, lower
+from synth.api.reporting import report
 from synth.api.running import baseline, bench, emulate, run, trace
 from synth.api.scale import allocations, explain, groups, large_bound
 from synth.api.synthesis import bound, pareto, solve, verify
@@ -16,5 +17,5 @@ from synth.api.tuning import import_plan, tune
 
 __all__ = [
     "allocations", "baseline", "bench", "bound", "collective", "emulate", "explain", "export", "export_plan", "groups", "import_plan",
-    "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "run", "solve", "topology", "trace", "tune", "verify",
+    "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "report", "run", "solve", "topology", "trace", "tune", "verify",
 ]  # fmt: skip

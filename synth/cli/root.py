@@ -111,6 +111,7 @@ def _debug() -> None:
         "show": "synth.cli.show:show",
         "bench": "synth.cli.bench:bench",
         "emulate": "synth.cli.emulate:emulate",
+        "tune": "synth.cli.tune:tune",
         "devices": "synth.cli.devices:devices",
         "explain": "synth.cli.explain:explain",
         "allocations": "synth.cli.allocations:allocations",

@@ -12,9 +12,12 @@ MOST = 64
 
 
 class Sizes(click.ParamType):
-    """``LOW:HIGH:xF`` (each F times the one before; x4 unless given), or sizes with commas. Bytes, rising."""
+    """``LOW:HIGH:xF`` (each F times the one before; x`factor` unless given), or sizes with commas. Bytes, rising."""
 
     name = "sizes"
+
+    def __init__(self, factor: int = 4) -> None:
+        self.factor = str(factor)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """As a tuple of whole numbers of bytes >= 1."""
@@ -31,7 +34,7 @@ class Sizes(click.ParamType):
 
     def _range(self, text: str) -> list[int]:
         low, high, *step = text.split(":")
-        factor = step[0].lower().removeprefix("x") if step else "4"
+        factor = step[0].lower().removeprefix("x") if step else self.factor
         first, last = size_bytes(low), size_bytes(high)
         if len(step) > 1 or not factor.isdecimal() or int(factor) < 2:
             raise ValueError(f"{text!r}: the step is a whole factor >= 2, such as x4")

@@ -1,0 +1,151 @@
+"""What a tuner chooses from: schedules × protocol × instances, each with its measurements where it was measured.
+
+A measurement is a schedule's when the program it was taken of is the one that the schedule lowers to, by fingerprint; where
+another version of the lowering made it, by steps, R/C and chunks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+from synth.catalog.fit_shape import Shape, shape
+from synth.catalog.tune import Candidate
+from synth.catalog.tune_measured import Measurement
+from synth.errors import SynthError
+from synth.plan import OURS, Algorithm
+from synth.program.lower import lower
+from synth.program.program import Program
+from synth.rational import show
+from synth.schedule import Schedule, canonical
+
+
+class Named(NamedTuple):
+    """A schedule and what it is called: ``S3-R7-C6``, ``ring``."""
+
+    name: str
+    schedule: Schedule
+
+
+class Found(NamedTuple):
+    """The candidates, and what the reader should know of how measurements were told apart."""
+
+    candidates: tuple[Candidate, ...]
+    notes: tuple[str, ...]
+
+
+def candidates(
+    schedules: Sequence[Named], measured: Sequence[Measurement], ways: Sequence[tuple[str, int]] | None = None, prefix: str = ""
+) -> Found:
+    """Every schedule in every way (protocol, instances), and whatever else was measured.
+
+    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was. `prefix` goes before each
+    label. Labels are told apart by protocol and instances.
+    """
+    schedules = _distinct(schedules)
+    notes: list[str] = []
+    matched: dict[tuple[int, str, int], Measurement] = {}
+    others: list[Measurement] = []
+    for one in measured:
+        place = _place(one, schedules, notes) if one.backend == OURS else None
+        if place is None or place in matched:
+            others.append(one)
+        else:
+            matched[place] = one
+    tried = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
+    found = [
+        Candidate(
+            _algorithm(named, protocol, instances, prefix), _shape(named.schedule, bool(matched)),
+            matched[k, protocol, instances].samples if (k, protocol, instances) in matched else (),
+        )
+        for k, named in enumerate(schedules)
+        for protocol, instances in tried
+    ]  # fmt: skip
+    found += [_foreign(one, prefix) for one in others]
+    unseen = [place for place in matched if place[1:] not in tried]
+    if unseen:
+        notes.append(f"measured, but not asked for: {len(unseen)} more ways to run these schedules")
+    return Found(tuple(_relabelled(found)), tuple(notes))
+
+
+def _distinct(schedules: Sequence[Named]) -> list[Named]:
+    """Without repetitions: of schedules with the same sends the first."""
+    seen: dict[tuple, Named] = {}
+    for named in schedules:
+        seen.setdefault((named.schedule.chunks, named.schedule.steps), named)
+    return list(seen.values())
+
+
+def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tuple[int, str, int] | None:
+    """(schedule, protocol, instances) of what was measured."""
+    alike = [
+        (k, one.chunks // named.schedule.chunks)
+        for k, named in enumerate(schedules)
+        if one.chunks
+        and one.chunks % named.schedule.chunks == 0
+        and (one.steps, one.bandwidth) == (len(named.schedule.steps), show(named.schedule.bandwidth))
+    ]
+    for k, instances in alike:
+        if _fingerprint(schedules[k].schedule, one.protocol, instances) == one.fingerprint:
+            return k, one.protocol, instances
+    if not alike or (one.label != schedules[alike[0][0]].name and not one.label.startswith(("point ", "schedule"))):
+        return None
+    notes.append(
+        f"the times of {one.label} ({one.file}) are of a program that is not lowered so here; they are taken for"
+        f" {schedules[alike[0][0]].name}, which has the same steps, rounds and chunks"
+    )
+    return alike[0][0], one.protocol, alike[0][1]
+
+
+def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | None:
+    try:
+        made = lower(schedule, protocol=protocol, instances=instances)
+    except SynthError:
+        return None
+    return hashlib.sha256(canonical(made.to_json())).hexdigest()
+
+
+def _algorithm(named: Named, protocol: str, instances: int, prefix: str) -> Algorithm:
+    divisor = named.schedule.chunks * instances * named.schedule.collective.buffer_units
+    return Algorithm(prefix + named.name, OURS, named.schedule, protocol, instances, divisor)
+
+
+def _foreign(one: Measurement, prefix: str) -> Candidate:
+    """An algorithm known by its times alone; of ours, the chunks of its program still say what it admits."""
+    ours = one.backend == OURS
+    divisor = one.divisor if ours else 1
+    label = prefix + one.label.replace(" ", "-") if ours else one.label
+    return Candidate(Algorithm(label, one.backend, None, one.protocol, 1, divisor, one.options), None, one.samples)
+
+
+def _relabelled(found: Sequence[Candidate]) -> list[Candidate]:
+    """Labels with what tells ways apart: ``S3-R7-C6-LL-x2``; the last resort is a number."""
+    taken: set[str] = set()
+    made = []
+    for candidate in found:
+        own = candidate.algorithm
+        label = own.label
+        if own.backend == OURS:
+            label += ("" if own.protocol == "Simple" else f"-{own.protocol}") + ("" if own.instances == 1 else f"-x{own.instances}")
+        base, n = label, 2
+        while label in taken:
+            label, n = f"{base}-{n}", n + 1
+        taken.add(label)
+        made.append(replace(candidate, algorithm=replace(own, label=label)))
+    return made
+
+
+@cache
+def _lowered(schedule: Schedule) -> Program | None:
+    try:
+        return lower(schedule)
+    except SynthError:
+        return None
+
+
+def _shape(schedule: Schedule, lowered: bool) -> Shape:
+    """Blocks are looked at only where measurements are to be fitted: the nominal model charges nothing for them."""
+    return shape(schedule, _lowered(schedule) if lowered else None)

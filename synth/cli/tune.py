@@ -1,0 +1,114 @@
+"""`synth tune`: which algorithm for which message sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.options import FILE, changes, machine_options, one_of, output_options
+from synth.cli.output import deliver, ready
+from synth.cli.progress import progress
+from synth.cli.root import CONTEXT
+from synth.cli.sizes import Sizes
+from synth.cli.types import Duration, Positive
+from synth.errors import UsageError
+
+CONFLICTS = {"topo": "topo", "topo_file": "topo-file", "from_files": "from", "measured": "measured", "database": "db", "logs": "log"}
+
+
+class Log(click.ParamType):
+    """``nccl=FILE``, ``nccl/ring/LL=FILE``."""
+
+    name = "log"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Path]:
+        """As (backend, file)."""
+        if isinstance(value, tuple):
+            return value
+        backend, found, file = str(value).partition("=")
+        if not found or not backend or not file:
+            self.fail(f"{value!r} is not BACKEND=FILE, such as nccl=nccl.txt or mpi=osu.txt", param, ctx)
+        return backend, Path(file)
+
+
+class Share(click.ParamType):
+    """``1%``, ``0.01``."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As a number >= 0 and < 1."""
+        text = str(value).strip()
+        try:
+            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            found = -1.0
+        if not 0 <= found < 1:
+            self.fail(f"{value!r} is no share such as 1% or 0.01, at least 0 and below 100%", param, ctx)
+        return found
+
+
+@click.command(context_settings=CONTEXT, short_help="Which algorithm for which message sizes: a plan.")
+@machine_options
+@click.option("--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all.")
+@click.option("--root", type=int, metavar="0", help="The root of a rooted collective; rank 0 unless given.")
+@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]", help="To judge at; or 1KB,6MB.")
+@click.option("--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable).")
+@click.option("--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable).")
+@click.option("--db", "database", type=FILE, metavar="FILE", help="A catalog whose measurements of this machine count too.")
+@click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
+              help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
+@click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not say, where no machine is named.")
+@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable).")
+@click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
+@click.option("--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable).")
+@click.option("--max-chunks", type=Positive(), metavar="N", help="Synthesize with at most N chunks too: more sizes divide.")
+@click.option("--tolerance", type=Share(), default="1%", show_default=True, metavar="1%", help="Loss that is accepted to save a switch.")
+@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks.")
+@click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend on a synthesis.")
+@click.option("--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given.")
+@click.option("--import", "table", type=FILE, metavar="FILE.csv", help="Take over a tuning table in MCR-DL's form, and nothing else.")
+@output_options
+def tune(output: str | None, form: str | None, **given: Any) -> None:
+    """Choose, for each range of message sizes, the best of frontier × protocol × instances and of other backends: from
+    measurements where there are any, else from the cost model. Prints where to switch, and the loss at every size.
+
+    \b
+    Examples:
+      synth tune --topo dgx1 --coll allgather
+      synth tune --topo dgx1 --coll allgather --sizes 1KiB:1GiB -o plan.json
+      synth bench frontier.json -o m.json && synth tune --from frontier.json --measured m.json
+      synth tune --topo dgx1 --coll allgather --log nccl=nccl.txt --log mpi=osu.txt --measured m.json
+      synth tune --import mcrdl_allgather_16gpu.csv -o plan.json
+    """
+    from synth import api
+    from synth.view import plans
+    from synth.view.tables import print_reports
+
+    ready(output)
+    if given["table"]:
+        extra = [option for name, option in CONFLICTS.items() if given[name]]
+        if extra or len(given["coll"]) > 1:
+            raise UsageError(f"--import takes one table over as it is; remove {'--' + extra[0] if extra else 'all --coll but one'}")
+        plan = api.import_plan(given["table"], next(iter(given["coll"]), None), given["gpus"])
+    else:
+        plan = _tuned(given)
+    deliver(plan.to_json, lambda: print_reports(plans.reports(plan)), output, form)
+
+
+def _tuned(given: dict[str, Any]) -> Any:
+    from synth import api
+
+    name, file = one_of("topo", "topo_file")
+    machine = None if name is None and file is None else api.topology(name or str(file), file=file, **changes(given))
+    names = [name.strip() for value in given["coll"] for name in value.split(",") if name.strip()]
+    same = ("sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "max_chunks",
+            "time_limit", "jobs")  # fmt: skip
+    with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
+        return api.tune(
+            machine, names, frontiers=given["from_files"], catalog=given["database"], ranks=given["gpus"], on_event=listen,
+            **{key: given[key] for key in same},
+        )  # fmt: skip

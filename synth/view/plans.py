@@ -1,0 +1,81 @@
+"""What a plan says, as tables: ranges of sizes and what to run in them, then every judged size with its loss."""
+
+from __future__ import annotations
+
+from synth.plan import OURS, Algorithm, Plan, Range, Table
+from synth.view.html import report_html
+from synth.view.report import Report, number, size_text
+
+RANGES = (
+    ("from", "right"), ("to", "right"), ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"),
+    ("multiples of", "right"), ("else", "left"),
+)  # fmt: skip
+SIZES = (
+    ("size", "right"), ("algorithm", "left"), ("protocol", "left"), ("instances", "right"), ("µs", "right"), ("GB/s", "right"),
+    ("best µs", "right"), ("loss", "right"),
+)  # fmt: skip
+
+
+def reports(plan: Plan) -> list[Report]:
+    """Two tables a collective; what the times are, the fit and the notes stand below the last."""
+    made: list[Report] = []
+    for table in plan.tables:
+        made += [_ranges(plan, table), _sizes(plan, table)] if table.sizes else [_ranges(plan, table)]
+    words = [f"{name}: {line}" if len(plan.model) > 1 else line for name, doc in plan.model.items() for line in doc.get("words", ())]
+    said = (f"times are {plan.says}" if plan.source != "imported" else plan.says, *words, *map(_note, plan.notes))
+    last = made[-1]
+    return [*made[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *said))]
+
+
+def html(plan: Plan) -> str:
+    """What a notebook shows for a plan."""
+    return "".join(map(report_html, reports(plan)))
+
+
+def _note(text: str) -> str:
+    return f"note: {text}"
+
+
+def _ranges(plan: Plan, table: Table) -> Report:
+    machine = f" on {plan.topology.name}" if plan.topology else ""
+    root = f" from {table.root}" if table.root else ""
+    title = f"{table.collective}{root}{machine}, {table.ranks} ranks: what to run"
+    rows = tuple(_range(plan, table, row) for row in table.ranges)
+    ends = (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",) if table.sizes else ()
+    return Report(title, RANGES, rows, ends)
+
+
+def _range(plan: Plan, table: Table, row: Range) -> tuple[str, ...]:
+    first, *others = (plan.algorithms[k] for k in row.order)
+    step = first.divisor * table.element
+    return (
+        size_text(row.low), "" if row.high is None else size_text(row.high), first.label, first.backend, *_way(first),
+        f"{step} B" if first.divisor > 1 else "any", ", ".join(a.label for a in others),
+    )  # fmt: skip
+
+
+def _way(algorithm: Algorithm) -> tuple[str, str]:
+    """Protocol and instances, of what is ours."""
+    return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
+
+
+def _sizes(plan: Plan, table: Table) -> Report:
+    rows = []
+    known = [loss for loss in table.losses if loss is not None]
+    for i, size in enumerate(table.sizes):
+        k = table.chosen[i] if table.chosen else None
+        label, way = ("none admits this size", ("", "")) if k is None else (plan.algorithms[k].label, _way(plan.algorithms[k]))
+        time, best, loss = table.seconds[i], table.best[i], table.losses[i]
+        rate = "" if not time else number(size / time / 1e9)
+        share = "" if loss is None else f"{100 * loss:.2f}%"
+        rows.append((size_text(size), label, *way, _micro(time), rate, _micro(best), share))
+    lines = []
+    if known:
+        worst = max(known)
+        at = size_text(table.sizes[list(table.losses).index(worst)])
+        lines.append(f"loss: what is chosen takes so much longer than the best that admits the size; at most {100 * worst:.2f}%, at {at}")
+    return Report("", SIZES, tuple(rows), tuple(lines))
+
+
+def _micro(seconds: float | None) -> str:
+    return "" if seconds is None else number(seconds * 1e6)

@@ -1,0 +1,119 @@
+"""The cost model: planted coefficients are found again, terms are those of the schedule, residuals and blanks are told."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import api
+from synth.catalog.fit import SYNC, WIRE, Model, Row, fit, lines, nominal
+from synth.catalog.fit_shape import Shape, shape, terms
+from synth.topology import Network, Route
+
+RING = api.baseline("ring", "full:4", "allgather")
+DIRECT = api.baseline("direct", "full:4", "allgather")
+SIZES = [1 << k for k in range(8, 28, 2)]
+
+
+def rows(model, shapes, ways=(("Simple", 1),), sizes=SIZES, noise=lambda i: 1.0):
+    made = [(found, protocol, n, size) for found in shapes for protocol, n in ways for size in sizes]
+    return [Row(*row, model.seconds(*row) * noise(i)) for i, row in enumerate(made)]
+
+
+def shapes():
+    return [shape(s, api.lower(s)) for s in (RING, DIRECT)]
+
+
+def test_the_terms_are_those_of_the_schedule():
+    found = shape(RING)
+    name = str(RING.network.latency)
+    assert found.steps == ((name, 3),)
+    row = terms(found, "Simple", 1, 4 << 20)
+    assert row["launch"] == 1
+    assert row[f"step {name} Simple"] == 3
+    seconds = RING.bandwidth * (1 << 20) / (RING.network.unit * 10**9)  # a unit is a quarter of the size
+    assert row[f"wire {name} Simple"] == pytest.approx(float(seconds))
+    assert terms(found, "LL", 2, 4 << 20)["op"] == 0  # no program: blocks are not known
+
+
+def test_slices_and_instances_show_in_operations_and_blocks():
+    found = shape(RING, api.lower(RING))
+    once, twice = terms(found, "Simple", 1, 64 << 20), terms(found, "Simple", 2, 64 << 20)
+    assert found.ops > 0 and found.block > 0
+    assert twice["block Simple"] == once["block Simple"] / 2
+    assert once["op"] > terms(found, "Simple", 1, 1 << 20)["op"]
+    assert terms(found, "LL", 1, 64 << 20)["op"] > once["op"]  # smaller slices
+
+
+def test_links_of_two_latencies_are_two_classes():
+    fast, slow = Route(0, 1, 4, (), Fraction(1)), Route(1, 2, 1, (), Fraction(5))
+    routes = (fast, slow, replace(fast, src=1, dst=0), replace(slow, src=2, dst=1))
+    network = Network("pair", 3, routes, unit=Fraction(10))
+    found = shape(api.baseline("direct", network, "allgather"))
+    assert {name for name, _ in found.steps} <= {"1", "5"}
+    assert [name for name, _ in found.wire] == ["5"]  # the slow link holds every step up
+
+
+PLANTED = Model("fitted", {"step 7/10 Simple": 2e-6, "wire 7/10 Simple": 1.25, "launch": 5e-6}, "")
+
+
+def test_planted_coefficients_are_found_again():
+    flat = [Shape(Fraction(1, 4), (("7/10", steps),), (("7/10", wire),)) for steps, wire in ((1, 3e-11), (3, 2e-11), (5, 1e-11))]
+    found = fit(rows(PLANTED, flat))
+    for name, value in PLANTED.coefficients.items():
+        assert found.coefficients[name] == pytest.approx(value, rel=1e-6)
+    assert found.greatest < 1e-6
+    said = " ".join(lines(found.to_json(), 25))
+    assert "2 µs a step" in said and "80% of the nominal" in said and "20 GB/s a unit" in said and "5 µs a launch" in said
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-7, 1e-4), st.floats(0.5, 4), st.floats(0, 1e-4), st.integers(0, 1 << 30))
+def test_noise_of_a_share_is_off_by_no_more_than_that_share(step, wire, launch, seed):
+    from random import Random
+
+    random = Random(seed)
+    model = Model("fitted", {"step 7/10 Simple": step, "wire 7/10 Simple": wire, "launch": launch}, "")
+    flat = [Shape(Fraction(1, 4), (("7/10", steps),), (("7/10", cost),)) for steps, cost in ((1, 3e-11), (3, 2e-11), (5, 1e-11))]
+    found = fit(rows(model, flat, noise=lambda i: 1 + random.uniform(-0.02, 0.02)))
+    assert all(value >= 0 for value in found.coefficients.values())
+    assert found.greatest < 0.06
+    assert found.typical <= found.greatest
+
+
+def test_what_cannot_be_told_apart_is_left_out_and_said():
+    alone = [Shape(Fraction(1, 4), (("7/10", 3),), (("7/10", 2e-11),))]
+    found = fit(rows(PLANTED, alone))
+    assert found.left_out == ("launch",)  # one schedule: 3 steps and a launch come always together
+    assert found.greatest < 1e-6
+    assert "do not tell apart: launch" in lines(found.to_json())[1]
+
+
+def test_a_fit_predicts_what_it_knows_and_nothing_else():
+    found = fit(rows(nominal(RING.network), shapes(), (("Simple", 1), ("LL", 1))))
+    assert found.seconds(shapes()[0], "LL", 1, 1 << 20) is not None
+    assert found.seconds(shapes()[0], "LL128", 1, 1 << 20) is None
+    with pytest.raises(ValueError):
+        fit([])
+    with pytest.raises(ValueError):
+        fit([Row(shapes()[0], "Simple", 1, 1024, 0.0)])
+
+
+def test_the_nominal_model_is_the_prediction_of_the_frontier_plus_the_protocol():
+    model, size = nominal(RING.network), 1 << 20
+    plain = float(len(RING.steps) * RING.network.latency) * 1e-6
+    wire = float(RING.bandwidth * size * RING.collective.unit_share / (RING.network.unit * 10**9))
+    for protocol in SYNC:
+        expected = plain + 3 * SYNC[protocol] + WIRE[protocol] * wire
+        assert model.seconds(shape(RING), protocol, 1, size) == pytest.approx(expected)
+    assert "not measured" in model.says
+    assert lines(model.to_json()) == []
+
+
+def test_a_model_is_json():
+    doc = fit(rows(PLANTED, [Shape(Fraction(1, 4), (("7/10", 3),), (("7/10", 2e-11),))])).to_json()
+    assert json.loads(json.dumps(doc)) == doc
+    assert doc["kind"] == "fitted" and doc["rows"] == len(SIZES)
