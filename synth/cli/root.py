@@ -117,6 +117,7 @@ def _debug() -> None:
         "allocations": "synth.cli.allocations:allocations",
         "groups": "synth.cli.groups:groups",
         "catalog": "synth.cli.catalog:catalog",
+        "report": "synth.cli.report:report",
         "topo": "synth.cli.topo:topo",
         "list": "synth.cli.lists:lists",
     },
