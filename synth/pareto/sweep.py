@@ -161,7 +161,8 @@ class Sweep:
         floor = next((b for s, b in self.bounds if s is None), None)
         closed = floor is not None and self.best == floor.value
         self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
-        self.last = None if closed else max((s for s, _ in self.bounds if s), default=self.options.max_steps)
+        seen = [*(s for s, _ in self.bounds if s), *(p.steps for p in self.points)]
+        self.last = None if closed else max(seen, default=self.options.max_steps)
 
     def _least_steps(self) -> int:
         """The least S, with its bound noted. Raises InfeasibleError where fewer are allowed."""
