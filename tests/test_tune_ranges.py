@@ -1,0 +1,144 @@
+"""Ranges: disjoint and without gaps, good enough at every judged size, no switch that noise explains."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth.catalog.tune_curves import Curve
+from synth.catalog.tune_measured import Sample
+from synth.catalog.tune_ranges import Option, crossing, ranges
+from synth.plan import Range
+
+SIZES = [1 << k for k in range(8, 29, 2)]
+
+
+def line(start, per_byte):
+    return lambda size: start + per_byte * size
+
+
+def option(seconds, divisor=4, spread=0.0):
+    return Option(seconds, lambda size: spread, divisor)
+
+
+def check(found, low, high):
+    assert found[0].low == low and found[-1].high == high
+    for before, after in pairwise(found):
+        assert before.low <= before.high
+        assert after.low == before.high + 1
+        assert after.order != before.order
+    assert all(row.order and len(set(row.order)) == len(row.order) for row in found)
+
+
+lines = st.lists(
+    st.tuples(st.floats(1e-7, 1e-3), st.floats(1e-13, 1e-8), st.sampled_from([4, 8, 12, 16, 24, 40, 192])), min_size=1, max_size=7
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lines, st.sampled_from([0.0, 0.01, 0.2]), st.lists(st.integers(1, 1 << 30), min_size=1, max_size=12, unique=True))
+def test_ranges_are_disjoint_without_gaps_and_lose_no_more_than_the_tolerance(drawn, tolerance, sizes):
+    options, sizes = [option(line(a, b), d) for a, b, d in drawn], sorted(sizes)
+    found = ranges(options, sizes, tolerance)
+    check(found, sizes[0], sizes[-1])
+    for size in sizes:
+        row = next(r for r in found if r.low <= size <= r.high)
+        best = min(o.seconds(size) for o in options)
+        assert options[row.order[0]].seconds(size) <= best * (1 + tolerance) * (1 + 1e-9)
+
+
+@settings(max_examples=150, deadline=None)
+@given(lines, st.integers(1, 64))
+def test_the_first_of_a_range_that_admits_a_size_is_good_enough_there(drawn, factor):
+    """Also where the first choice does not divide: what comes next is the best of those that remain, within the tolerance."""
+    options = [option(line(a, b), d) for a, b, d in drawn]
+    sizes = [size * factor for size in SIZES]
+    for row in ranges(options, sizes, 0.01):
+        for size in [s for s in sizes if row.low <= s <= row.high]:
+            able = [k for k, o in enumerate(options) if size % o.divisor == 0]
+            first = next((k for k in row.order if k in able), None)
+            assert (first is None) == (not able)
+            if first is not None:
+                best = min(options[k].seconds(size) for k in able)
+                assert options[first].seconds(size) <= best * 1.01 * (1 + 1e-9)
+
+
+def test_a_switch_lies_where_the_times_cross():
+    found = ranges([option(line(1e-6, 1e-9)), option(line(3e-6, 5e-10))], SIZES, 0.0)
+    assert found == [Range(256, 3999, (0,)), Range(4000, SIZES[-1], (1,))]
+
+
+def test_a_switch_that_wins_no_more_than_the_repeats_spread_does_not_happen():
+    better = lambda size: 1e-6 * (0.97 if size in (4096, 65536) else 1.03)  # noqa: E731
+    steady = line(1e-6, 0)
+    assert len(ranges([option(steady), option(better)], SIZES, 0.0)) == 5
+    assert ranges([option(steady, spread=0.04), option(better, spread=0.02)], SIZES, 0.0) == [Range(256, SIZES[-1], (0,))]
+
+
+def test_isolated_flips_are_smoothed_within_the_tolerance_and_only_there():
+    flips = [1.005, 0.995] * 6
+    jagged = lambda size: 1e-6 * flips[SIZES.index(size)] if size in SIZES else 1e-6  # noqa: E731
+    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, 0.0)) > 5
+    assert len(ranges([option(line(1e-6, 0)), option(jagged)], SIZES, 0.01)) == 1
+    steep = lambda size: 1e-6 * (0.5 if size == 4096 else 2)  # noqa: E731
+    assert [r.order for r in ranges([option(line(1e-6, 0)), option(steep)], SIZES, 0.01)] == [(0,), (1,), (0,)]
+
+
+def test_within_the_tolerance_what_admits_more_sizes_is_preferred():
+    found = ranges([option(line(1e-6, 0), 192), option(line(1.005e-6, 0), 64)], SIZES, 0.01)
+    assert found == [Range(256, SIZES[-1], (1,))]
+    found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64)], SIZES, 0.01)
+    assert found == [Range(256, SIZES[-1], (0, 1))]
+    found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64), option(line(1.1e-6, 0), 192)], SIZES, 0.01)
+    assert found == [Range(256, SIZES[-1], (0, 1))]  # what is slower and admits no more never comes
+
+
+def test_an_option_that_is_known_at_some_sizes_only_serves_those():
+    part = lambda size: 1e-7 if 4096 <= size <= 65536 else None  # noqa: E731
+    found = ranges([option(line(1e-6, 0)), option(part)], SIZES, 0.0)
+    assert [(r.low, r.order) for r in found] == [(256, (0,)), (4096, (1,)), (65537, (0,))]
+
+
+def test_crossing_is_the_least_size_from_which_the_new_one_is_ahead():
+    assert crossing(line(0, 2), line(1000, 1), 10, 5000) == 1000
+    assert crossing(line(0, 1), line(1000, 2), 10, 5000) == 5000  # never: then at the next judged size
+
+
+samples = st.lists(st.tuples(st.integers(1, 1 << 30), st.floats(1e-7, 1)), min_size=1, max_size=8, unique_by=lambda row: row[0])
+
+
+@given(samples)
+def test_a_curve_goes_through_its_samples(rows):
+    curve = Curve(tuple(Sample(size, time) for size, time in sorted(rows)))
+    bent = Curve(curve.samples, model=lambda size: 1e-6 + 3e-10 * size)
+    for size, time in rows:
+        assert curve.seconds(size) == pytest.approx(time)
+        assert bent.seconds(size) == pytest.approx(time)
+
+
+def test_between_samples_the_model_bends_the_curve():
+    truth = lambda size: 5e-6 + 1e-9 * size  # noqa: E731
+    found = tuple(Sample(size, 1.3 * truth(size)) for size in (256, 1 << 24))
+    assert Curve(found, truth).seconds(4096) == pytest.approx(1.3 * truth(4096))
+    assert Curve(found).seconds(4096) > 2 * truth(4096)  # a straight line in log-log is far off
+
+
+def test_beyond_the_samples_a_curve_without_a_model_ends():
+    curve = Curve((Sample(1024, 1e-6), Sample(2048, 4e-6)))
+    assert curve.seconds(4096) == pytest.approx(8e-6)  # in proportion, no steeper
+    assert curve.seconds(512) == pytest.approx(0.5e-6)
+    assert curve.seconds(4097) is None and curve.seconds(511) is None
+    assert Curve((Sample(1024, 1e-6),)).seconds(2048) == pytest.approx(1e-6)
+    assert Curve().seconds(1024) is None
+
+
+def test_the_order_of_options_does_not_change_what_is_chosen():
+    random = Random(1)
+    options = [option(line(random.uniform(1e-6, 1e-5), random.uniform(1e-12, 1e-9))) for _ in range(8)]
+    picked = [[options[r.order[0]] for r in ranges(options, SIZES, 0.01)]]
+    for _ in range(5):
+        mixed = random.sample(options, len(options))
+        picked.append([mixed[r.order[0]] for r in ranges(mixed, SIZES, 0.01)])
+    assert all(found == picked[0] for found in picked)
