@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.api.inputs import named_topology
 from synth.collective import ALIASES
-from synth.errors import FormatError
+from synth.errors import FormatError, SynthError
 
 if TYPE_CHECKING:
     from synth.catalog.store import Store
@@ -23,6 +24,14 @@ def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
 def collective_name(name: str) -> str:
     """The full name of a collective that may be given by an alias, in any case; one from a file has the name it was given there."""
     return ALIASES.get(name.lower(), name.lower())
+
+
+def machine_name(name: str) -> str:
+    """The name under which a catalog keeps a machine: that of the topology that `name` stands for (dgx1: dgx1-v100), else itself."""
+    try:
+        return named_topology(name).name
+    except SynthError:
+        return name
 
 
 def listed(

@@ -7,7 +7,8 @@
     points        one row a point of a frontier
     blobs         compressed documents of an entry, each with its checksum: the frontier, schedules of the flow engines
     programs      lowered points
-    measurements  documents synth.measured/1
+    measurements  documents synth.measured/1; `measured` names the programs of each
+    aliases       machines that an entry answers for too: in another numbering, or under another name
 """
 
 from __future__ import annotations
@@ -43,6 +44,21 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id INTEGER PRIMARY KEY, entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE, executor TEXT NOT NULL,
             sum TEXT NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL, UNIQUE (entry, sum)
         )""",
+    ),
+    (
+        """CREATE TABLE aliases (
+            id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL UNIQUE, problem TEXT NOT NULL,
+            entry INTEGER NOT NULL REFERENCES entries (id) ON DELETE CASCADE, topology TEXT NOT NULL, collective TEXT NOT NULL,
+            roots TEXT NOT NULL, alpha REAL NOT NULL, unit REAL NOT NULL, sum TEXT NOT NULL, size INTEGER NOT NULL, body BLOB NOT NULL
+        )""",
+        "CREATE INDEX aliases_problem ON aliases (problem)",
+        "CREATE INDEX aliases_machine ON aliases (topology, collective)",
+        "CREATE INDEX aliases_entry ON aliases (entry)",
+        """CREATE TABLE measured (
+            measurement INTEGER NOT NULL REFERENCES measurements (id) ON DELETE CASCADE, program TEXT NOT NULL,
+            PRIMARY KEY (measurement, program)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX measured_program ON measured (program)",
     ),
 )
 VERSION = len(MIGRATIONS)

@@ -7,46 +7,23 @@ with Store.open("catalog.db") as store:
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 from synth.catalog.entry import FAILED, Entry, Options, fingerprint
-from synth.catalog.isomorphic import Relabelling
-from synth.catalog.store_blobs import Blob, pack, unpack
-from synth.catalog.store_file import connect, said, transaction
-from synth.catalog.store_rows import LIGHT, WORTH, Choice, Packed, Row, entry, light, packed
+from synth.catalog.isomorphic import Relabelling, invariant
+from synth.catalog.store_blobs import Blob, pack
+from synth.catalog.store_file import said, transaction
+from synth.catalog.store_find import Alias, search
+from synth.catalog.store_read import Reader
+from synth.catalog.store_rows import WORTH, Packed, packed
 from synth.collective import Collective
-from synth.errors import FormatError, UsageError
 from synth.frontier import Frontier
 from synth.topology import Network
 
-DIGITS = frozenset("0123456789abcdef")
 
-
-class Store:
-    """An open catalog. Errors of the database are SynthErrors of one line each."""
-
-    def __init__(self, base: sqlite3.Connection, path: Path) -> None:
-        self.base, self.path = base, path
-
-    @staticmethod
-    def open(path: str | Path, *, create: bool = False) -> Store:
-        """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer version), SynthError."""
-        return Store(connect(Path(path), create), Path(path))
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self.base.close()
+class Store(Reader):
+    """An open catalog that is also written to. Errors of the database are SynthErrors of one line each."""
 
     def put(self, given: Entry) -> bool:
         """Keep `given`, whole or not at all; True unless what is there under its fingerprint is worth as much.
@@ -77,13 +54,12 @@ class Store:
             names = ", ".join(given.columns)
             marks = ", ".join("?" * len(given.columns))
             values = tuple(given.columns.values())
-            number = self.base.execute(f"INSERT INTO entries ({names}) VALUES ({marks})", values).lastrowid
+            number = int(self.base.execute(f"INSERT INTO entries ({names}) VALUES ({marks})", values).lastrowid or 0)
         else:
             names = ", ".join(f"{name} = ?" for name in given.columns)
             self.base.execute(f"UPDATE entries SET {names} WHERE id = ?", (*given.columns.values(), number))
             for table in ("points", "blobs", "programs"):  # programs were lowered from points that are gone
                 self.base.execute(f"DELETE FROM {table} WHERE entry = ?", (number,))
-        assert number is not None
         self.base.executemany("INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *row) for row in given.points])
         rows = [(number, name, blob.sum, len(blob.body), blob.size, blob.body) for name, blob in given.blobs.items()]
         self.base.executemany("INSERT INTO blobs (entry, name, sum, packed, size, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -96,104 +72,54 @@ class Store:
         )
         return made.rowcount > 0
 
-    def has(self, fingerprint: str) -> str | None:
-        """The state of the entry of exactly this fingerprint; None where there is none."""
-        with said(self.path):
-            found = self.base.execute("SELECT state FROM entries WHERE fingerprint = ?", (fingerprint,)).fetchone()
-        return None if found is None else str(found[0])
-
-    def get(self, name: str) -> Entry:
-        """The entry of this fingerprint, or of the one that begins so. Raises UsageError (none, several), FormatError (damaged)."""
-        number = self._number(name)
-        with said(self.path):
-            columns = self._columns(number)
-            measured = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
-            return entry(columns, self._blobs(number), tuple(Blob(*row) for row in measured))
-
-    def _number(self, name: str) -> int:
-        text = name.strip().lower()
-        if not text or not DIGITS.issuperset(text):
-            raise UsageError(f"{name!r} is no entry; an id is made of 0-9 and a-f (`synth catalog ls` shows them)")
-        with said(self.path):
-            end = text + "g"
-            rows = self.base.execute(
-                "SELECT id, fingerprint FROM entries WHERE fingerprint >= ? AND fingerprint < ? LIMIT 3", (text, end)
-            ).fetchall()
-        if not rows:
-            raise UsageError(f"there is no entry {name} in {self.path} (`synth catalog ls` shows them)")
-        if len(rows) > 1:
-            raise UsageError(f"{name} begins more than one entry: {', '.join(row[1][:12] for row in rows)}; give more digits")
-        return rows[0][0]
-
-    def _columns(self, number: int) -> dict[str, Any]:
-        found = self.base.execute("SELECT * FROM entries WHERE id = ?", (number,))
-        names = [column[0] for column in found.description]
-        return dict(zip(names, found.fetchone(), strict=True))
-
-    def _blobs(self, number: int) -> dict[str, Blob]:
-        rows = self.base.execute("SELECT name, sum, size, body FROM blobs WHERE entry = ?", (number,))
-        return {name: Blob(*blob) for name, *blob in rows}
-
     def find(
-        self, network: Network, collective: Collective, options: Options = (), labels: Sequence[int] = ()
+        self, network: Network, collective: Collective, options: Options = (), labels: Sequence[int] = (), *, remember: bool = False
     ) -> tuple[Entry, Relabelling | None] | None:
-        """The entry that answers this problem, for `network` as it is given: its name, GB/s and latencies; None where there is none.
+        """The entry that answers this problem, for `network` as it is given: its numbering, name, GB/s and latencies; None: there is none.
 
-        The relabelling is None where the entry has this very numbering.
+        An entry of a problem that is equal up to numbering is moved over: its schedules and certificates are checked again.
+        The relabelling is None where the entry has this very numbering. A failed entry is no answer. With `remember` the
+        machine is kept as an alias of the entry: `has`, `get`, `ls` and `lookup` know it from then on.
         """
-        asked = fingerprint(network, collective, options)
-        if self.has(asked) in (None, FAILED):
-            return None
-        found = self.get(asked)
-        if not isinstance(found.frontier, Frontier):
-            return None
-        points = tuple(replace(p, schedule=replace(p.schedule, network=network, collective=collective)) for p in found.frontier.points)
-        moved = replace(found.frontier, network=network, collective=collective, points=points, labels=tuple(labels))
-        return replace(found, topology=network.name, frontier=moved), None
+        problem = fingerprint(network, collective, options)
+        known = self._known(problem)
+        if known is not None:
+            number, alias = known
+            found = self._entry(number)
+            other = Alias(network, collective, tuple(labels), None if alias is None else alias.map)
+            made = other, other.of(found)
+            unlike = not _same(found, other)
+        else:
+            with said(self.path):
+                text = "SELECT id FROM entries WHERE invariant = ? AND state != ? ORDER BY id"
+                rows = self.base.execute(text, (invariant(network, collective, options), FAILED)).fetchall()
+            searched = search(network, collective, options, labels, ((row[0], partial(self._entry, row[0])) for row in rows))
+            if searched is None:
+                return None
+            number, made, unlike = searched[0], searched[1:], True
+        if remember and unlike:
+            self._remember(problem, number, made[0])
+        return made[1], made[0].map
 
-    def ls(
-        self, topology: str | None = None, collective: str | None = None, state: str | None = None, ranks: int | None = None
-    ) -> Iterator[Row | FormatError]:
-        """The entries by topology and collective, read without their frontiers; one that is damaged as the error that says so."""
-        wanted = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
-        where = [f"{name} = ?" for name, value in wanted.items() if value is not None]
-        values = [value for value in wanted.values() if value is not None]
-        text = (
-            f"SELECT {LIGHT} FROM entries LEFT JOIN"
-            " (SELECT entry, count(*) many, min(steps) low, max(steps) high FROM points GROUP BY entry) ON entry = id"
-            f" {'WHERE ' + ' AND '.join(where) if where else ''} ORDER BY topology, collective, roots, options"
-        )
+    def _known(self, problem: str) -> tuple[int, Alias | None] | None:
+        """The entry of exactly this problem, or the one that an alias leads to."""
         with said(self.path):
-            for columns in self.base.execute(text, values):
-                try:
-                    yield light(columns)
-                except FormatError as error:
-                    yield error
+            row = self.base.execute("SELECT id FROM entries WHERE fingerprint = ? AND state != ?", (problem, FAILED)).fetchone()
+            if row is not None:
+                return row[0], None
+            row = self.base.execute("SELECT entry, sum, size, body FROM aliases WHERE problem = ? LIMIT 1", (problem,)).fetchone()
+        return None if row is None else (row[0], self._alias(problem, Blob(*row[1:])))
 
-    def lookup(
-        self, topology: str, collective: str, size: int | None = None, roots: Sequence[int] | None = None, ranks: int | None = None
-    ) -> list[Choice]:
-        """The points kept for that machine and collective, the least predicted time at `size` bytes first (by steps without a size).
-
-        `roots` None: of any root.
-        """
-        text = (
-            "SELECT e.fingerprint, p.number, p.steps, p.rounds, p.chunks, p.bandwidth, p.status, p.construction, p.rate, e.alpha, e.unit,"
-            " e.share FROM entries e JOIN points p ON p.entry = e.id WHERE e.topology = ? AND e.collective = ?"
-        )
-        values: list[Any] = [topology, collective]
-        if roots is not None:
-            text, values = text + " AND e.roots = ?", [*values, ",".join(map(str, roots))]
-        if ranks is not None:
-            text, values = text + " AND e.ranks = ?", [*values, ranks]
-        with said(self.path):
-            rows = self.base.execute(text, values).fetchall()
-        found = []
-        for row in rows:
-            steps, (rate, alpha, unit, share) = row[2], row[8:]
-            time = None if size is None else steps * alpha * 1e-6 + rate * size * share / (unit * 1e9)
-            found.append(Choice._make((*row[:8], time)))
-        return sorted(found, key=lambda c: (c.seconds or 0.0, c.steps, c.fingerprint))
+    def _remember(self, problem: str, number: int, alias: Alias) -> None:
+        own, blob = alias.packed(problem)
+        roots = ",".join(map(str, alias.collective.roots))
+        net, task = alias.network, alias.collective
+        row = (own, problem, number, net.name, task.name, roots, float(net.latency), float(net.unit), *blob)
+        with said(self.path), transaction(self.base):
+            self.base.execute(
+                "INSERT OR IGNORE INTO aliases (fingerprint, problem, entry, topology, collective, roots, alpha, unit, sum, size, body)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row,
+            )  # fmt: skip
 
     def add_measurement(self, name: str, document: dict) -> bool:
         """Attach a document ``synth.measured/1`` to an entry; False where it is there already."""
@@ -201,25 +127,17 @@ class Store:
         with said(self.path), transaction(self.base):
             return self._measured(number, str(document.get("executor", "")), blob)
 
-    def measurements(self, name: str) -> list[dict]:
-        """The documents attached to an entry, in the order they came. Raises FormatError for a damaged one."""
-        number = self._number(name)
-        with said(self.path):
-            rows = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
-        return [unpack(Blob(*row)) for row in rows]
-
     def delete(self, name: str) -> None:
-        """Remove an entry with all that belongs to it. Raises UsageError where there is none."""
-        number = self._number(name)
+        """Remove an entry with all that belongs to it, or one machine that an entry answers for too. Raises UsageError: there is none."""
+        number, fingerprint, blob = self._named(name)
         with said(self.path), transaction(self.base):
-            self.base.execute("DELETE FROM entries WHERE id = ?", (number,))
+            if blob is None:
+                self.base.execute("DELETE FROM entries WHERE id = ?", (number,))
+            else:
+                self.base.execute("DELETE FROM aliases WHERE fingerprint = ?", (fingerprint,))
 
-    def __len__(self) -> int:
-        with said(self.path):
-            return int(self.base.execute("SELECT count(*) FROM entries").fetchone()[0])
 
-    def fingerprints(self, state: str | None = None) -> list[str]:
-        """Of all entries (in `state`), in the order they were put."""
-        where, values = ("WHERE state = ?", (state,)) if state else ("", ())
-        with said(self.path):
-            return [row[0] for row in self.base.execute(f"SELECT fingerprint FROM entries {where} ORDER BY id", values)]
+def _same(found: Entry, other: Alias) -> bool:
+    """Whether the entry is of this very machine, names and speeds and labels included."""
+    own = found.frontier
+    return isinstance(own, Frontier) and own.network.to_json() == other.network.to_json() and own.labels == other.labels

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from synth.catalog import store_large
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, STATES, Entry, Provenance
+from synth.catalog.isomorphic import invariant
 from synth.catalog.store_blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
 from synth.frontier import Frontier
@@ -20,7 +21,10 @@ WORTH = {FAILED: 0, OPEN: 1, DONE: 2, INFEASIBLE: 2}
 
 
 class Row(NamedTuple):
-    """What `ls` shows of an entry, read without its frontier. `points`: how many; `steps`: from the fewest to the most."""
+    """What `ls` shows of an entry, read without its frontier. `points`: how many; `steps`: from the fewest to the most.
+
+    `like`: for a machine that the entry of another answers for, that entry's fingerprint; else "".
+    """
 
     fingerprint: str
     topology: str
@@ -37,6 +41,7 @@ class Row(NamedTuple):
     seconds: float
     created: str
     reason: str
+    like: str = ""
 
     @property
     def id(self) -> str:
@@ -83,7 +88,8 @@ def packed(entry: Entry) -> Packed:
     columns = {
         "fingerprint": entry.fingerprint, "topology": entry.topology, "collective": entry.collective, "roots": _roots(entry.roots),
         "ranks": entry.ranks, "options": json.dumps(dict(sorted(entry.options)), separators=(",", ":")), "state": entry.state,
-        "engine": FLOW if isinstance(found, Large) else EXACT, "complete": complete, "intervals": intervals, "invariant": "",
+        "engine": FLOW if isinstance(found, Large) else EXACT, "complete": complete, "intervals": intervals,
+        "invariant": invariant(found.network, found.collective, entry.options) if isinstance(found, Frontier) else "",
         "alpha": alpha, "unit": unit, "share": share, "reason": entry.reason, "seconds": entry.seconds,
         "provenance": json.dumps(entry.provenance.to_json()), "created": entry.provenance.created,
     }  # fmt: skip
@@ -151,7 +157,7 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
 def light(columns: tuple) -> Row:
     """A row of `LIGHT`. Raises FormatError for one that is not what was written."""
     fingerprint, topology, collective, roots, ranks, options, state, engine, complete, intervals, *rest = columns
-    seconds, created, reason, points, low, high = rest
+    seconds, created, reason, points, low, high, like = rest
     try:
         texts = (fingerprint, topology, collective, roots, options, state, engine, created, reason)
         if state not in STATES or engine not in (EXACT, FLOW) or not all(isinstance(x, str) for x in texts):
@@ -160,15 +166,21 @@ def light(columns: tuple) -> Row:
         steps = None if low is None else (low, high)
         return Row(
             fingerprint, topology, collective, own, ranks, _options(options), state, engine, bool(complete), intervals, points, steps,
-            float(seconds), created, reason,
+            float(seconds), created, reason, like,
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"entry {str(fingerprint)[:12]} is damaged: its row cannot be read: {error}"[:300]) from None
 
 
+_FACTS = (
+    "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, coalesce(p.many, 0), p.low, p.high"
+)
+_POINTS = "LEFT JOIN (SELECT entry, count(*) many, min(steps) low, max(steps) high FROM points GROUP BY entry) p ON p.entry = e.id"
+# Every entry, and every machine that one answers for too.
 LIGHT = (
-    "fingerprint, topology, collective, roots, ranks, options, state, engine, complete, intervals, seconds, created, reason,"
-    " coalesce(many, 0), low, high"
+    f"SELECT e.fingerprint, e.topology, e.collective, e.roots, {_FACTS}, '' FROM entries e {_POINTS} UNION ALL"
+    f" SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint"
+    f" FROM aliases a JOIN entries e ON e.id = a.entry {_POINTS}"
 )
 
 
@@ -178,8 +190,3 @@ def _roots(roots: tuple[int, ...]) -> str:
 
 def _options(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(json.loads(text).items()) if text != "{}" else ()
-
-
-def without_measurements(given: Entry) -> Entry:
-    """The entry as a problem's answer alone."""
-    return replace(given, measurements=())

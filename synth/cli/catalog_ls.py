@@ -34,6 +34,7 @@ def ls(db: Path, topo: str | None, coll: str | None, state: str | None, count: i
     from synth.api import catalog
     from synth.errors import UsageError
 
+    topo = None if topo is None else catalog.machine_name(topo)
     with catalog.open(db) as store:
         if size is not None:
             if topo is None or coll is None:

@@ -25,6 +25,8 @@ def _row(row: Row) -> tuple[str, ...]:
     steps = "" if row.steps is None else f"{row.steps[0]}" if row.steps[0] == row.steps[1] else f"{row.steps[0]}-{row.steps[1]}"
     state = f"{row.state}, {row.intervals} open" if row.intervals else row.state
     options = " ".join(f"{key}={value}" for key, value in row.options)
+    if row.like:
+        options = f"{options} as {row.like[:12]}".strip()
     if row.reason:
         options = f"{options} ({row.reason})".strip()
     return row.id, row.topology, row.collective + roots, str(row.ranks), state, str(row.points), steps, f"{row.seconds:.1f}", options

@@ -1,0 +1,165 @@
+"""Reader: what a catalog's database holds, by fingerprint, by machine and collective, or all of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from synth.catalog.entry import Entry
+from synth.catalog.store_blobs import Blob, unpack
+from synth.catalog.store_file import connect, said
+from synth.catalog.store_find import Alias
+from synth.catalog.store_rows import LIGHT, Choice, Row, entry, light
+from synth.errors import FormatError, UsageError
+
+DIGITS = frozenset("0123456789abcdef")
+
+
+class Reader:
+    """An open catalog. Errors of the database are SynthErrors of one line each."""
+
+    def __init__(self, base: sqlite3.Connection, path: Path) -> None:
+        self.base, self.path = base, path
+
+    @classmethod
+    def open(cls, path: str | Path, *, create: bool = False) -> Self:
+        """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer version), SynthError."""
+        return cls(connect(Path(path), create), Path(path))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.base.close()
+
+    def has(self, fingerprint: str) -> str | None:
+        """The state of the entry of exactly this problem, or of one that answers it by an alias; None where there is none."""
+        with said(self.path):
+            found = self.base.execute(
+                "SELECT state FROM entries WHERE fingerprint = ?1 UNION ALL"
+                " SELECT e.state FROM aliases a JOIN entries e ON e.id = a.entry WHERE a.problem = ?1",
+                (fingerprint,),
+            ).fetchone()
+        return None if found is None else str(found[0])
+
+    def get(self, name: str) -> Entry:
+        """The entry of this fingerprint, or of the one that begins so. Raises UsageError (none, several), FormatError (damaged).
+
+        Where it is that of a machine which another's entry answers for, the answer is given in this machine's numbering.
+        """
+        number, fingerprint, blob = self._named(name)
+        found = self._entry(number)
+        if blob is None:
+            return found
+        try:
+            return replace(self._alias(fingerprint, blob).of(found), fingerprint=fingerprint)
+        except FormatError as error:
+            raise error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}") from None
+
+    def _entry(self, number: int) -> Entry:
+        with said(self.path):
+            columns = self._columns(number)
+            measured = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
+            return entry(columns, self._blobs(number), tuple(Blob(*row) for row in measured))
+
+    def _named(self, name: str) -> tuple[int, str, Blob | None]:
+        """The row of the entry that `name` begins, its fingerprint, and for an alias what is kept of it."""
+        text = name.strip().lower()
+        if not text or not DIGITS.issuperset(text):
+            raise UsageError(f"{name!r} is no entry; an id is made of 0-9 and a-f (`synth catalog ls` shows them)")
+        with said(self.path):
+            rows = self.base.execute(
+                "SELECT id, fingerprint, '', 0, NULL FROM entries WHERE fingerprint >= ?1 AND fingerprint < ?2 UNION ALL"
+                " SELECT entry, fingerprint, sum, size, body FROM aliases WHERE fingerprint >= ?1 AND fingerprint < ?2 LIMIT 4",
+                (text, text + "g"),
+            ).fetchall()
+        if not rows:
+            raise UsageError(f"there is no entry {name} in {self.path} (`synth catalog ls` shows them)")
+        if len(rows) > 1:
+            raise UsageError(f"{name} begins more than one entry: {', '.join(row[1][:12] for row in rows)}; give more digits")
+        number, fingerprint, *blob = rows[0]
+        return number, fingerprint, None if blob[2] is None else Blob(*blob)
+
+    def _number(self, name: str) -> int:
+        return self._named(name)[0]
+
+    def _columns(self, number: int) -> dict[str, Any]:
+        found = self.base.execute("SELECT * FROM entries WHERE id = ?", (number,))
+        names = [column[0] for column in found.description]
+        return dict(zip(names, found.fetchone(), strict=True))
+
+    def _blobs(self, number: int) -> dict[str, Blob]:
+        rows = self.base.execute("SELECT name, sum, size, body FROM blobs WHERE entry = ?", (number,))
+        return {name: Blob(*blob) for name, *blob in rows}
+
+    def ls(
+        self, topology: str | None = None, collective: str | None = None, state: str | None = None, ranks: int | None = None
+    ) -> Iterator[Row | FormatError]:
+        """The entries by topology and collective, read without their frontiers; one that is damaged as the error that says so."""
+        wanted = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
+        where = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
+        values = [value for value in wanted.values() if value is not None]
+        text = f"SELECT * FROM ({LIGHT}) {'WHERE ' + where if where else ''} ORDER BY topology, collective, roots, options"
+        with said(self.path):
+            for columns in self.base.execute(text, values):
+                try:
+                    yield light(columns)
+                except FormatError as error:
+                    yield error
+
+    def lookup(
+        self, topology: str, collective: str, size: int | None = None, roots: Sequence[int] | None = None, ranks: int | None = None
+    ) -> list[Choice]:
+        """The points kept for that machine and collective, the least predicted time at `size` bytes first (by steps without a size).
+
+        `roots` None: of any root.
+        """
+        facts = "p.number, p.steps, p.rounds, p.chunks, p.bandwidth, p.status, p.construction, p.rate"
+        where, values = "topology = ? AND collective = ?", [topology, collective]
+        if roots is not None:
+            where, values = where + " AND roots = ?", [*values, ",".join(map(str, roots))]
+        text = (
+            f"SELECT e.fingerprint, {facts}, e.alpha, e.unit, e.share, e.ranks FROM (SELECT * FROM entries WHERE {where}) e"
+            f" JOIN points p ON p.entry = e.id UNION ALL"
+            f" SELECT a.fingerprint, {facts}, a.alpha, a.unit, e.share, e.ranks FROM (SELECT * FROM aliases WHERE {where}) a"
+            f" JOIN entries e ON e.id = a.entry JOIN points p ON p.entry = e.id"
+        )
+        with said(self.path):
+            rows = [row for row in self.base.execute(text, (*values, *values)) if ranks in (None, row[-1])]
+        found = []
+        for row in rows:
+            steps, (rate, alpha, unit, share) = row[2], row[8:12]
+            time = None if size is None else steps * alpha * 1e-6 + rate * size * share / (unit * 1e9)
+            found.append(Choice._make((*row[:8], time)))
+        return sorted(found, key=lambda c: (c.seconds or 0.0, c.steps, c.fingerprint))
+
+    def measurements(self, name: str) -> list[dict]:
+        """The documents attached to an entry, in the order they came. Raises FormatError for a damaged one."""
+        number = self._number(name)
+        with said(self.path):
+            rows = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
+        return [unpack(Blob(*row)) for row in rows]
+
+    def __len__(self) -> int:
+        with said(self.path):
+            return int(self.base.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def fingerprints(self, state: str | None = None) -> list[str]:
+        """Of all entries (in `state`), in the order they were put."""
+        where, values = ("WHERE state = ?", (state,)) if state else ("", ())
+        with said(self.path):
+            return [row[0] for row in self.base.execute(f"SELECT fingerprint FROM entries {where} ORDER BY id", values)]
+
+    def _alias(self, name: str, blob: Blob) -> Alias:
+        try:
+            return Alias.read(blob)
+        except (FormatError, KeyError, ValueError, TypeError) as error:
+            raise FormatError(f"entry {name[:12]} is damaged: as another machine's it cannot be read: {error}"[:300]) from None

@@ -1,0 +1,248 @@
+"""Problems that are equal up to numbering: found, mapped, and what is moved over checks like anything else."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import replace
+
+import pytest
+import randoms
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import synth
+from synth import audit, verify
+from synth.bounds import check
+from synth.catalog import relabel
+from synth.catalog.entry import DONE, INFEASIBLE, Entry, fingerprint
+from synth.catalog.isomorphic import invariant, relabelling
+from synth.catalog.store import Store
+from synth.collective import Collective, collective
+from synth.errors import InfeasibleError, VerificationError
+from synth.frontier import Frontier
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+
+SEEDS = st.integers(0, 1 << 30)
+
+
+def shuffled(network: Network, rng: random.Random, name: str = "shuffled") -> tuple[Network, list[int]]:
+    """The same network in another numbering of ranks, links, limits and switches, and where each rank went."""
+    ranks = rng.sample(range(network.ranks), network.ranks)
+    places = rng.sample(range(len(network.routes)), len(network.routes))
+    wired = (x for a, b, _ in network.wires for x in (a, b) if isinstance(x, str))
+    switches = sorted({*(s for route in network.routes for s in route.via), *wired})
+    names = dict(zip(switches, rng.sample([f"x{i}" for i in range(len(switches))], len(switches)), strict=True))
+    routes: list = [None] * len(places)
+    for route, place in zip(network.routes, places, strict=True):
+        via = tuple(names[s] for s in route.via)
+        routes[place] = Route(ranks[route.src], ranks[route.dst], route.units, via, route.latency)
+    caps = [Cap(tuple(places[i] for i in cap.routes), cap.units) for cap in network.caps]
+    rng.shuffle(caps)
+
+    def end(x):
+        return names[x] if isinstance(x, str) else ranks[x]
+
+    wires = tuple((end(a), end(b), units) for a, b, units in network.wires)
+    return Network(name, network.ranks, tuple(routes), tuple(caps), network.unit, wires), ranks
+
+
+def moved(task: Collective, ranks: list[int], rng: random.Random) -> Collective:
+    """The collective after rank r became ranks[r]; its units in another order where no wishes of single ranks are stated by unit."""
+    order = list(range(task.units))
+    if task.wants is None:
+        rng.shuffle(order)
+
+    def images(rows):
+        return tuple(frozenset(ranks[r] for r in rows[u]) for u in order)
+
+    wants = None
+    if task.wants is not None:
+        wants = tuple(tuple(sorted((ranks[r], frozenset(ranks[i] for i in own)) for r, own in row)) for row in task.wants)
+    name = "custom" if wants else task.name  # a scan is one only in its own order
+    return Collective(name, task.ranks, images(task.pre), images(task.post), task.combining, tuple(ranks[r] for r in task.roots), wants)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS)
+def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
+    rng, made = random.Random(seed), randoms.schedule(seed)
+    other, ranks = shuffled(made.network, rng)
+    task = moved(made.collective, ranks, rng)
+    assert invariant(other, task) == invariant(made.network, made.collective)
+    found = relabelling((made.network, made.collective), (other, task))
+    assert found is not None
+    again = relabel.schedule(made, relabel.Move((made.network, made.collective), (other, task), found))
+    assert (again.network, again.collective) == (other, task)
+    before, after = verify.schedule(made), verify.schedule(again)
+    assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=SEEDS)
+def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> None:
+    rng = random.Random(seed)
+    network = randoms.network(rng, rng.randint(2, 4))
+    name = rng.choice(["allgather", "broadcast", "reduce", "gather", "alltoall", "reduce-scatter"])
+    task = collective(name, network.ranks, [rng.randrange(network.ranks)] if name in ("broadcast", "reduce", "gather") else ())
+    other, ranks = shuffled(network, rng)
+    root = [ranks[r] for r in task.roots]
+    asked = collective(name, network.ranks, root)
+    try:
+        entry = _entry(network, task)
+    except InfeasibleError as error:
+        found = Frontier(network, task, ())
+        entry = Entry(fingerprint(network, task), network.name, name, network.ranks, (), INFEASIBLE, found, error.certificate or {})
+    with Store.open(tmp_path / f"{seed}.db", create=True) as store:
+        store.put(entry)
+        answer = store.find(other, asked)
+        assert answer is not None
+        frontier = answer[0].frontier
+        assert isinstance(frontier, Frontier)
+        assert (frontier.network, frontier.collective) == (other, asked)
+        audit.document(frontier.to_json())
+        if entry.state == INFEASIBLE:
+            assert check.check(answer[0].certificate, other.to_json(), asked.to_json(1)) == 0
+        kept = entry.frontier
+        assert isinstance(kept, Frontier)
+        assert [(p.steps, p.bandwidth, p.bound.value) for p in frontier.points] == [
+            (p.steps, p.bandwidth, p.bound.value) for p in kept.points
+        ]
+
+
+def _entry(network: Network, task: Collective) -> Entry:
+    from synth.pareto.events import Options
+    from synth.pareto.log import Log
+    from synth.pareto.sweep import Sweep
+
+    found = Sweep(network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, ""), lambda event: None, (), ()).run()
+    return Entry(fingerprint(network, task), network.name, task.name, network.ranks, (), DONE, found)
+
+
+def _of(found: Frontier, options=()) -> Entry:
+    key = fingerprint(found.network, found.collective, options)
+    return Entry(key, found.network.name, found.collective.name, found.network.ranks, tuple(options), DONE, found)
+
+
+@pytest.fixture(scope="module")
+def broadcast() -> Frontier:
+    """From the end of a line: the root cannot be carried to the middle."""
+    found = synth.pareto("line:3", "broadcast", roots=[0])
+    assert isinstance(found, Frontier)
+    return found
+
+
+def test_the_root_must_be_carried_too(broadcast, tmp_path) -> None:
+    line = topology("line:3").network()
+    with Store.open(tmp_path / "catalog.db", create=True) as store:
+        store.put(_of(broadcast))
+        assert store.find(line, collective("broadcast", 3, [1])) is None
+        answer = store.find(line, collective("broadcast", 3, [2]))
+        assert answer is not None and answer[1] is not None
+        assert answer[1].ranks == (2, 1, 0)
+
+
+def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) -> None:
+    line = broadcast.network
+    wide = replace(line, routes=tuple(replace(r, units=2 * r.units) for r in line.routes))
+    wider = replace(line, routes=tuple(replace(r, units=2 if i == 0 else r.units) for i, r in enumerate(line.routes)))
+    with Store.open(tmp_path / "catalog.db", create=True) as store:
+        store.put(_of(broadcast, [("max-steps", "3")]))
+        assert store.find(line, broadcast.collective, [("max-steps", "3")]) is not None
+        for network, options in ((line, []), (line, [("max-steps", "4")]), (wide, [("max-steps", "3")]), (wider, [("max-steps", "3")])):
+            assert store.find(network, broadcast.collective, options) is None
+
+
+def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
+    found = synth.pareto("dgx1", "allgather", max_steps=2)
+    assert isinstance(found, Frontier)
+    other, _ = shuffled(found.network, random.Random(4), "our box")
+    other = replace(other, unit=2 * other.unit)
+    with Store.open(tmp_path / "catalog.db", create=True) as store:
+        store.put(_of(found))
+        assert store.has(fingerprint(other, found.collective)) is None
+        assert store.find(other, found.collective, labels=tuple(range(8))) is not None
+        assert len(list(store.ls())) == 1, "nothing was to be remembered"
+        for _ in range(2):
+            assert store.find(other, found.collective, remember=True) is not None
+        rows = [row for row in store.ls() if not isinstance(row, Exception)]
+        assert [(row.topology, row.like == rows[0].fingerprint) for row in rows] == [("dgx1-v100", False), ("our box", True)]
+        assert store.has(fingerprint(other, found.collective)) == DONE
+        got = store.get(rows[1].id)
+        assert isinstance(got.frontier, Frontier)
+        assert (got.topology, got.fingerprint, got.frontier.network) == ("our box", rows[1].fingerprint, other)
+        audit.document(got.frontier.to_json())
+        slow, fast = (store.lookup(name, "allgather", 1 << 30)[0] for name in ("dgx1-v100", "our box"))
+        assert slow.steps == fast.steps
+        assert 1.9 < (slow.seconds or 0) / (fast.seconds or 1) < 2.1
+        store.delete(rows[1].id)
+        assert store.has(fingerprint(other, found.collective)) is None
+        assert len(list(store.ls())) == 1
+
+
+def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
+    """Ranks add by ascending source, so a renumbered sum may differ between ranks: then there is no answer, not a wrong one."""
+    found = synth.pareto("ring:4", "allreduce", same_bits=True, max_steps=3)
+    assert isinstance(found, Frontier) and found.points and all(p.same_bits for p in found.points)
+    answers = set()
+    with Store.open(tmp_path / "catalog.db", create=True) as store:
+        store.put(_of(found, [("same_bits", "true")]))
+        for seed in range(12):
+            other, _ = shuffled(found.network, random.Random(seed))
+            answer = store.find(other, found.collective, [("same_bits", "true")])
+            if answer is not None:
+                assert isinstance(answer[0].frontier, Frontier)
+                assert all(p.same_bits for p in answer[0].frontier.points)
+                audit.document(answer[0].frontier.to_json())
+            answers.add(answer is not None)
+    assert True in answers
+
+
+@pytest.fixture(scope="module")
+def scan() -> Frontier:
+    found = synth.pareto("ring:4", "scan", max_steps=3, time_limit=5)
+    assert isinstance(found, Frontier)
+    assert any(p.bound.certificate["kind"] == "one-chunk" for p in found.points)
+    return found
+
+
+def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
+    """The proof stays as it is; the checker renumbers the problem."""
+    kept = (scan.network, scan.collective)
+    rng = random.Random(1)
+    other, ranks = shuffled(scan.network, rng)
+    task = moved(scan.collective, ranks, rng)
+    found = relabelling(kept, (other, task))
+    assert found is not None
+    once = relabel.frontier(scan, other, task, found)
+    audit.document(once.to_json())
+    back = relabelling((other, task), kept)
+    assert back is not None
+    twice = relabel.frontier(once, *kept, back)
+    audit.document(twice.to_json())
+    docs = other.to_json(), task.to_json(1)
+    point = next(p for p in once.points if p.bound.certificate["kind"] == "one-chunk")
+    good = point.bound.certificate
+    assert check.check(good, *docs, steps=point.steps) == point.bound.value
+    for change in ({"ranks": [0, 0, 1, 2]}, {"ranks": [0, 1, 2]}, {"links": list(range(len(other.routes)))}, {"units": [1]}, {"more": []}):
+        bad = copy.deepcopy(good)
+        bad["numbering"].update(change)
+        with pytest.raises(VerificationError):
+            check.check(bad, *docs, steps=point.steps)
+    bare = {key: value for key, value in good.items() if key != "numbering"}
+    with pytest.raises(VerificationError):
+        check.check(bare, *docs, steps=point.steps)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS)
+def test_the_invariant_tells_most_networks_apart(seed) -> None:
+    """One link wider: another problem, to the invariant too."""
+    rng = random.Random(seed)
+    network = randoms.network(rng, 5)
+    task = collective("allgather", 5)
+    i = rng.randrange(len(network.routes))
+    other = replace(network, routes=tuple(replace(r, units=r.units + 1) if i == k else r for k, r in enumerate(network.routes)))
+    assert invariant(network, task) != invariant(other, task)
+    assert relabelling((network, task), (other, task)) is None
