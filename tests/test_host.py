@@ -21,7 +21,7 @@ from synth.collective import collective
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
 from synth.program.layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import arrays, data, hostbuild, kernels
+from synth.runtime import arrays, clocked, data, hostbuild, kernels
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.host import Host
 from synth.runtime.reference import Reference
@@ -170,7 +170,7 @@ def test_messages_left_behind_do_not_reach_the_next_launch():
 def test_records_are_as_large_as_the_kernels():
     sizes = (ctypes.c_longlong * 10)()
     hostbuild.library("copy").synth_sizes(sizes)
-    assert list(sizes)[: len(arrays.RECORDS)] == [record.itemsize for record in arrays.RECORDS]
+    assert list(sizes) == [record.itemsize for record in (*arrays.RECORDS, *clocked.RECORDS)]
 
 
 def test_what_it_refuses():
@@ -230,5 +230,5 @@ def test_programs_of_a_frontier():
 
 def test_groups_cover_every_instance():
     programs = (ring_allgather(3), ring_allreduce(3))
-    made = {kernels.instance(p, kind, op) for p in programs for kind in DTYPES for op in OPERATORS}
+    made = {kernels.instance(p, kind, op, way) for p in programs for kind in DTYPES for op in OPERATORS for way in kernels.FEATURES}
     assert {m.symbol for m in made} == {symbol for group in kernels.GROUPS for symbol in kernels.symbols(group)}

@@ -7,13 +7,16 @@ numbered 3 * rank + 0, 1, 2 for input, output and scratch; blocks of all ranks a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from synth.errors import SynthError, UsageError, VerificationError
+from synth.program.direct import Place
 from synth.program.program import BUFFERS, REDUCING, TWO_SIDED, Program
 from synth.runtime.compiled import Compiled, Step
+from synth.runtime.kernels import LL
 from synth.runtime.sizes import Cut
 
 BLOCK = np.dtype([("op0", "i4"), ("nops", "i4"), ("into", "i4"), ("out", "i4")])
@@ -46,9 +49,11 @@ class Tables(NamedTuple):
     slot_chunks: int
 
 
-def tables(code: Compiled, cut: Cut) -> Tables:
-    """The arrays of a compiled program. Raises UsageError for a one-sided one, SynthError for what the kernel cannot hold,
-    VerificationError where a message is taken as another number of chunks than was sent."""
+def tables(code: Compiled, cut: Cut, puts: Mapping[Place, Place] | None = None) -> Tables:
+    """The arrays of a compiled program. `puts`: the sends that may write the receiver's buffer, with their receives
+    (`synth.program.direct`); kernels without direct put take them as all others. Raises UsageError for a one-sided program,
+    SynthError for what the kernel cannot hold, VerificationError where a message is taken as another number of chunks
+    than was sent."""
     program = code.program
     if program.one_sided or any(step.code not in TWO_SIDED for steps in code.steps for step in steps):
         raise UsageError(f"{program.name} is one-sided (MSCCL++ style); this executor runs programs of sends and receives: use reference")
@@ -63,9 +68,20 @@ def tables(code: Compiled, cut: Cut) -> Tables:
             ops[at + i] = _row(program, code, b, i, step, len(deps), (b, i) in awaited)
             deps += step.deps
         at += len(steps)
+    number = {place: b for b, place in enumerate(code.place)}
+    for send, receive in (puts or {}).items():
+        here, there = (int(blocks[number[rank, b]]["op0"]) + i for rank, b, i in (send, receive))
+        ops[here]["flags"] |= PUTS
+        ops[here]["put"], ops[here]["put_at"] = ops[there]["dst"], ops[there]["dst_at"]
+        ops[there]["flags"] |= LANDED
     balanced = False not in [_paired(code, cut, w) for w in range(len(code.wires))]  # all are looked at
     most = max((step.count for steps in code.steps for step in steps if step.sends or step.receives), default=1)
     return Tables(blocks, ops, np.array(deps or [(0, 0)], DEP), balanced, min(cut.part, most))
+
+
+def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
+    """Of one slot of a FIFO, for slices of `step` elements of `size` bytes: lines of 16 bytes for 8 of data, where there are packets."""
+    return tables.slot_chunks * (-(-step * size // 8) * 16 if feature == LL else step * size)
 
 
 def finer(cut: Cut, most: int) -> Cut:

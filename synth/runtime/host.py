@@ -14,7 +14,8 @@ from synth.errors import SynthError, UsageError
 from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime import arrays as flat
-from synth.runtime import hostbuild, kernels
+from synth.runtime import hostbuild, kernels, ways
+from synth.runtime.clocked import Clockwork, Timed, timetable
 from synth.runtime.compiled import Compiled, compiled
 from synth.runtime.crews import crews, own_deps, told
 from synth.runtime.dtypes import Dtype, operator
@@ -27,20 +28,25 @@ from synth.runtime.waits import diagnose, halted
 from synth.topology import Network
 
 MAX_THREADS = 4096
+PACED = 1000  # real time per logical time where nothing is said: threads of a CPU are slow to wake
 LINE = 16  # u64 between counters, so that two blocks do not write one cache line
 
 
 class Machine:
     """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as wanted;
-    nothing is cleared between launches, except after one that was cut short or leaves messages behind. `on`: a device for
-    each rank, where every rank is a launch of its own."""
+    nothing is cleared between launches, except after one that was cut short or leaves messages behind. `feature`, `tables`: as
+    `ways.tables` gives them. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for logical time."""
 
-    def __init__(self, code: Compiled, cut: Cut, size: int, *, timeout: float, on: Sequence[int] | None = None) -> None:
-        self.code, self.cut, self.crews = code, cut, crews(code, on)
-        self.tables = tables = flat.tables(code, cut)
+    def __init__(
+        self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
+        on: Sequence[int] | None = None, clock: Clockwork | None = None,
+    ) -> None:  # fmt: skip
+        self.code, self.cut, self.crews, self.feature, self.tables, self.size = code, cut, crews(code, on), feature, tables, size
+        self.clock = clock
+        self.timed: Timed | None = None
         count, wires = len(code.place), max(1, len(code.wires))
         self.step = max((high - low for low, high in cut.bounds), default=0)
-        slot = tables.slot_chunks * self.step * size
+        slot = flat.slot_bytes(tables, self.step, size, feature)
         self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
         self.counters = np.zeros((wires, 3, LINE), np.uint64)
         self.conns = np.zeros(wires, flat.CONN)
@@ -71,7 +77,8 @@ class Machine:
 
     def clear(self) -> None:
         """As before the first launch: no message under way, all counters 0."""
-        for array in (self.counters, self.done, self.run, self.beat, self.abort):
+        stale = (self.fifo,) if self.feature == kernels.LL else ()  # flags of packets
+        for array in (self.counters, self.done, self.run, self.beat, self.abort, *stale):
             array[...] = 0
         self.conns["sent"] = self.conns["taken"] = 0
 
@@ -81,12 +88,23 @@ class Machine:
             for k, buffer in enumerate("ios"):
                 self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))  # of no chunks: never used
 
-    def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1) -> None:
+    def function(self, kind: Dtype, op: str) -> tuple[Any, int]:
+        """What `launch` takes: the compiled function for elements of `kind`, and its elements per element."""
+        made = kernels.instance(self.code.program, kind, op, self.feature)
+        return getattr(hostbuild.library(made.group), made.symbol), kind.size // made.size
+
+    def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
         """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it moves bytes.
+        With a clock one run, and `timed` says what came out; `stretch`: paced, real time so many times logical time.
         Raises DeadlockError with who waits for whom, SynthError where the system gives no more threads."""
         prog = self.prog.copy()
         prog["elements"] *= scale
         prog["step"] *= scale
+        image = np.zeros(0, np.uint8)
+        if self.clock is not None:
+            times, image = 1, np.zeros(self.clock.size, np.uint8)
+            image[:] = self.clock.image(_at(image), self.size // scale, stretch)
+            prog["clock"] = _at(image)
         own = [told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog for crew in self.crews]
 
         def start(k: int) -> int:
@@ -102,6 +120,11 @@ class Machine:
             raise SynthError(f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)")
         if stopped:
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
+        if self.clock is not None:
+            self.timed = self.clock.read(image)
+
+
+_WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY: "entry", flat.WAITS_TURN: "turn"}
 
 
 def waits(code: Compiled, tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
@@ -114,7 +137,7 @@ def waits(code: Compiled, tables: flat.Tables, status: np.ndarray) -> list[tuple
         elif kind == flat.WAITS_DEP:
             found.append((op, ("dep", (int(tables.deps[what]["block"]), int(tables.deps[what]["op"])))))
         else:
-            found.append((op, {flat.WAITS_DATA: ("data", what), flat.WAITS_CREDIT: ("credit", what)}.get(kind)))
+            found.append((op, (_WAITS[kind], what) if kind in _WAITS else None))
     return found
 
 
@@ -127,8 +150,10 @@ class Host:
     """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about one.
 
     `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a device for
-    each rank; here all are this machine, and each rank is a launch of its own. `network` is only named in the report.
-    `protocol`, `depth`, `part`, `runtime` as for the reference executor.
+    each rank; here all are this machine, and each rank is a launch of its own. `direct`: put into the receiver's buffer what
+    is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the
+    kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without, `network` is only named
+    in the report. `protocol`, `depth`, `part`, `runtime` as for the reference executor.
     """
 
     network: Network | None = None
@@ -139,14 +164,22 @@ class Host:
     threads: int = 4
     timeout: float = 5.0
     ranks_on: tuple[int, ...] | None = None
+    direct: bool = True
+    clock: str | None = None
+    stretch: int = 0
 
     def available(self) -> str | None:
         """None where there is a C++ compiler."""
         return None if hostbuild.compiler() else hostbuild.MISSING
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """Always raises UsageError: times come from the cost model of the reference executor."""
-        raise UsageError("the host executor moves data and knows no times; --no-data is for --executor reference")
+        """The logical time of a run on unspecified data. Raises UsageError unless there is a clock."""
+        if self.clock is None:
+            raise UsageError("the host executor moves data and knows no times without --clock logical; --no-data is for reference")
+        kind = element_type(dtype)
+        machine, _ = self.load(program, elements, kind, in_place=in_place)
+        self._launch(machine, kind, "sum")
+        return _execution(machine, None)
 
     def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
         """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError, SynthError."""
@@ -154,9 +187,12 @@ class Host:
         machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
         layout = layout_of(program)
         arena.fill(arrays, layout, len(machine.cut.bounds))
-        made = kernels.instance(program, kind, op)
-        machine.launch(getattr(hostbuild.library(made.group), made.symbol), self.threads, kind.size // made.size)
-        return Execution(finished(arena, layout, kind, op), None)
+        self._launch(machine, kind, op)
+        return _execution(machine, finished(arena, layout, kind, op))
+
+    def _launch(self, machine: Machine, kind: Dtype, op: str) -> None:
+        function, scale = machine.function(kind, op)
+        machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
         """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
@@ -172,9 +208,30 @@ class Host:
             )
         if self.timeout <= 0:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
-        machine = Machine(code, parts, kind.size, timeout=self.timeout, on=self.ranks_on)
+        timed = self._clockwork(code, parts, kind, in_place)
+        feature, tables = ways.tables(
+            code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
+        )  # fmt: skip
+        machine = Machine(code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed)
         machine.point(arena)
         return machine, arena
+
+    def _clockwork(self, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
+        if self.clock is None:
+            return None
+        if self.clock not in ("logical", "paced") or self.stretch < 0:
+            raise UsageError(f"a clock is logical or paced, and paced at least 1 time slower; got {self.clock} and {self.stretch}")
+        if self.network is None:
+            raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
+        if self.ranks_on is not None:
+            raise UsageError("logical time is kept within one launch; leave out --ranks-on")
+        most = cut.elements * kind.size * max((step.count for steps in code.steps for step in steps), default=1)
+        return Clockwork(timetable(code, cut, kind.size, self.network, in_place=in_place), code, cut, most)
+
+
+def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
+    timed = machine.timed
+    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links)
 
 
 def layout_of(program: Program) -> Layout:

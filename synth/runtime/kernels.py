@@ -1,7 +1,8 @@
-"""The kernel's source files, and which instantiation runs which element type and operator.
+"""The kernel's source files, and which instantiation runs which element type, operator and feature.
 
 A program that only copies needs none of the arithmetic: `COPY` moves bytes, whatever their type. avg adds, and ends with
-one division. Each element type is one group of instantiations, compiled together.
+one division. Each element type with each feature is one group of instantiations, compiled together; what a kernel can do
+beyond FIFOs costs those without it nothing. Tables made for a feature are right for the plain kernel too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _TYPES = {
     "u32": "u32", "i64": "i64", "u64": "u64",
 }  # fmt: skip
 _OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
-GROUPS = (COPY, *(kind.short for kind in DTYPES))
+PLAIN, LL, DIRECT, CLOCK = "", "ll", "direct", "clock"
+FEATURES = (PLAIN, LL, DIRECT, CLOCK)
+GROUPS = tuple(f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in (COPY, *(kind.short for kind in DTYPES)))
 
 
 class Instance(NamedTuple):
@@ -31,25 +34,33 @@ class Instance(NamedTuple):
     size: int
 
 
-def instance(program: Program, kind: Dtype, op: str) -> Instance:
+def instance(program: Program, kind: Dtype, op: str, feature: str = PLAIN) -> Instance:
     """What runs `program` on elements of `kind`."""
-    if not any(step.code in REDUCING for gpu in program.gpus for block in gpu.blocks for step in block.ops):
-        return Instance(COPY, "synth_copy", 1)
-    return Instance(kind.short, f"synth_{kind.short}_{'sum' if op == 'avg' else op}", kind.size)
+    reduces = any(step.code in REDUCING for gpu in program.gpus for block in gpu.blocks for step in block.ops)
+    name, size = (kind.short, kind.size) if reduces else (COPY, 1)
+    group = f"{name}-{feature}".rstrip("-")
+    return Instance(group, _symbol(group, "sum" if op == "avg" else op), size)
 
 
 def symbols(group: str) -> list[str]:
     """The kernels of a group, the division of avg not among them."""
-    return ["synth_copy"] if group == COPY else [f"synth_{group}_{op}" for op in _OPERATORS]
+    return [_symbol(group, op) for op in (["copy"] if group.startswith(COPY) else _OPERATORS)]
+
+
+def _symbol(group: str, op: str) -> str:
+    name, _, feature = group.partition("-")
+    return "_".join(["synth", *([COPY] if name == COPY else [name, op]), *([feature] if feature else [])])
 
 
 def lines(group: str) -> str:
     """The source lines that instantiate a group."""
-    if group == COPY:
-        return "SYNTH_KERNEL(copy, unsigned char, Copy, 0)\n"
-    made = _TYPES[group]
-    kernels = (f"SYNTH_KERNEL({group}_{op}, {made}, {functor}, 0)\n" for op, functor in _OPERATORS.items())
-    return "".join(kernels) + f"SYNTH_DIVIDE({group}_divide, {made})\n"
+    name, _, feature = group.partition("-")
+    made = {"copy": "Copy"} if name == COPY else _OPERATORS
+    kind = "unsigned char" if name == COPY else _TYPES[name]
+    found = [f"SYNTH_KERNEL({_symbol(group, op)[6:]}, {kind}, {functor}, {feature.upper() or 0})\n" for op, functor in made.items()]
+    if name != COPY and not feature:
+        found.append(f"SYNTH_DIVIDE({name}_divide, {kind})\n")
+    return "".join(found)
 
 
 def fingerprint(*parts: str, folder: Path = FOLDER) -> str:

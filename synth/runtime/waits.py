@@ -84,7 +84,7 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
     wires = engine.code.wires
     if wait.kind == "data":
         return wires[wait.what].sender
-    if wait.kind == "credit":
+    if wait.kind in ("credit", "entry"):
         return wires[wait.what].receiver
     if wait.kind == "dep":
         return wait.what[0]
@@ -127,6 +127,11 @@ def _words(engine: Engine | Halted, wait: Wait | None) -> str:
         return (
             f"room to rank {wire.dst} on channel {wire.channel} ({full}){'' if wire.receiver is not None else ', where no block receives'}"
         )
+    if wait.kind == "entry":
+        return f"rank {engine.code.wires[wait.what].dst} to begin this launch"
+    if wait.kind == "turn":
+        wire = engine.code.wires[wait.what]
+        return f"its turn on the link from rank {wire.src} to rank {wire.dst}"
     if wait.kind == "dep":
         other, op = wait.what
         return f"block {engine.code.place[other][1]} op {op}"
