@@ -200,14 +200,7 @@ class Host:
         arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
-        blocks = len(code.place)
-        if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
-            raise UsageError(
-                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 a block and at most"
-                f" {MAX_THREADS} together (--threads)"
-            )
-        if self.timeout <= 0:
-            raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
+        self.fits(program, len(code.place))
         timed = self._clockwork(code, parts, kind, in_place)
         feature, tables = ways.tables(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
@@ -215,6 +208,16 @@ class Host:
         machine = Machine(code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed)
         machine.point(arena)
         return machine, arena
+
+    def fits(self, program: Program, blocks: int) -> None:
+        """Raises UsageError where `threads` of so many blocks are too many, or the timeout makes no sense."""
+        if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
+            raise UsageError(
+                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 a block and at most"
+                f" {MAX_THREADS} together (--threads)"
+            )
+        if self.timeout <= 0:
+            raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
 
     def _clockwork(self, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
         if self.clock is None:
