@@ -49,11 +49,11 @@ class Summary:
     stopped: str = ""
 
     @property
-    def counts(self) -> dict[str, int]:
-        """How many tasks of each kind: solved now, by state; known before; equal up to numbering to another; left."""
-        found: dict[str, int] = dict.fromkeys((*STATES, "known", "alike", "left"), 0)
+    def counts(self) -> dict[str, dict[str, int]]:
+        """How many tasks are in each state ("left": not started): solved now, known before, or equal up to numbering to another."""
+        found: dict[str, dict[str, int]] = {state: {"solved": 0, "known": 0, "alike": 0} for state in (*STATES, "left")}
         for item in self.items:
-            found[item.state if item.solved else item.fate if item.fate != "todo" else "left"] += 1
+            found[item.state or "left"]["solved" if item.solved or not item.state else item.fate] += 1
         return found
 
     @property

@@ -20,6 +20,7 @@ db_option = click.option(
     context_settings=CONTEXT,
     short_help="Algorithms of all machines in one database: build, list, show, export, check.",
     lazy={
+        "build": "synth.cli.catalog_build:build",
         "ls": "synth.cli.catalog_ls:ls",
     },
 )

@@ -39,9 +39,12 @@ class Answer(NamedTuple):
 
 
 class Runner(Protocol):
-    """`slots`: how many calls are worth starting at a time."""
+    """Carries calls out."""
 
-    slots: int
+    @property
+    def slots(self) -> int:
+        """How many calls are worth starting at a time."""
+        ...
 
     def start(self, call: Call) -> None:
         """Begin a call."""

@@ -1,0 +1,101 @@
+"""The batch job of a catalog from notebooks: what is to be done, and doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.api.inputs import workers
+from synth.errors import UsageError
+
+if TYPE_CHECKING:
+    from synth.catalog.fleet import Fleet
+    from synth.catalog.job import Progress, Summary
+    from synth.catalog.job_queue import Item
+    from synth.catalog.job_task import Task
+    from synth.catalog.runners import Runner
+
+
+def build_catalog(
+    fleet: str | Path,
+    db: str | Path = "catalog.db",
+    *,
+    jobs: int | None = None,
+    inline: bool = False,
+    dask: str | None = None,
+    slurm: bool = False,
+    time_limit: float | None = None,
+    budget: float | None = None,
+    retry_open: bool = False,
+    retry_failed: bool = False,
+    listen: Callable[[Progress], None] = lambda progress: None,
+) -> Summary:
+    """Answer every task of the job file `fleet` in the catalog `db`, made where there is none; what it answers is skipped.
+
+    Tasks run in `jobs` processes of this machine, in this process (`inline`), on the Dask scheduler at the address `dask`
+    ("local": one of our own), or in SLURM jobs as the job file says. `time_limit`, wall seconds, replaces that of every
+    task, `budget` that of the whole job. Raises FormatError (the job file, with its line), UsageError, SynthError;
+    `synth.catalog.job.Interrupted` on Ctrl-C, after which the same call continues.
+    """
+    from synth.catalog.job import Job
+    from synth.catalog.job_queue import items
+    from synth.catalog.store import Store
+
+    if inline + bool(dask) + slurm > 1:
+        raise UsageError("--inline, --dask and --slurm exclude each other; give one")
+    job, path = _fleet(fleet), Path(db)
+    tasks = _tasks(job, path, time_limit)
+    with Store.open(path, create=True) as store:
+        listed = items(tasks, store, retry_open=retry_open, retry_failed=retry_failed)
+        seconds = job.seconds if budget is None else budget
+        run = Job(listed, store, lambda: _runner(job, workers(jobs), inline, dask, slurm), seconds, job.tasks, listen)
+        return run.run()
+
+
+def plan_catalog(
+    fleet: str | Path, db: str | Path = "catalog.db", *, time_limit: float | None = None, retry_open: bool = False,
+    retry_failed: bool = False,
+) -> list[Item]:  # fmt: skip
+    """What `build_catalog` would do: each task, whether the catalog answers it, and an estimate of its seconds, in its order."""
+    from synth.catalog.job_queue import Queue, items
+    from synth.catalog.store import Store
+
+    job, path = _fleet(fleet), Path(db)
+    tasks = _tasks(job, path, time_limit)
+    with Store.open(path if path.exists() else ":memory:", create=not path.exists()) as store:
+        listed = items(tasks, store, retry_open=retry_open, retry_failed=retry_failed)
+    return [item for item in listed if item.fate != "todo"] + Queue(listed).waiting
+
+
+def _fleet(fleet: str | Path) -> Fleet:
+    from synth.catalog.fleet import load
+
+    return load(Path(fleet))
+
+
+def _tasks(fleet: Fleet, db: Path, time_limit: float | None) -> list[Task]:
+    """The tasks of a job; their sweeps keep their logs in a folder beside the catalog."""
+    from synth.catalog.job_plan import tasks
+
+    found = tasks(fleet, db.absolute().with_name(db.name + ".tasks"))
+    if time_limit is None:
+        return found
+    return [replace(task, options=replace(task.options, time_limit=time_limit)) for task in found]
+
+
+def _runner(fleet: Fleet, jobs: int, inline: bool, dask: str | None, slurm: bool) -> Runner:
+    from synth.catalog.job_task import run
+
+    if inline:
+        from synth.catalog.runners.inline import Inline
+
+        return Inline(run)
+    if dask or slurm:
+        from synth.catalog.runners import cluster
+
+        return cluster.slurm(run, fleet.slurm, jobs) if slurm else cluster.connect(run, str(dask), jobs)
+    from synth.catalog.runners.processes import Processes
+
+    return Processes(run, jobs)
