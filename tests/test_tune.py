@@ -1,0 +1,325 @@
+"""synth tune: plans from the model, from measurements and from logs; documents, tables and errors."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synth import api
+from synth.api.tuning import SIZES
+from synth.cli import root
+from synth.cli.sizes import Sizes
+from synth.errors import FormatError, SynthError, UsageError
+from synth.export import plan_read
+from synth.frontier import Frontier, LowerBound, Point
+from synth.plan import Plan
+from synth.view import plans
+
+KIB = 1 << 10
+
+
+def made(*names, topology="full:4", collective="allgather"):
+    found = [api.baseline(name, topology, collective) for name in names]
+    points = tuple(Point(s, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand") for s in found)
+    return Frontier(found[0].network, found[0].collective, points)
+
+
+FRONTIER = made("direct", "ring")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "cache"))
+    Path("f.json").write_text(json.dumps(FRONTIER.to_json()))
+    return tmp_path
+
+
+def synth(words, code=0):
+    outcome = CliRunner().invoke(root, words.split())
+    assert outcome.exit_code == code, (outcome.exit_code, outcome.stdout, outcome.stderr, outcome.exception)
+    return outcome
+
+
+def sound(plan):
+    """What every plan promises."""
+    plan_read.check(plan)
+    for table in plan.tables:
+        assert (table.ranges[0].low, table.ranges[-1].high) == (table.sizes[0], table.sizes[-1])
+        for before, after in pairwise(table.ranges):
+            assert after.low == before.high + 1
+        for i, size in enumerate(table.sizes):
+            chosen = plan.choose(table.collective, size, table.element)
+            assert chosen == (None if table.chosen[i] is None else plan.algorithms[table.chosen[i]])
+            assert (chosen is None) == (table.seconds[i] is None)
+            assert chosen is None or (chosen.admits(size, table.element) and table.seconds[i] >= table.best[i])
+    doc = json.loads(json.dumps(plan.to_json()))
+    assert Plan.from_json(doc).to_json() == doc == plan.to_json()
+    for report in plans.reports(plan):
+        assert all(len(row) == len(report.columns) for row in report.rows)
+    assert "<table>" in plan._repr_html_() and "Plan of" in repr(plan)
+    return plan
+
+
+def test_without_measurements_the_model_decides():
+    plan = sound(api.tune(frontiers=[FRONTIER]))
+    (table,) = plan.tables
+    assert plan.source == "model" and "not measured" in plan.says
+    assert table.sizes == SIZES
+    assert [a.protocol for k in range(len(table.ranges)) for a in [plan.algorithms[table.ranges[k].order[0]]]] == ["LL", "LL128", "Simple"]
+    assert plan.choose("allgather", 1 << 10).schedule == FRONTIER.points[0].schedule
+    assert max(table.losses) <= 0.01
+
+
+def test_measurements_decide_where_there_are_any():
+    """The ring is worse by the model at every size; the times say otherwise above 64 KiB."""
+    doc = api.bench(FRONTIER, [1 << k for k in range(10, 23, 2)]).to_json()
+    for row in doc["rows"]:
+        factor = 0.5 if (row["size"] > 64 * KIB) == (row["program"] == 1) else 2
+        time = row["size"] * 1e-11 * factor + 1e-6
+        row["seconds"] = row["least"] = row["most"] = time
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[1 << k for k in range(10, 23)]))
+    assert plan.source == "measured" and plan.model["allgather"]["kind"] == "fitted"
+    direct, ring = (p.schedule for p in FRONTIER.points)
+    assert plan.choose("allgather", 16 * KIB).schedule == direct
+    assert plan.choose("allgather", 1 << 20).schedule == ring
+    (table,) = plan.tables
+    assert len(table.ranges) == 2 and 64 * KIB < table.ranges[1].low <= 256 * KIB
+
+
+def reference(frontier, sizes, ways, **options):
+    return [api.bench(frontier, sizes, protocol=p, instances=n, **options).to_json() for p, n in ways]
+
+
+def test_programs_are_recognised_and_baselines_built_again():
+    docs = reference(FRONTIER, [4 * KIB, 256 * KIB], [("Simple", 1), ("LL", 2)], baselines=("recursive-doubling",))
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[4 * KIB, 256 * KIB], tolerance=0))
+    assert all(a.schedule is not None for a in plan.algorithms)
+    assert {(a.protocol, a.instances) for a in plan.algorithms} <= {("Simple", 1), ("LL", 2)}
+    assert any("no evidence for a GPU" in note for note in plan.notes)
+    plan = sound(api.tune(measured=docs, sizes=[4 * KIB]))  # without the frontier: names and times alone
+    assert all(a.schedule is None and a.divisor > 1 for a in plan.algorithms)
+
+
+def test_the_same_program_is_found_by_its_fingerprint_or_by_its_numbers():
+    (doc,) = reference(FRONTIER, [4 * KIB], [("Simple", 1)])
+    doc["programs"][0]["fingerprint"] = "0" * 64
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[4 * KIB]))
+    assert any("not lowered so here" in note for note in plan.notes)
+    doc["programs"][0]["steps"] = 9
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[4 * KIB]))
+    assert not any("not lowered so here" in note for note in plan.notes)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.randoms(use_true_random=False), st.floats(0, 0.2))
+def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
+    (doc,) = reference(FRONTIER, [1 << k for k in range(10, 21, 5)], [("Simple", 1)])
+    rows = [row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f} for row in doc["rows"] for f in (1.0, 1.1, 0.97)]
+    asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)], "tolerance": tolerance}
+    first = api.tune(measured=[doc | {"rows": rows}], **asked)
+    assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10), st.sampled_from(["float32", "float16", "float64", "uint8"]),
+       st.sets(st.sampled_from([1, 2, 3, 4]), min_size=1))  # fmt: skip
+def test_only_what_admits_a_size_is_chosen_for_it(sizes, kind, instances):
+    plan = sound(api.tune(frontiers=[FRONTIER], sizes=sizes, dtype=kind, instances=sorted(instances)))
+    element = plan.tables[0].element
+    for size in range(min(sizes), min(sizes) + 200):
+        chosen = plan.choose("allgather", size, element)
+        assert chosen is None or size // element % chosen.divisor == 0
+
+
+def half_judged(frontier, sizes, ways, **options):
+    """Fitted on every other size, judged by what was measured at the others: losses by size."""
+    docs = reference(frontier, sizes, ways, **options)
+    held = set(sizes[1::2])
+    known = [doc | {"rows": [row for row in doc["rows"] if row["size"] not in held]} for doc in docs]
+    plan = sound(api.tune(frontiers=[frontier], measured=known, sizes=sizes))
+    times = {}
+    for doc in docs:
+        for row in doc["rows"]:
+            program = doc["programs"][row["program"]]
+            key = (program["bandwidth"], program["steps"], program["protocol"], program["chunks"])
+            if not row["in_place"]:
+                times[row["size"], key] = row["seconds"]
+    losses = {}
+    for size in sorted(held):
+        chosen = plan.choose("allgather", size, 4)
+        s = chosen.schedule
+        key = (str(s.bandwidth), len(s.steps), chosen.protocol, s.chunks * chosen.instances)
+        losses[size] = times[size, key] / min(t for (at, _), t in times.items() if at == size) - 1
+    return losses
+
+
+def test_fitted_on_half_of_the_sizes_the_other_half_loses_less_than_a_twentieth():
+    frontier = made("direct", "ring", topology="dgx1")
+    losses = half_judged(frontier, [768 * 4**k for k in range(9)], [("Simple", 1), ("Simple", 2)])
+    assert len(losses) == 4
+    assert max(losses.values()) < 0.05, losses
+
+
+# ---------------------------------------------------------------- logs
+
+NCCL = """\
+# Collective test starting: all_gather_perf
+#  Rank  0 Group  0 Pid 1 on a device 0 [00] x
+#  Rank  1 Group  0 Pid 1 on a device 1 [00] x
+#  Rank  2 Group  0 Pid 1 on a device 2 [00] x
+#  Rank  3 Group  0 Pid 1 on a device 3 [00] x
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+"""
+ROW = "{:12d} {:12d} float none -1 {:.2f} 0.0 0.0 0 {:.2f} 0.0 0.0 0\n"
+OSU = "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+
+
+def write_logs(nccl, mpi):
+    """Times in µs by size."""
+    Path("nccl.txt").write_text(NCCL + "".join(ROW.format(s, s // 16, t, t) for s, t in nccl.items()))
+    Path("osu.txt").write_text(OSU + "".join(f"{s // 4}  {t:.2f}  {t:.2f}  {t:.2f}  1000\n" for s, t in mpi.items()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_logs_give_the_winners_that_they_contain(folder, seed):
+    random = Random(seed)
+    sizes = [1 << k for k in range(10, 23)]
+    won = {size: random.choice(["nccl", "mpi", "synth"]) for size in sizes}
+    times = {name: {size: 10.0 if won[size] == name else 20.0 for size in sizes} for name in ("nccl", "mpi", "synth")}
+    write_logs(times["nccl"], times["mpi"])
+    doc = api.bench(FRONTIER, sizes, point=1).to_json()
+    for row in doc["rows"]:
+        row["seconds"] = row["least"] = row["most"] = times["synth"][row["size"]] * 1e-6
+    Path("m.json").write_text(json.dumps(doc))
+    synth("tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=osu.txt --measured m.json -o p.json")
+    plan = sound(api.load_plan("p.json"))
+    assert {size: plan.choose("allgather", size, 4).backend for size in sizes} == won
+
+
+def test_logs_alone_are_a_plan(folder):
+    write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
+    said = synth("tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=osu.txt --gpus 4 -o p.json").stdout
+    assert "multiplied by 4" in said and "mpi" in said
+    plan = sound(api.load_plan("p.json"))
+    assert [plan.choose("allgather", size, 4).backend for size in (1024, 4096)] == ["mpi", "nccl"]
+    assert plan.topology is None and plan.tables[0].ranks == 4
+
+
+def test_sizes_that_nothing_says_are_left_out_and_told(folder):
+    write_logs({1024: 10, 4096: 12}, {})
+    plan = sound(api.tune(collective="allgather", sizes=[256, 1024, 4096, 65536], logs=[("nccl", "nccl.txt")]))
+    assert plan.tables[0].sizes == (1024, 4096)
+    assert any("256 B, 64 KB" in note for note in plan.notes)
+    with pytest.raises(SynthError, match="nothing says how long"):
+        api.tune(collective="allgather", sizes=[8], logs=[("nccl", "nccl.txt")])
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_one_command_synthesizes_and_tunes(folder):
+    said = synth("tune --topo ring:4 --coll allgather -o plan.json").stdout
+    assert "what to run" in said and "loss" in said and "1 GB" in said
+    plan = sound(api.load_plan("plan.json"))
+    assert plan.topology is not None and plan.topology.ranks == 4
+    assert plan.tables == api.tune("ring:4", "allgather").tables
+
+
+def test_several_collectives_make_one_plan(folder):
+    plan = sound(api.tune("full:4", ["allgather", "broadcast"], [1 << 10, 1 << 20]))
+    assert [(t.collective, t.root) for t in plan.tables] == [("allgather", None), ("broadcast", 0)]
+    assert {a.schedule.collective.name for a in plan.algorithms} == {"allgather", "broadcast"}
+    assert len({a.label for a in plan.algorithms}) == len(plan.algorithms)
+    doc = json.loads(synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --format json").stdout)
+    assert Plan.from_json(doc).tables == plan.tables
+    assert doc["tables"][0]["greatest_loss"] == max(doc["tables"][0]["losses"])
+
+
+def test_schedules_of_few_chunks_serve_sizes_that_the_frontier_does_not(folder):
+    frontier = made("ring", topology="dgx1")  # 6 chunks
+    plan = sound(api.tune(frontiers=[frontier], sizes=[1 << 20]))
+    assert plan.choose("allgather", 1 << 20, 4) is None
+    assert any("no algorithm admits 1 MB" in note for note in plan.notes)
+    plan = sound(api.tune(frontiers=[frontier], sizes=[64 << 20], baselines=["direct"]))
+    assert plan.choose("allgather", 64 << 20, 4) is not None
+    assert any("where buffers are padded" in note for note in plan.notes)  # the ring is faster, and does not divide the size
+
+
+def test_sizes_double_unless_said():
+    assert Sizes(2).convert("1KiB:1GiB", None, None) == SIZES
+    assert len(Sizes().convert("1KiB:1GiB", None, None)) == 11
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        ("tune", 2, "which collective"),
+        ("tune --coll allgather", 2, "nothing to choose from"),
+        ("tune --coll allgahter --topo full:4", 2, "allgather"),
+        ("tune --topo full:4 --coll allgather --log nccl", 2, "BACKEND=FILE"),
+        ("tune --topo full:4 --coll allgather --log nccl=none.txt", 1, "none.txt: does not exist"),
+        ("tune --from f.json --measured f.json", 1, "synth.measured/1"),
+        ("tune --from f.json --measured none.json", 1, "none.json: does not exist"),
+        ("tune --from f.json --tolerance 200%", 2, "share"),
+        ("tune --from f.json --protocol LL64", 2, "LL64"),
+        ("tune --from f.json --baseline tree", 2, "tree"),
+        ("tune --from f.json --topo dgx1", 2, "a plan is for one machine"),
+        ("tune --from f.json --dtype int3", 2, "int3"),
+        ("tune --from f.json -o no/such/p.json", 1, "No such file"),
+        ("tune --from f.json --import t.csv", 2, "--from"),
+        ("tune --import none.csv", 1, "does not exist"),
+        ("tune --from f.json --db none.db", 1, "none.db"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(folder, words, code, what):
+    said = synth(words, code).stderr
+    assert what in said and len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda doc: doc.pop("rows"), "'rows'"),
+        (lambda doc: doc["rows"][3].update(seconds=0), "rows[3]"),
+        (lambda doc: doc["rows"][0].update(least=9.0), "rows[0]"),
+        (lambda doc: doc["rows"][1].update(program=7), "no program 7"),
+        (lambda doc: doc["rows"][1].update(size="big"), "rows[1]"),
+        (lambda doc: doc.update(collective=None), "which collective"),
+        (lambda doc: doc["programs"][0].update(protocol="X"), "protocol 'X'"),
+        (lambda doc: doc.update(programs=3), "int"),
+    ],
+)
+def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
+    (doc,) = reference(FRONTIER, [4 * KIB], [("Simple", 1)])
+    change(doc)
+    Path("m.json").write_text(json.dumps(doc))
+    with pytest.raises(FormatError) as error:
+        api.tune(frontiers=["f.json"], measured=["m.json"])
+    assert str(error.value).startswith("m.json: ") and what in str(error.value)
+
+
+def test_measurements_of_a_catalog_count_where_the_machine_is_theirs(folder):
+    from synth.catalog.entry import DONE, Entry
+    from synth.catalog.store import Store
+    from synth.schedule import problem_fingerprint
+
+    (doc,) = reference(FRONTIER, [4 * KIB, 64 * KIB], [("Simple", 1)])
+    other = doc | {"topology": "elsewhere", "rows": [row | {"seconds": 1e-9, "least": 1e-9} for row in doc["rows"]]}
+    entry = Entry(
+        problem_fingerprint(FRONTIER.network, FRONTIER.collective), FRONTIER.network.name, "allgather", 4, (), DONE, FRONTIER,
+        measurements=(doc, other),
+    )  # fmt: skip
+    with Store.open("c.db", create=True) as store:
+        store.put(entry)
+    plan = sound(api.tune(frontiers=["f.json"], catalog="c.db", sizes=[4 * KIB, 64 * KIB]))
+    assert plan.to_json() == api.tune(frontiers=["f.json"], measured=[doc], sizes=[4 * KIB, 64 * KIB]).to_json()
+    with pytest.raises(UsageError):
+        api.tune(frontiers=[replace(FRONTIER, points=())], collective="allreduce", catalog="c.db")
