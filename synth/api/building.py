@@ -69,6 +69,15 @@ def plan_catalog(
     return [item for item in listed if item.fate != "todo"] + Queue(listed).waiting
 
 
+def catalog_table(fleet: str | Path, db: str | Path = "catalog.db", *, title: str = "Results") -> str:
+    """What the catalog answers of a job, as Markdown. Raises FormatError, SynthError."""
+    from synth.catalog.job_table import markdown
+    from synth.catalog.store import Store
+
+    with Store.open(db) as store:
+        return markdown(_fleet(fleet), store, title)
+
+
 def _fleet(fleet: str | Path) -> Fleet:
     from synth.catalog.fleet import load
 

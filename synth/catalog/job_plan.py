@@ -23,20 +23,25 @@ def tasks(fleet: Fleet, logs: Path | None = None) -> list[Task]:
     """
     found: list[Task] = []
     for machine in fleet.machines:
-        wanted = fleet.collectives if machine.collectives is None else machine.collectives
-        options = machine.options or fleet.options
-        for topology in topologies(fleet, machine):
-            for collective, place in _collectives(fleet, topology, wanted):
-                for choice in options:
-                    task = Task(topology, collective[0], collective[1], choice)
-                    try:
-                        log = None if logs is None else logs / f"{task.fingerprint}.jsonl"
-                    except SynthError as error:
-                        fleet.read.told(error, place)
-                    found.append(replace(task, log=log))
-                    if len(found) > MOST_TASKS:
-                        fleet.read.fail(f"makes more than {MOST_TASKS} tasks; split the job", machine.place)
+        for task in machine_tasks(fleet, machine):
+            found.append(replace(task, log=None if logs is None else logs / f"{task.fingerprint}.jsonl"))
+            if len(found) > MOST_TASKS:
+                fleet.read.fail(f"makes more than {MOST_TASKS} tasks; split the job", machine.place)
     return found
+
+
+def machine_tasks(fleet: Fleet, machine: Machine) -> Iterator[Task]:
+    """The tasks of one line of the job file: topology by topology, with every collective and choice of options."""
+    wanted = fleet.collectives if machine.collectives is None else machine.collectives
+    for topology in topologies(fleet, machine):
+        for (collective, root), place in _collectives(fleet, topology, wanted):
+            for choice in machine.options or fleet.options:
+                task = Task(topology, collective, root, choice)
+                try:
+                    task.engine  # noqa: B018 - refused here, with the line, where it does not know the collective
+                except SynthError as error:
+                    fleet.read.told(error, place)
+                yield task
 
 
 def topologies(fleet: Fleet, machine: Machine) -> Iterator[Topology]:

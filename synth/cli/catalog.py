@@ -21,6 +21,7 @@ db_option = click.option(
     short_help="Algorithms of all machines in one database: build, list, show, export, check.",
     lazy={
         "build": "synth.cli.catalog_build:build",
+        "table": "synth.cli.catalog_results:table",
         "ls": "synth.cli.catalog_ls:ls",
     },
 )

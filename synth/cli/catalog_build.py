@@ -55,20 +55,20 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
       synth catalog build fleet.yaml --dry-run
       synth catalog build fleet.yaml --dask tcp://scheduler:8786
     """
-    from synth import api
+    from synth.api import building
     from synth.catalog.job import Interrupted
 
     ready(output)
     again = {key: given[key] for key in ("time_limit", "retry_open", "retry_failed")}
     if dry_run:
-        listed = api.plan_catalog(fleet, db, **again)
+        listed = building.plan_catalog(fleet, db, **again)
         deliver(lambda: [_document(item) for item in listed], lambda: _print_plan(listed), output, form)
         return 0
     code = None
     try:
         with _progress(str(fleet)) as listen:
             how = {key: given[key] for key in ("jobs", "inline", "dask", "slurm", "budget")}
-            summary = api.build_catalog(fleet, db, listen=listen, **how, **again)
+            summary = building.build_catalog(fleet, db, listen=listen, **how, **again)
     except Interrupted as stop:
         summary, code = stop.summary, INTERRUPTED
     deliver(lambda: _summary(summary), lambda: _print_summary(summary), output, form)
