@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
-    "solve": "synth.api", "bound": "synth.api", "run": "synth.api", "load_program": "synth.api",
+    "solve": "synth.api", "bound": "synth.api", "run": "synth.api", "prepare": "synth.api",
+    "load_program": "synth.api",
     "Topology": "synth.topology", "Link": "synth.topology", "Limit": "synth.topology", "Network": "synth.topology",
     "Collective": "synth.collective", "Schedule": "synth.schedule", "Problem": "synth.schedule",
     "Frontier": "synth.frontier", "Point": "synth.frontier", "SynthError": "synth.errors",
@@ -22,7 +23,7 @@ _HOME = {
 _CALLABLE_MODULES = ("pareto", "verify", "export", "topology", "collective")  # modules of these names are functions too
 
 if TYPE_CHECKING:
-    from synth.api import bound, collective, export, load_program, pareto, run, solve, topology, verify
+    from synth.api import bound, collective, export, load_program, pareto, prepare, run, solve, topology, verify
     from synth.collective import Collective
     from synth.errors import SynthError
     from synth.frontier import Frontier, Point
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Collective", "Frontier", "Limit", "Link", "Network", "Point", "Problem", "Schedule", "SynthError", "Topology",
-    "bound", "collective", "export", "load_program", "pareto", "run", "solve", "topology", "verify",
+    "bound", "collective", "export", "load_program", "pareto", "prepare", "run", "solve", "topology", "verify",
 ]  # fmt: skip
 
 

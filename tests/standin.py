@@ -48,6 +48,10 @@ class Memory:
         assert size == self.array.nbytes
         self.array.fill(value)
 
+    def memset_async(self, value, size, stream):
+        assert size == self.array.nbytes
+        self.cupy.do(lambda: stream.give(lambda: self.array.fill(value)))
+
 
 class Stream:
     """Works off what it is given, one after the other, in a thread of its own."""
@@ -220,6 +224,9 @@ class Cupy:
 
     def Memory(self, size):
         return self._new(np.full(size, 0xA5, np.uint8))
+
+    def UnownedMemory(self, pointer, size, owner, device):
+        return Memory(self, np.frombuffer((ctypes.c_uint8 * size).from_address(pointer), np.uint8), device)
 
     def MemoryPointer(self, memory, offset):
         return memory

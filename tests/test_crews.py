@@ -33,17 +33,19 @@ def test_one_launch_a_rank_is_right(on):
             assert done.checked is not None
 
 
+@pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
 @pytest.mark.parametrize("program", KNOWN, ids=lambda program: program.name)
-def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(program: Program):
+def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(program: Program, how):
     kind, elements = dtype("int32"), 5
-    host = Host(threads=1, ranks_on=(0, 0, 1, 1))
+    host = Host(threads=1, ranks_on=(0, 0, 1, 1), **how)
     machine, arena = host.load(program, elements, kind, in_place=False)
-    layout, made = layout_of(program), kernels.instance(program, kind, "sum")
-    call = getattr(hostbuild.library(made.group), made.symbol)
+    layout, (call, scale) = layout_of(program), machine.function(kind, "sum")
+    puts = not how and program.name != "recursive-doubling"  # partners' exchanges keep each other's order by their messages
+    assert machine.feature == (kernels.LL if "protocol" in how else kernels.DIRECT if puts else kernels.PLAIN)
     for seed, times in ((1, 1), (2, 999)):
         given = data.inputs(layout, elements, kind, "sum", seed)
         arena.fill(given, layout, 1)
-        machine.launch(call, 1, kind.size // made.size, times)
+        machine.launch(call, 1, scale, times)
         data.check(layout, kind, "sum", given, finished(arena, layout, kind, "sum"))
     assert set(machine.run) == {1000}
 

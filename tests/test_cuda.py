@@ -81,10 +81,14 @@ def test_what_peers_wait_for_lies_in_their_own_memory():
 
 
 @needs_compiler
-@pytest.mark.parametrize("program", KNOWN, ids=lambda program: program.name)
-def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program):
+@pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
+@pytest.mark.parametrize("program", KNOWN[1:3], ids=lambda program: program.name)
+def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program, how):
     cupy = Cupy(gpus=2)
-    loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1))
+    loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1), **how)
+    assert all(
+        k.function.__name__.endswith("ll" if "protocol" in how else "direct") == (how != {"direct": False}) for k in loaded.kernels.values()
+    )
     streams = []
     for device in (0, 0, 1, 1):
         with cupy.Device(device):

@@ -6,16 +6,18 @@
 
 from __future__ import annotations
 
+from synth.api.building import build_catalog, catalog_table, plan_catalog
 from synth.api.inputs import collective, topology
 from synth.api.planning import export_plan, load_plan
 from synth.api.programs import export, lint, load_program, lower
 from synth.api.reporting import report
-from synth.api.running import baseline, bench, emulate, run, trace
+from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, large_bound
 from synth.api.synthesis import bound, pareto, solve, verify
 from synth.api.tuning import import_plan, tune
 
 __all__ = [
-    "allocations", "baseline", "bench", "bound", "collective", "emulate", "explain", "export", "export_plan", "groups", "import_plan",
-    "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "report", "run", "solve", "topology", "trace", "tune", "verify",
+    "allocations", "baseline", "bench", "bound", "build_catalog", "catalog_table", "collective", "emulate", "explain", "export",
+    "export_plan", "groups", "import_plan", "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "plan_catalog",
+    "prepare", "report", "run", "solve", "topology", "trace", "tune", "verify",
 ]  # fmt: skip

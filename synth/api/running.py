@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
@@ -19,6 +19,7 @@ from synth.topology import Network, Topology
 if TYPE_CHECKING:
     from synth.program.program import Program
     from synth.runtime.emulation import Emulated
+    from synth.runtime.launching import Prepared
     from synth.runtime.measured import Candidate, Measured
     from synth.runtime.outcome import Ran
 
@@ -47,9 +48,11 @@ def baseline(
 
 def run(
     program: Program | Schedule | Frontier | str | Path,
-    arrays: Sequence | None = None,
+    arrays: Any = None,
     executor: str = "reference",
     *,
+    outputs: Any = None,
+    stream: Any = None,
     size: int | None = None,
     dtype: str = "float32",
     op: str = "sum",
@@ -68,23 +71,63 @@ def run(
 ) -> Ran:
     """Run a program once and compare every element of every output with the definition of its collective.
 
-    `arrays`: the inputs by rank (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next
-    size that divides). A schedule, or `point` of a frontier (from 1; default: the best at that size), is lowered first, for
-    `runtime`, with `protocol` and `instances`, and brings its network; anything else takes times from `topology`, if given.
-    `collective`, `roots`: what a file computes where it does not say. `runtime` also gives the bytes of a FIFO operation.
-    `data=False`: only the time. `options` are the executor's: for reference depth, part, local, delays, trace.
+    `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack (their type
+    and size count), else random ones of `size` bytes (default: 1 MiB, or the next size that divides). `outputs`: the same for
+    the results, which are then put there too. Arrays in a GPU's memory are worked on where they are, on the caller's `stream`
+    (their library's current one unless given); `prepare` launches again without looking at them. A schedule, or `point` of a
+    frontier (from 1; default: the best at that size), is lowered first, for `runtime`, with `protocol` and `instances`, and
+    brings its network; anything else takes times from `topology`, if given. `collective`, `roots`: what a file computes
+    where it does not say. `runtime` also gives the bytes of a FIFO operation. `data=False`: only the time. `options` are the
+    executor's: for reference depth, part, local, delays, trace.
 
     Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
     cycle), SynthError for a size that does not divide.
     """
-    from synth.runtime import calls
+    from synth.runtime import calls, launching, outside
 
     machine = None if topology is None else named_topology(topology)
     found = _opened(program, runtime, collective, roots)
     found, network = lowered(found, point, size, runtime or "synth", protocol or "Simple", instances)
     given = {"runtime": runtime, "protocol": protocol} | options
+    given = {name: value for name, value in given.items() if value is not None}
     call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
-    return calls.run(call, arrays, executor, {name: value for name, value in given.items() if value is not None})
+    if arrays is not None and outside.is_device(arrays):
+        return launching.run_there(call, arrays, outputs, stream, executor, given)
+    if stream is not None:
+        raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
+    done = calls.run(call, arrays, executor, given)
+    if outputs is not None:
+        launching.deliver(done, outputs)
+    return done
+
+
+def prepare(
+    program: Program | Schedule | Frontier | str | Path,
+    arrays: Any,
+    outputs: Any,
+    executor: str = "cuda",
+    *,
+    op: str = "sum",
+    in_place: bool = False,
+    point: int | None = None,
+    collective: str | Path | Collective | None = None,
+    roots: Sequence[int] = (),
+    protocol: str | None = None,
+    instances: int = 1,
+    **options: object,
+) -> Prepared:
+    """A program with the caller's `arrays` and `outputs`, compiled and allocated for: its `launch(stream)` neither allocates nor
+    waits and may be captured in a CUDA graph, `finish()` waits and tells a deadlock. Nothing is compared with the definition.
+
+    Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end. Raises
+    UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to its elements.
+    """
+    from synth.runtime import calls, launching
+
+    found = _opened(program, None, collective, roots)
+    found, network = lowered(found, point, None, "synth", protocol or "Simple", instances)
+    given = {name: value for name, value in ({"protocol": protocol} | options).items() if value is not None}
+    return launching.prepare(calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given)
 
 
 def bench(

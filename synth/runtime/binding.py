@@ -13,10 +13,11 @@ from synth.runtime.outside import Facts, Place, by_rank, pointer
 
 
 class Bound(NamedTuple):
-    """`pointers`: by rank: input, output, 0 for scratch. `held`: what keeps the arrays' memory."""
+    """`pointers`: by rank: input, output, 0 for scratch. `inputs`, `outputs`: the arrays by rank, None where the call has none."""
 
     pointers: tuple[int, ...]
-    held: tuple[Facts, ...]
+    inputs: tuple[Facts | None, ...]
+    outputs: tuple[Facts | None, ...]
 
 
 def bound(
@@ -28,7 +29,7 @@ def bound(
     and outputs that overlap out of place, or do not lie in each other as in place they must.
     """
     pointers = [0] * (3 * program.ranks)
-    found: list[Facts] = []
+    found: list[list[Facts | None]] = [[None] * program.ranks, [None] * program.ranks]
     for k, (what, given, held) in enumerate((("input", inputs, layout.inputs), ("output", outputs, layout.outputs))):
         for rank, array in enumerate(by_rank(given, program.ranks, what)):
             if not held[rank]:
@@ -37,11 +38,11 @@ def bound(
             place = Place(f"the {what} of rank {rank}", len(held[rank]) * elements, kind.name, kind.size, device)
             at = pointer(array, place)
             pointers[3 * rank + k] = at.pointer
-            found.append(at)
+            found[k][rank] = at
     for rank in range(program.ranks):
         if layout.inputs[rank] and layout.outputs[rank] and elements:
             _placed(layout, rank, pointers[3 * rank], pointers[3 * rank + 1], elements * kind.size, in_place)
-    return Bound(tuple(pointers), tuple(found))
+    return Bound(tuple(pointers), tuple(found[0]), tuple(found[1]))
 
 
 def _placed(layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:

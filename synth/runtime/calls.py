@@ -41,8 +41,7 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
     Raises VerificationError where an output is wrong, DeadlockError, SynthError for a size that does not divide,
     UsageError for a call that makes no sense.
     """
-    program, op = call.program, operator(call.op)
-    task = _task(call)
+    program, op, task = call.program, operator(call.op), _task(call)
     layout = Layout(task, program.chunks)
     if arrays is None:
         kind = dtype(call.dtype)
@@ -66,6 +65,11 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
     return Ran(program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound)
 
 
+def layout(call: Call) -> Layout:
+    """Where the chunks of a call lie. Raises UsageError where the call makes no sense."""
+    return Layout(_task(call), call.program.chunks)
+
+
 def _task(call: Call) -> Collective:
     program = call.program
     if program.collective is None:
@@ -85,7 +89,7 @@ def _default(program: Program, kind: Dtype) -> int:
 
 
 def _common(given: Sequence) -> Dtype:
-    names = {rows.dtype.name for rows in given}
+    names = {rows.dtype.name for rows in given if len(rows)} or {rows.dtype.name for rows in given}
     if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
         raise UsageError(f"the inputs are of {' and '.join(sorted(names))}; they must be of one of {', '.join(k.name for k in DTYPES)}")
     return dtype(names.pop())

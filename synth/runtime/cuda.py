@@ -108,8 +108,9 @@ class Cuda:
     different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless given the most, up
     to 256, with which all blocks of every GPU are resident at once.
 
-    `slot`: the most bytes of a FIFO slot; smaller ones stay in the cache. `timeout`: seconds without any progress until a
-    run is given up. `graphs`: launches are timed in replays of CUDA graphs. `network` is only named in the report.
+    `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are put. `timeout`:
+    seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what is proved safe.
+    `graphs`: launches are timed in replays of CUDA graphs. `network` is only named in the report.
     `protocol`, `depth`, `part`, `runtime` as for the reference.
     """
 
@@ -120,8 +121,9 @@ class Cuda:
     runtime: str = "synth"
     threads: int | None = None
     timeout: float = 10.0
-    slot: int = 512 << 10
+    slot: int | None = None
     ranks_on: tuple[int, ...] | None = None
+    direct: bool = True
     graphs: bool = True
 
     def available(self) -> str | None:
@@ -139,6 +141,10 @@ class Cuda:
             raise SynthError(f"the cuda executor cannot run here: {why}")
         with one_line(f"loading {program.name}"):
             return CudaMachine(_cupy(), self, program, elements, element_type(dtype), operator(op), in_place, kernel)
+
+    def prepare(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
+        """A machine for the caller's arrays (`CudaMachine.use`), and what turns CUDA's errors into one line."""
+        return self.load(program, elements, dtype=dtype, op=op, in_place=in_place), one_line
 
     def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth.errors import SynthError, UsageError
+from synth.runtime.outside import Facts
 
 ALREADY = 704  # cudaErrorPeerAccessAlreadyEnabled
 NO_MEMORY = 2  # cudaErrorMemoryAllocation
@@ -73,3 +74,10 @@ def stream(cupy: Any, given: Any) -> Any:
     if hasattr(given, "cuda_stream"):
         return cupy.cuda.ExternalStream(given.cuda_stream)
     return cupy.cuda.ExternalStream(given) if isinstance(given, int) else given
+
+
+def alias(cupy: Any, found: Facts, size: int, device: int) -> Any:
+    """The bytes of an array of the caller's, of elements of `size` bytes: no copy."""
+    with cupy.cuda.Device(device):
+        memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
+        return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from synth.errors import SynthError, UsageError
 from synth.program.program import Program
 from synth.runtime import arrays as flat
-from synth.runtime import cudadevices, kernels
-from synth.runtime.binding import bound
+from synth.runtime import cudadevices, kernels, ways
+from synth.runtime.binding import Bound, bound
 from synth.runtime.compiled import compiled
 from synth.runtime.crews import crews
 from synth.runtime.cudastate import State
@@ -24,6 +25,8 @@ from synth.runtime.waits import diagnose, halted
 if TYPE_CHECKING:
     from synth.runtime.cuda import Cuda
 
+SLOT, SLOTS = 512 << 10, {kernels.DIRECT: 2 << 20}  # bytes: small FIFOs stay in the cache; what is put needs none
+SPOILED = 0xA5
 Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
@@ -44,15 +47,17 @@ class CudaMachine:
         parts = cut(program, elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime)
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compiled(program, self.arena, in_place=in_place)
-        self.tables = tables = flat.tables(self.code, parts)
+        feature, self.tables = ways.tables(self.code, parts, protocol=options.protocol, in_place=in_place, direct=options.direct)
+        tables = self.tables
         if not tables.balanced:
             raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would find them")
-        self.cut = flat.finer(parts, options.slot // (tables.slot_chunks * kind.size))
+        most = options.slot or SLOTS.get(feature, SLOT)
+        self.cut = flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
         self.crews = crews(self.code, options.ranks_on, cupy.cuda.Device().id)
         self.devices = sorted({crew.device for crew in self.crews}) or [cupy.cuda.Device().id]
         self.on = options.ranks_on or (self.devices[0],) * program.ranks
         cudadevices.connect(cupy, self.devices)
-        made, several = kernels.instance(program, kind, op), len(self.devices) > 1
+        made, several = kernels.instance(program, kind, op, feature), len(self.devices) > 1
         averages = op == "avg" and self.layout.collective.combining
         self.kernels, self.divides = {}, {}
         for device in self.devices:
@@ -63,13 +68,14 @@ class CudaMachine:
                     self.divides[device] = kernel(kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu")
         self.threads = self._fit(options.threads)
         scale = kind.size // made.size
-        self.state = State(cupy, self.code, tables, self.cut, self.crews, size=kind.size, scale=scale, timeout=options.timeout)
+        slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
+        self.state = State(cupy, self.code, tables, self.cut, self.crews, slot=slot, scale=scale, timeout=options.timeout)
         self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
         self._forks = {device: cupy.cuda.Event(disable_timing=True) for device in (cupy.cuda.Device().id,)}
         self.sets: list[list[Any]] = []  # by set and rank: input and output, made when they are first used
         self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
         self._known: dict[Pointers, tuple[Any, ...]] = {}
-        self._held: Any = None  # the caller's arrays in use
+        self._held: Bound | None = None  # the caller's arrays in use
         self._pointers: Pointers = ()
         self._now: tuple[Any, ...] = ()
         self.state.synchronize()
@@ -128,7 +134,7 @@ class CudaMachine:
         for rank, scratch in enumerate(self._scratch):
             pointers[3 * rank + 2] = scratch.data.ptr
         self._bind(tuple(pointers))
-        self._held = found.held
+        self._held = found
 
     def _bind(self, pointers: Pointers) -> None:
         """The kernels' arguments for these buffers; made once for each set of them."""
@@ -225,3 +231,25 @@ class CudaMachine:
                 raw = self.sets[k][rank][first * width : (first + len(wanted)) * width].get()
             found.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
         return tuple(found)
+
+    def fetch(self, what: str, stream: Any = None) -> tuple[np.ndarray, ...]:
+        """The caller's inputs or outputs (`what`), after all that `stream` holds; rows are chunks."""
+        cudadevices.stream(self.cupy, stream).synchronize()
+        if self._held is None:
+            raise UsageError("no arrays are in use: call use(inputs, outputs) first")
+        given, rows = (self._held.inputs, self.layout.inputs) if what == "input" else (self._held.outputs, self.layout.outputs)
+        found = []
+        for rank, facts in enumerate(given):
+            raw = np.zeros(0, np.uint8)
+            if facts is not None and facts.size:
+                with self.cupy.cuda.Device(self.on[rank]):
+                    raw = cudadevices.alias(self.cupy, facts, self.kind.size, self.on[rank]).get()
+            found.append(raw.view(self.kind.numpy).reshape(len(rows[rank]), self.elements))
+        return tuple(found)
+
+    def spoil(self, stream: Any = None) -> None:
+        """Overwrite the caller's outputs, on `stream`: what nobody writes is no result of an earlier call."""
+        for rank, facts in enumerate(self._held.outputs if self._held else ()):
+            if facts is not None and facts.size:
+                array = cudadevices.alias(self.cupy, facts, self.kind.size, self.on[rank])
+                array.data.memset_async(SPOILED, array.nbytes, cudadevices.stream(self.cupy, stream))

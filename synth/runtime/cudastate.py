@@ -7,7 +7,7 @@ giving up is one flag, in the first's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,24 @@ LINE = 128  # bytes between counters
 
 
 class State:
-    """`progs[k]`: the kernel's Prog of launch k, all but the buffers. `scale`: what the kernel calls elements, of one element."""
+    """`progs[k]`: the kernel's Prog of launch k, all but the buffers. `slot`: bytes of a FIFO slot for slices of so
+    many elements of a chunk. `scale`: what the kernel calls elements, of one element."""
 
     def __init__(
-        self, cupy: Any, code: Compiled, tables: flat.Tables, cut: Cut, crews: Sequence[Crew], *, size: int, scale: int, timeout: float
+        self,
+        cupy: Any,
+        code: Compiled,
+        tables: flat.Tables,
+        cut: Cut,
+        crews: Sequence[Crew],
+        *,
+        slot: Callable[[int], int],
+        scale: int,
+        timeout: float,
     ) -> None:
         self.cupy, self.code, self.crews = cupy, code, crews
         self.step = max((high - low for low, high in cut.bounds), default=0)
-        self.slots = -(-cut.depth * tables.slot_chunks * self.step * size // 128) * 128 or 128
+        self.slots = -(-cut.depth * slot(self.step) // 128) * 128 or 128
         devices = sorted({crew.device for crew in crews})
         self._lines: list[Any] = []  # memory of counters and FIFOs, by device
         conns = self._connections(devices)

@@ -13,8 +13,10 @@ from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.rational import show
 from synth.runtime.data import Checked
+from synth.runtime.dtypes import dtype
 from synth.runtime.execution import Execution
 from synth.runtime.links import Key
+from synth.runtime.outside import facts, view
 from synth.topology import Network
 
 _PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
@@ -90,11 +92,12 @@ def _link(key: Key) -> list:
 
 def rows_of(arrays: Sequence, layout: Layout) -> list[np.ndarray]:
     """A caller's inputs by rank, as rows of chunks. Raises UsageError where they are not one per rank, of equal chunks."""
+    arrays = list(arrays)
     if len(arrays) != layout.collective.ranks:
         raise UsageError(f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} were given")
     found, each = [], None
     for rank, held in enumerate(layout.inputs):
-        flat = np.asarray(arrays[rank]).reshape(-1)
+        flat = _flat(arrays[rank], rank)
         here = flat.size // len(held) if held else None
         if flat.size != (here or 0) * len(held) or (here is not None and each is not None and here != each):
             raise UsageError(
@@ -104,3 +107,14 @@ def rows_of(arrays: Sequence, layout: Layout) -> list[np.ndarray]:
         each = each if here is None else here
         found.append(flat)
     return [flat.reshape(len(held), each or 0) for flat, held in zip(found, layout.inputs, strict=True)]
+
+
+def _flat(array: object, rank: int) -> np.ndarray:
+    if array is None:
+        return np.zeros(0, np.float32)
+    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+        return np.asarray(array).reshape(-1)
+    found = facts(array, f"the input of rank {rank}")
+    if not found.contiguous:
+        raise UsageError(f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())")
+    return view(found, dtype(found.dtype).numpy)

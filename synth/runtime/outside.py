@@ -157,3 +157,11 @@ def pointer(array: Any, place: Place) -> Facts:
 
 def _memory(device: int | None) -> str:
     return "the host's memory" if device is None else "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
+
+
+def view(found: Facts, kind: np.dtype) -> np.ndarray:
+    """An array in the host's memory as NumPy's, one-dimensional: no copy."""
+    if not found.size:
+        return np.zeros(0, kind)
+    memory: Any = (ctypes.c_uint8 * (found.size * kind.itemsize)).from_address(found.pointer)
+    return np.frombuffer(memory, np.uint8).view(kind)

@@ -1,0 +1,286 @@
+"""The caller's arrays: NumPy's, and arrays in a GPU's memory through DLPack, on a stand-in; wrong ones are one line each."""
+
+import ctypes
+import mmap
+import sys
+import types
+
+import numpy as np
+import pytest
+from programs import all_send_first, broadcast_chain, direct_allgather, ring_allgather, ring_allreduce
+from standin import Cupy, Memory
+
+import synth
+from synth import api
+from synth.collective import collective
+from synth.errors import UsageError, VerificationError
+from synth.program.layout import Layout
+from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.runtime import cuda, data, hostbuild, outside
+from synth.runtime.dtypes import dtype
+from synth.runtime.waits import DeadlockError
+
+needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+
+
+class Tensor:
+    """What gives NumPy's memory away by DLPack as memory of another device: a torch.Tensor as far as this project looks."""
+
+    def __init__(self, array, device=(2, 0), strides=None, skip=0, code=None):
+        self.array, self.where, self.strides, self.skip, self.code = array, device, strides, skip, code
+
+    def __dlpack_device__(self):
+        return self.where
+
+    def __dlpack__(self, *, stream=None):
+        assert (stream == -1) == (self.where[0] != 1)
+        shape = (ctypes.c_int64 * self.array.ndim)(*self.array.shape)
+        steps = self.strides and (ctypes.c_int64 * self.array.ndim)(*self.strides)
+        kind = self.code or {"i": 0, "u": 1, "f": 2, "V": 4}[self.array.dtype.kind]
+        tensor = outside._Tensor(
+            self.array.ctypes.data, *self.where, self.array.ndim, kind, 8 * self.array.itemsize, 1, shape, steps, self.skip
+        )
+        self.kept = tensor, shape, steps
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(tensor), b"dltensor", None)
+
+
+def inputs(program, elements, kind="float32", seed=1):
+    return data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The stand-in in the place of CuPy."""
+
+    def there(**options):
+        cupy = Cupy(**options)
+        monkeypatch.setattr(cuda, "_cupy", lambda: cupy)
+        monkeypatch.setattr(cuda, "missing", lambda: None)
+        monkeypatch.setattr(cuda, "kernel", cupy.kernel)
+        return cupy
+
+    return there
+
+
+def test_numpy_arrays_stacked_or_one_a_rank_and_results_in_given_arrays():
+    program = ring_allreduce(3)
+    given = inputs(program, 4)
+    stacked, results = np.stack(given), np.zeros((3, 12), np.float32)
+    for arrays in (given, stacked, stacked.reshape(3, -1)):
+        results[...] = 0
+        done = api.run(program, arrays, outputs=results)
+        np.testing.assert_allclose(results, np.tile(sum(given).reshape(-1), (3, 1)), rtol=1e-5)
+        assert done.outputs[0].tolist() == results[0].tolist()
+    chain = broadcast_chain(3, 2)
+    held, got = [np.arange(6, dtype=np.int64), None, None], [np.zeros(6, np.int64) for _ in range(3)]
+    assert synth.run(chain, held, outputs=got).dtype == "int64"
+    assert [g.tolist() for g in got] == [list(range(6))] * 3
+
+
+def test_results_that_do_not_fit_are_one_line():
+    program, given = ring_allgather(3), inputs(ring_allgather(3), 4)
+    for bad, why in (
+        ([np.zeros(12, np.float32)] * 2, "2 outputs for 3 ranks"), ([np.zeros(11, np.float32)] * 3, "12 of float32"),
+        ([np.zeros(12)] * 3, "12 elements of float64; this call takes 12 of float32"),
+        ([np.zeros((12, 2), np.float32)[:, 0]] * 3, "not contiguous"), (5, "the outputs are a int"), ([None] * 3, "is a NoneType"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=why):
+            api.run(program, given, outputs=bad)
+    with pytest.raises(UsageError, match="a stream goes with arrays in a GPU's memory"):
+        api.run(program, given, stream=3)
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8", "uint64", "float16"])
+def test_what_dlpack_says_of_numpys_own_capsules(kind):
+    array = np.arange(12).astype(kind).reshape(3, 4)
+
+    class Own:  # not an ndarray, so it is asked by DLPack
+        __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
+
+    found = outside.facts(Own(), "it")
+    assert (found.pointer, found.size, found.dtype, found.contiguous, found.device) == (array.ctypes.data, 12, kind, True, None)
+    assert outside.view(found, array.dtype).tolist() == list(range(12))
+    turned = array.T
+
+    class Turned:
+        __dlpack_device__, __dlpack__ = turned.__dlpack_device__, turned.__dlpack__
+
+    assert not outside.facts(Turned(), "it").contiguous
+    done = api.run(ring_allgather(3), [Own()] * 3)
+    assert done.dtype == kind
+
+
+def test_dlpack_offsets_strides_types_and_refusals():
+    array = np.arange(8, dtype=np.float32)
+    found = outside.facts(Tensor(array, skip=8), "it")
+    assert (found.pointer, found.device, found.dtype) == (array.ctypes.data + 8, 0, "float32")
+    assert outside.facts(Tensor(np.zeros((1, 8), np.float32), strides=(77, 1)), "it").contiguous
+    assert not outside.facts(Tensor(np.zeros((2, 4), np.float32), strides=(1, 2)), "it").contiguous
+    assert outside.facts(Tensor(np.zeros(3, np.uint16), code=4), "it").dtype == "bfloat16"
+    assert outside.facts(Tensor(array, device=(2, 3)), "it").device == 3
+    with pytest.raises(UsageError, match="another kind"):
+        outside.facts(Tensor(array, device=(10, 0)), "it")
+
+    class Sealed(Tensor):
+        def __dlpack__(self, *, stream=None):
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()\nmore")
+
+    with pytest.raises(UsageError, match=r"^it does not give its memory away by DLPack: Can't export .* use tensor.detach\(\)$"):
+        outside.facts(Sealed(array), "it")
+    with pytest.raises(UsageError, match="is a list; arrays of NumPy, CuPy, torch"):
+        outside.facts([1, 2], "it")
+
+
+@needs_compiler
+@pytest.mark.parametrize("on", [None, (0, 0, 0)])
+def test_arrays_in_gpu_memory_are_worked_on_where_they_are(gpu, on):
+    cupy, program = gpu(), ring_allreduce(3)
+    for wrap in (lambda a: Memory(cupy, a), Tensor):
+        given = inputs(program, 5, "int32")
+        results = [np.zeros(15, np.int32) for _ in given]
+        done = synth.run(program, [wrap(a) for a in given], executor="cuda", outputs=[wrap(a) for a in results], ranks_on=on)
+        assert done.checked is not None and done.checked.elements == 45
+        assert all((r == sum(given).reshape(-1)).all() for r in results)
+    with pytest.raises(UsageError, match="outputs="):
+        synth.run(program, [Tensor(a) for a in given], executor="cuda")
+    with pytest.raises(UsageError, match="which the host executor cannot reach: executor='cuda'"):
+        synth.run(program, [Tensor(a) for a in given], executor="host", outputs=[Tensor(a) for a in results])
+
+
+@needs_compiler
+def test_in_place_the_arrays_lie_in_each_other(gpu):
+    gpu()
+    program = ring_allgather(3)
+    buffers = [np.zeros(12, np.int32) for _ in range(3)]
+    for rank, buffer in enumerate(buffers):
+        buffer[4 * rank : 4 * rank + 4] = 10 * rank + np.arange(4)
+    parts = [Tensor(buffer[4 * rank : 4 * rank + 4]) for rank, buffer in enumerate(buffers)]
+    whole = [Tensor(buffer) for buffer in buffers]
+    synth.run(program, parts, executor="cuda", outputs=whole, in_place=True)
+    assert all(buffer.tolist() == [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23] for buffer in buffers)
+    with pytest.raises(UsageError, match="the input and the output of rank 0 overlap"):
+        synth.run(program, parts, executor="cuda", outputs=whole)
+    with pytest.raises(UsageError, match=r"the buffers of rank 1 are one.*16 bytes before input"):
+        synth.run(program, [parts[0], Tensor(buffers[1][:4]), parts[2]], executor="cuda", outputs=whole, in_place=True)
+
+
+@needs_compiler
+def test_arrays_that_do_not_fit_are_one_line(gpu):
+    gpu(gpus=2)
+    program = ring_allgather(3)
+    good, results = [Tensor(np.zeros(4, np.float32)) for _ in range(3)], [Tensor(np.zeros(12, np.float32)) for _ in range(3)]
+    odd = np.zeros(17, np.uint8)[1:17].view(np.uint8)
+    for bad, why in (
+        (Tensor(np.zeros(5, np.float32)), "the input of rank 2 is of 5 elements of float32; this call takes 4 of float32"),
+        (Tensor(np.zeros(4)), "4 elements of float64; this call takes 4 of float32"),
+        (Tensor(np.zeros(4, np.float32), device=(2, 1)), "is in the memory of GPU 1; this call takes it in the memory of GPU 0"),
+        (np.zeros(4, np.float32), "is in the host's memory; this call takes it in the memory of GPU 0"),
+        (Tensor(np.zeros((2, 2), np.float32), strides=(1, 2)), "is not contiguous"),
+        (Tensor(np.zeros(4, np.float32), skip=2), "begins at an address that is no multiple of 4 bytes"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=why):
+            synth.prepare(program, [*good[:2], bad], results)
+    with pytest.raises(UsageError, match="2 inputs for 3 ranks"):
+        synth.prepare(program, good[:2], results)
+    with pytest.raises(UsageError, match="5 elements, which do not divide into its 2 chunks"):
+        synth.prepare(ring_allgather(3, 2), [Tensor(np.zeros(5, np.float32))] * 3, results)
+    with pytest.raises(UsageError, match="the reference executor cannot be prepared"):
+        synth.prepare(program, good, results, executor="reference")
+    assert odd.size == 16
+
+
+@needs_compiler
+def test_views_that_begin_anywhere_are_right(gpu):
+    """Not aligned to 16 bytes, and not alike: by elements."""
+    gpu()
+    program = direct_allgather(3)
+    for elements in (1, 3, 1003):
+        for shift in (1, 2, 3):
+            rooms = [np.zeros(elements + 4, np.int32) for _ in range(3)]
+            given = [room[(rank + shift) % 4 :][:elements] for rank, room in enumerate(rooms)]
+            for rank, array in enumerate(given):
+                array[...] = rank + np.arange(elements)
+            results = [np.zeros(3 * elements + 1, np.int32)[shift % 2 :][: 3 * elements] for _ in range(3)]
+            synth.run(program, [Tensor(a) for a in given], executor="cuda", outputs=[Tensor(a) for a in results])
+            on_host = [np.zeros(3 * elements + 1, np.int32)[shift % 2 :][: 3 * elements] for _ in range(3)]
+            synth.prepare(program, given, on_host, executor="host").launch()
+            assert all((r == np.concatenate(given)).all() for r in (*results, *on_host))
+
+
+@needs_compiler
+def test_a_stale_result_is_not_taken_for_a_new_one(gpu, monkeypatch):
+    gpu()
+    program, given = ring_allgather(3), [np.arange(4, dtype=np.int32) + 10 * r for r in range(3)]
+    results = [np.zeros(12, np.int32) for _ in range(3)]
+    words = {"executor": "cuda", "outputs": [Tensor(a) for a in results]}
+    synth.run(program, [Tensor(a) for a in given], **words)
+    monkeypatch.setattr(cuda.CudaMachine, "launch", lambda self, stream=None: None)
+    with pytest.raises(VerificationError, match="rank 0 output chunk 0"):
+        synth.run(program, [Tensor(a) for a in given], **words)
+
+
+@needs_compiler
+def test_torch_tensors_run_on_torchs_stream(gpu, monkeypatch):
+    cupy, program = gpu(), ring_allgather(3)
+    stream = cupy.Stream()
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.ptr)))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    given = [np.arange(4, dtype=np.float32) + 10 * r for r in range(3)]
+    results = [np.zeros(12, np.float32) for _ in range(3)]
+    Torch = type("Tensor", (Tensor,), {"__module__": "torch"})
+    used = []
+    monkeypatch.setattr(stream, "give", lambda task, give=stream.give: (used.append(1), give(task)))
+    ready = synth.prepare(program, [Torch(a) for a in given], [Torch(a) for a in results])
+    assert not used
+    before = cupy.allocations, cupy.waits
+    ready.launch()
+    assert (cupy.allocations, cupy.waits) == before and used
+    ready.finish()
+    assert results[2].tolist() == np.concatenate(given).tolist()
+
+
+@needs_compiler
+def test_prepared_for_cpu_threads_launch_after_launch():
+    program = ring_allreduce(3)
+    given = [np.arange(6, dtype=np.int64) * (r + 1) for r in range(3)]
+    results = [np.zeros(6, np.int64) for _ in range(3)]
+    ready = synth.prepare(program, given, results, executor="host", op="avg", threads=2)
+    for _ in range(3):
+        ready.launch()
+        ready.finish()
+        assert all((r == 2 * np.arange(6)).all() for r in results)
+        for array in given:
+            array += 6 * np.arange(6)
+        ready.launch()
+        assert results[0].tolist() == [8 * k for k in range(6)]
+        for array in given:
+            array -= 6 * np.arange(6)
+    stuck = synth.prepare(all_send_first(3, 4), [np.zeros(12)] * 3, [np.zeros(12) for _ in range(3)], executor="host", timeout=0.2)
+    with pytest.raises(DeadlockError, match="waits for"):
+        stuck.launch()
+
+
+def unwritten(size):
+    """Bytes that cost nothing until they are written."""
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)), np.uint8)
+
+
+@needs_compiler
+@pytest.mark.parametrize("words", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
+def test_offsets_beyond_4_gib_on_memory_that_is_hardly_touched(words):
+    """The last chunks of buffers of 5000 of 1 MiB go from input to output, and through scratch, of another rank."""
+    chunks, mib = 5000, 1 << 20
+    first = Gpu(0, chunks, chunks, 0, (Block(1, None, 0, (Op("s", (Span("i", chunks - 2),), (), 2),)),))
+    takes = (Op("r", (), (Span("o", chunks - 2),), 2), Op("cpy", (Span("o", chunks - 1),), (Span("o", 1),)))
+    second = Gpu(1, 0, chunks, 0, (Block(None, 0, 0, takes),))
+    program = Program("last-chunks", collective("broadcast", 2), chunks, (first, second))
+    given, results = unwritten(chunks * mib), [unwritten(chunks * mib) for _ in range(2)]
+    wanted = np.random.default_rng(1).integers(0, 255, 2 * mib, np.uint8)
+    given[-2 * mib :] = wanted
+    synth.prepare(program, [given, None], results, executor="host", **words).launch()
+    assert (results[1][-2 * mib :] == wanted).all()
+    assert (results[1][mib : 2 * mib] == wanted[mib:]).all()
+    low = (chunks - 2) * mib % (1 << 32)  # where a 32-bit offset would have put them
+    assert not results[1][low : low + 2 * mib].any() and not results[1][:mib].any()
