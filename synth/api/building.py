@@ -79,7 +79,7 @@ def catalog_table(fleet: str | Path, db: str | Path = "catalog.db", *, title: st
 
 
 def _fleet(fleet: str | Path) -> Fleet:
-    from synth.catalog.fleet import load
+    from synth.catalog.fleet_read import load
 
     return load(Path(fleet))
 
