@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 from synth.callmodule import make_callable
 from synth.errors import VerificationError
@@ -52,7 +52,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         here = f"{place}.steps[{t}]"
         step = _fields(row, here, {"rounds", "sends"})
         r = _number(step["rounds"], f"{here}.rounds", 1)
-        moves = [_send(s, task.chunks, fabric, f"{here}.sends[{i}]") for i, s in enumerate(_list(step["sends"], f"{here}.sends"))]
+        moves = _sends(_list(step["sends"], f"{here}.sends"), task.chunks, fabric, f"{here}.sends")
         fabric.check_loads(moves, r, here)
         state.step(moves, here)
         rounds, sends = rounds + r, sends + len(moves)
@@ -112,6 +112,22 @@ def _number(value: object, place: str, low: int, below: int | None = None) -> in
         span = f">= {low}" if below is None else f"in {low}..{below - 1}"
         raise VerificationError(f"expected a number {span}, found {value}", place)
     return value
+
+
+def _sends(rows: list, chunks: int, fabric: Fabric, place: str) -> list[tuple[int, int, int, str, tuple[str, ...]]]:
+    """As `_send` for each row. All are looked at together; one by one only where something is wrong, or to read paths."""
+    if set(map(type, rows)) == {list} and set(map(len, rows)) == {4}:
+        chunk, src, dst, kind = ([row[i] for row in rows] for i in range(4))
+        right = _whole(chunk, chunks) and _whole(src, fabric.ranks) and _whole(dst, fabric.ranks)
+        known = right and set(map(type, kind)) == {str} and set(kind) <= set(KINDS)
+        if known and all((a, b, ()) in fabric.links for a, b in set(zip(src, dst, strict=True))):
+            return list(zip(chunk, src, dst, kind, repeat(())))
+    return [_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)]
+
+
+def _whole(numbers: list, below: int) -> bool:
+    """Whether all are whole numbers from 0 to `below` - 1."""
+    return set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) < below
 
 
 def _send(row: object, chunks: int, fabric: Fabric, place: str) -> tuple[int, int, int, str, tuple[str, ...]]:
@@ -191,7 +207,7 @@ class Fabric:
 
     def check_loads(self, moves: list, rounds: int, place: str) -> None:
         """No link, limit or wire carries more than its units times the rounds of the step."""
-        load = Counter((src, dst, via) for _, src, dst, _, via in moves)
+        load = Counter([(src, dst, via) for _, src, dst, _, via in moves])
         for (src, dst, via), n in load.items():
             if n > self.links[src, dst, via] * rounds:
                 room = self.links[src, dst, via] * rounds
@@ -263,7 +279,15 @@ class _Task:
 
 def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[tuple[int, int], frozenset[int] | None]:
     found: dict[tuple[int, int], frozenset[int] | None] = {}
-    for i, row in enumerate(_list(doc, place)):
+    rows = _list(doc, place)
+    if set(map(type, rows)) == {list} and set(map(len, rows)) == {2}:
+        chunk, rank = [row[0] for row in rows], [row[1] for row in rows]
+        if _whole(chunk, chunks) and _whole(rank, ranks):
+            found = dict.fromkeys(zip(chunk, rank, strict=True))
+            if len(found) == len(rows):
+                return found
+            found = {}
+    for i, row in enumerate(rows):  # one by one, to say what is wrong where
         here = f"{place}[{i}]"
         if not 2 <= len(_list(row, here)) <= most:
             raise VerificationError("expected [chunk, rank]", here)
@@ -323,7 +347,7 @@ class _Holding:
                 raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
             if (chunk, src) not in self.held:
                 raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
-        self.held.update((chunk, dst) for chunk, _, dst, _, _ in moves)
+        self.held.update([(chunk, dst) for chunk, _, dst, _, _ in moves])
 
     def finish(self) -> None:
         for chunk, rank in sorted(self.task.post.keys() - self.held):
