@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import named_topology
+from synth.api.programs import chosen_point
 from synth.collective import ALIASES
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, UsageError
+from synth.frontier import Frontier
+from synth.schedule import Schedule
 
 if TYPE_CHECKING:
+    from synth.catalog.entry import Entry
     from synth.catalog.store import Store
+    from synth.catalog.store_check import Checked
+    from synth.catalog.store_gc import Waste
+    from synth.catalog.store_measured import Attached
     from synth.catalog.store_rows import Row
+    from synth.export.package import Exported
 
 
 def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
@@ -40,3 +49,75 @@ def listed(
     """The entries that `Store.ls` finds, and a line for each that is damaged."""
     found = list(store.ls(topology, collective, state, ranks))
     return [row for row in found if not isinstance(row, FormatError)], [str(row) for row in found if isinstance(row, FormatError)]
+
+
+def document(entry: Entry) -> dict:
+    """An entry as the JSON document ``synth.entry/1`` (docs/catalog.md)."""
+    found = entry.frontier
+    return {
+        "schema": "synth.entry/1", "fingerprint": entry.fingerprint, "topology": entry.topology, "collective": entry.collective,
+        "roots": list(entry.roots), "ranks": entry.ranks, "options": dict(entry.options), "state": entry.state, "reason": entry.reason,
+        "seconds": entry.seconds, "provenance": entry.provenance.to_json(), "certificate": entry.certificate,
+        "frontier": None if found is None else found.to_json(), "measurements": list(entry.measurements),
+    }  # fmt: skip
+
+
+def verify(store: Store) -> Iterator[Checked]:
+    """Every entry of the catalog, replayed and re-checked without a solver; bad ones are told like good ones, not raised."""
+    from synth.catalog.store_check import check
+
+    return check(store)
+
+
+def gc(store: Store, *, dry: bool = False) -> tuple[list[Waste], int]:
+    """What was removed (with `dry`: what would be), and by how many bytes the file is smaller."""
+    from synth.catalog import store_gc
+
+    return (store_gc.waste(store), 0) if dry else store_gc.collect(store)
+
+
+def measured(store: Store, document: str | Path | dict) -> list[Attached]:
+    """Attach measurements (``synth.measured/1``, a file or the document) to the entries whose programs they timed.
+
+    Raises FormatError for another document, SynthError where none of its programs belongs to an entry.
+    """
+    from synth import audit
+    from synth.catalog.store_measured import attach
+
+    if isinstance(document, dict):
+        return attach(store, document)
+    try:
+        return attach(store, audit.read(Path(document)))
+    except FormatError as error:
+        raise error if error.file else FormatError(str(error), str(document)) from None
+    except SynthError as error:
+        raise SynthError(f"{document}: {error}") from None
+
+
+def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> Exported:
+    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export` has them.
+
+    Raises SynthError where the entry has no point, or its schedules are too large to write out.
+    """
+    from synth.api.programs import export as exported
+
+    if isinstance(entry.frontier, Frontier):
+        return exported(entry.frontier, to, **options)
+    return exported(schedule(entry, options.pop("point", None), options.get("size")), to, **options)
+
+
+def schedule(entry: Entry, point: int | None = None, size: int | None = None) -> Schedule:
+    """The schedule of a point (from 1; the best at `size`, 1 MiB unless given); one by flow methods is written out.
+
+    Raises SynthError where there is none, or it is too large for that, UsageError for another point.
+    """
+    found = entry.frontier
+    if found is None or not found.points:
+        raise SynthError(f"entry {entry.id} has no point ({entry.state})")
+    if isinstance(found, Frontier):
+        return chosen_point(found, point, size).schedule
+    if point is not None and not 1 <= point <= len(found.points):
+        raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
+    from synth.flows.expand import schedule as written
+
+    return written((found.points[point - 1] if point else found.best(size or 1 << 20)).make())

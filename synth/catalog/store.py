@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from synth.catalog import store_programs
 from synth.catalog.entry import FAILED, Entry, Options, fingerprint
 from synth.catalog.isomorphic import Relabelling, invariant
 from synth.catalog.store_blobs import Blob, pack
@@ -18,7 +19,9 @@ from synth.catalog.store_find import Alias, search
 from synth.catalog.store_read import Reader
 from synth.catalog.store_rows import WORTH, Packed, packed
 from synth.collective import Collective
+from synth.errors import SynthError
 from synth.frontier import Frontier
+from synth.program.program import Program
 from synth.topology import Network
 
 
@@ -46,7 +49,7 @@ class Store(Reader):
         if fresh or number is None:
             number = self._write(given, number)
         for executor, blob in given.measurements:
-            self._measured(number, executor, blob)
+            self.attach(number, executor, blob, ())
         return fresh
 
     def _write(self, given: Packed, number: int | None) -> int:
@@ -65,11 +68,15 @@ class Store(Reader):
         self.base.executemany("INSERT INTO blobs (entry, name, sum, packed, size, body) VALUES (?, ?, ?, ?, ?, ?)", rows)
         return number
 
-    def _measured(self, number: int, executor: str, blob: Blob) -> bool:
+    def attach(self, number: int, executor: str, blob: Blob, programs: Sequence[str]) -> bool:
+        """A measured document for the entry in row `number`, and which of its programs it times; part of a transaction."""
         made = self.base.execute(
             "INSERT OR IGNORE INTO measurements (entry, executor, sum, size, body) VALUES (?, ?, ?, ?, ?)",
             (number, executor, blob.sum, blob.size, blob.body),
         )
+        place = self.base.execute("SELECT id FROM measurements WHERE entry = ? AND sum = ?", (number, blob.sum)).fetchone()[0]
+        rows = [(place, program) for program in programs]
+        self.base.executemany("INSERT OR IGNORE INTO measured (measurement, program) VALUES (?, ?)", rows)
         return made.rowcount > 0
 
     def find(
@@ -85,7 +92,7 @@ class Store(Reader):
         known = self._known(problem)
         if known is not None:
             number, alias = known
-            found = self._entry(number)
+            found = self.entry(number)
             other = Alias(network, collective, tuple(labels), None if alias is None else alias.map)
             made = other, other.of(found)
             unlike = not _same(found, other)
@@ -93,7 +100,7 @@ class Store(Reader):
             with said(self.path):
                 text = "SELECT id FROM entries WHERE invariant = ? AND state != ? ORDER BY id"
                 rows = self.base.execute(text, (invariant(network, collective, options), FAILED)).fetchall()
-            searched = search(network, collective, options, labels, ((row[0], partial(self._entry, row[0])) for row in rows))
+            searched = search(network, collective, options, labels, ((row[0], partial(self.entry, row[0])) for row in rows))
             if searched is None:
                 return None
             number, made, unlike = searched[0], searched[1:], True
@@ -122,10 +129,26 @@ class Store(Reader):
             )  # fmt: skip
 
     def add_measurement(self, name: str, document: dict) -> bool:
-        """Attach a document ``synth.measured/1`` to an entry; False where it is there already."""
-        number, blob = self._number(name), pack(document)
+        """Attach a document ``synth.measured/1`` to an entry; False where it is there already.
+
+        Raises FormatError for another document, SynthError where none of its programs was lowered from the entry's points.
+        """
+        rows, entry = store_programs.measured(document), self.get(name)
+        found = [made for row in rows if (made := store_programs.lowered(entry, row)) is not None]
+        if not found:
+            raise SynthError(f"none of its {len(rows)} programs was lowered from a point of entry {entry.id}")
+        number, blob = self.row_of(name), pack(document)
         with said(self.path), transaction(self.base):
-            return self._measured(number, str(document.get("executor", "")), blob)
+            for kept, program in found:
+                store_programs.write(self.base, number, program, kept)
+            return self.attach(number, document["executor"], blob, [kept.fingerprint for kept, _ in found])
+
+    def put_program(self, name: str, point: int, program: Program, *, runtime: str = "synth", instances: int = 1) -> bool:
+        """Keep a program that was lowered from point `point` (from 1) of an entry; False where it is there already."""
+        number = self.row_of(name)
+        kept = store_programs.Kept(store_programs.fingerprint(program), point, runtime, program.protocol, instances)
+        with said(self.path), transaction(self.base):
+            return store_programs.write(self.base, number, program, kept)
 
     def delete(self, name: str) -> None:
         """Remove an entry with all that belongs to it, or one machine that an entry answers for too. Raises UsageError: there is none."""

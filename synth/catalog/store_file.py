@@ -80,6 +80,19 @@ def transaction(base: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
+def snapshot(base: sqlite3.Connection) -> Iterator[None]:
+    """All that is read inside is of one moment, whatever others write meanwhile."""
+    if base.in_transaction:
+        yield
+        return
+    base.execute("BEGIN")
+    try:
+        yield
+    finally:
+        base.execute("ROLLBACK")
+
+
+@contextmanager
 def said(path: Path) -> Iterator[None]:
     """SQLite's errors as one line each. Raises SynthError, FormatError."""
     try:

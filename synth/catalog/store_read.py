@@ -10,13 +10,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from synth.catalog.entry import Entry
-from synth.catalog.store_blobs import Blob, unpack
-from synth.catalog.store_file import connect, said
+from synth.catalog.store_blobs import Blob, intact, unpack
+from synth.catalog.store_file import connect, said, snapshot
 from synth.catalog.store_find import Alias
+from synth.catalog.store_programs import Kept, read
 from synth.catalog.store_rows import LIGHT, Choice, Row, entry, light
 from synth.errors import FormatError, UsageError
+from synth.program.program import Program
 
 DIGITS = frozenset("0123456789abcdef")
+# Up to so many bytes `ls` takes the checksums of all documents; of larger catalogs it only compares their lengths.
+SUMMED = 32 << 20
 
 
 class Reader:
@@ -56,7 +60,7 @@ class Reader:
         Where it is that of a machine which another's entry answers for, the answer is given in this machine's numbering.
         """
         number, fingerprint, blob = self._named(name)
-        found = self._entry(number)
+        found = self.entry(number)
         if blob is None:
             return found
         try:
@@ -64,11 +68,12 @@ class Reader:
         except FormatError as error:
             raise error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}") from None
 
-    def _entry(self, number: int) -> Entry:
-        with said(self.path):
-            columns = self._columns(number)
-            measured = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
-            return entry(columns, self._blobs(number), tuple(Blob(*row) for row in measured))
+    def entry(self, number: int, *, measurements: bool = True) -> Entry:
+        """The entry in row `number`. Raises FormatError where it is damaged."""
+        with said(self.path), snapshot(self.base):
+            documents = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
+            kept = tuple(Blob(*row) for row in documents) if measurements else ()
+            return entry(self.columns(number), self.blobs(number), kept)
 
     def _named(self, name: str) -> tuple[int, str, Blob | None]:
         """The row of the entry that `name` begins, its fingerprint, and for an alias what is kept of it."""
@@ -88,15 +93,38 @@ class Reader:
         number, fingerprint, *blob = rows[0]
         return number, fingerprint, None if blob[2] is None else Blob(*blob)
 
-    def _number(self, name: str) -> int:
+    def row_of(self, name: str) -> int:
+        """The number of the row of the entry that `name` begins, or of the one that answers for it. Raises UsageError."""
         return self._named(name)[0]
 
-    def _columns(self, number: int) -> dict[str, Any]:
+    def entry_of(self, name: str) -> str:
+        """The fingerprint of that row. Raises UsageError."""
+        return str(self.columns(self.row_of(name))["fingerprint"])
+
+    def programs(self, name: str) -> list[Kept]:
+        """The programs that an entry's points were lowered to, as far as they were kept."""
+        number = self.row_of(name)
+        with said(self.path):
+            text = "SELECT fingerprint, point, runtime, protocol, instances FROM programs WHERE entry = ? ORDER BY point, id"
+            return [Kept(*row) for row in self.base.execute(text, (number,))]
+
+    def program(self, fingerprint: str) -> Program | None:
+        """The program of exactly this fingerprint, None where the catalog has none. Raises FormatError for a damaged one."""
+        with said(self.path):
+            row = self.base.execute("SELECT sum, size, body FROM programs WHERE fingerprint = ? LIMIT 1", (fingerprint,)).fetchone()
+        return None if row is None else read(Blob(*row), fingerprint)
+
+    def columns(self, number: int) -> dict[str, Any]:
+        """The row of an entry by its number. Raises UsageError where it was removed meanwhile."""
         found = self.base.execute("SELECT * FROM entries WHERE id = ?", (number,))
         names = [column[0] for column in found.description]
-        return dict(zip(names, found.fetchone(), strict=True))
+        row = found.fetchone()
+        if row is None:
+            raise UsageError(f"the entry was removed from {self.path} meanwhile")
+        return dict(zip(names, row, strict=True))
 
-    def _blobs(self, number: int) -> dict[str, Blob]:
+    def blobs(self, number: int) -> dict[str, Blob]:
+        """The documents of an entry as they lie in the database."""
         rows = self.base.execute("SELECT name, sum, size, body FROM blobs WHERE entry = ?", (number,))
         return {name: Blob(*blob) for name, *blob in rows}
 
@@ -109,11 +137,30 @@ class Reader:
         values = [value for value in wanted.values() if value is not None]
         text = f"SELECT * FROM ({LIGHT}) {'WHERE ' + where if where else ''} ORDER BY topology, collective, roots, options"
         with said(self.path):
+            broken = self._broken()
             for columns in self.base.execute(text, values):
                 try:
-                    yield light(columns)
+                    made = light(columns)
+                    if made.fingerprint in broken:
+                        raise FormatError(f"entry {made.id} is damaged: its {broken[made.fingerprint]}")
+                    yield made
                 except FormatError as error:
                     yield error
+
+    def _broken(self) -> dict[str, str]:
+        """By fingerprint, what is wrong with documents of entries: lengths that do not fit, and checksums as far as `SUMMED` bytes go."""
+        text = "SELECT e.fingerprint, b.name FROM blobs b JOIN entries e ON e.id = b.entry WHERE length(b.body) != b.packed"
+        found = {key: f"{name} is not as long as what was written" for key, name in self.base.execute(text)}
+        text = "SELECT fingerprint FROM entries WHERE state != 'failed' AND id NOT IN (SELECT entry FROM blobs WHERE name = 'frontier')"
+        found |= {key: "frontier is gone" for (key,) in self.base.execute(text)}
+        if self.base.execute("SELECT coalesce(sum(packed), 0) FROM blobs").fetchone()[0] <= SUMMED:
+            text = "SELECT e.fingerprint, b.name, b.sum, b.size, b.body FROM blobs b JOIN entries e ON e.id = b.entry"
+            for key, name, *blob in self.base.execute(text):
+                try:
+                    intact(Blob(*blob))
+                except FormatError as error:
+                    found.setdefault(key, f"{name} {error}")
+        return found
 
     def lookup(
         self, topology: str, collective: str, size: int | None = None, roots: Sequence[int] | None = None, ranks: int | None = None
@@ -142,8 +189,11 @@ class Reader:
         return sorted(found, key=lambda c: (c.seconds or 0.0, c.steps, c.fingerprint))
 
     def measurements(self, name: str) -> list[dict]:
-        """The documents attached to an entry, in the order they came. Raises FormatError for a damaged one."""
-        number = self._number(name)
+        """The measured documents attached to an entry, in the order they came. Raises FormatError for a damaged one."""
+        return self.documents(self.row_of(name))
+
+    def documents(self, number: int) -> list[dict]:
+        """The same of the entry in row `number`."""
         with said(self.path):
             rows = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
         return [unpack(Blob(*row)) for row in rows]

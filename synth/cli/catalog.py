@@ -23,6 +23,11 @@ db_option = click.option(
         "build": "synth.cli.catalog_build:build",
         "table": "synth.cli.catalog_results:table",
         "ls": "synth.cli.catalog_ls:ls",
+        "show": "synth.cli.catalog_show:show",
+        "export": "synth.cli.catalog_export:export",
+        "verify": "synth.cli.catalog_verify:verify",
+        "gc": "synth.cli.catalog_gc:gc",
+        "import": "synth.cli.catalog_import:import_",
     },
 )
 def catalog() -> None:
