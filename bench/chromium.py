@@ -107,12 +107,14 @@ class Chromium:
         return json.loads(line)
 
     def open(self, path: Path, fragment: str = "") -> None:
-        """Load a file and wait for its load event; what was said before is forgotten."""
+        """Load a file anew and wait for its load event; what was said before is forgotten."""
+        self._go("about:blank")  # else another fragment of the same file would load nothing
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri() + fragment)
-        until = time.monotonic() + PATIENCE
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._next(until))
+        self._go(path.resolve().as_uri() + fragment)
+
+    def _go(self, url: str) -> None:
+        self.call("Page.navigate", url=url)
+        self.wait(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """The value of a JavaScript expression, promises awaited. Raises RuntimeError for an exception."""
@@ -123,11 +125,16 @@ class Chromium:
         return found["result"].get("value")
 
     def wait(self, script: str) -> None:
-        """Until the expression is true. Raises TimeoutError."""
-        until = time.monotonic() + PATIENCE
-        while not self.run(script):
+        """Until the expression is true; it may fail while a page goes and another comes. Raises TimeoutError."""
+        until, failed = time.monotonic() + PATIENCE, ""
+        while True:
+            try:
+                if self.run(script):
+                    return
+            except RuntimeError as error:
+                failed = f" ({error})"
             if time.monotonic() > until:
-                raise TimeoutError(f"never true: {script}")
+                raise TimeoutError(f"never true: {script}{failed}")
             time.sleep(0.02)
 
     def press(self, key: str) -> None:

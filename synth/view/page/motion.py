@@ -84,7 +84,10 @@ def boxes(name: str, ranks: int) -> tuple[int, ...]:
 def machine(network: Network) -> Machine:
     """The drawing of `network`: a circle of ranks, or one for each box where its name says that it has several."""
     switches = tuple(dict.fromkeys(end for a, b, _ in network.wires for end in (a, b) if isinstance(end, str)))
-    spots, width, height = places(Topology(network.name, network.ranks, (), (), switches, boxes(network.name, network.ranks)))
+    several = boxes(network.name, network.ranks)
+    spots, width, height = places(Topology(network.name, network.ranks, (), (), switches, several))
+    wider = 1.35 if several else 1.0  # room for what travels between ranks of a box
+    spots, width, height = [(x * wider, y * wider) for x, y in spots], round(width * wider), round(height * wider)
     names = [*map(str, range(network.ranks)), *switches]
     ends = tuple((x, y, name, i >= network.ranks) for i, ((x, y), name) in enumerate(zip(spots, names, strict=True)))
     if not network.wires:

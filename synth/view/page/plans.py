@@ -41,13 +41,21 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
     marks = _marks(plan, table)
     # the prediction of the plain cost model is no news beside times that the plan has of its own
     lines = () if marks else tuple((k, *_line(a.schedule)) for k, a in enumerate(chosen) if a.schedule is not None)
+    seen = Times(lines, (), wins, (), marks, title="What the plan takes")
     return Sheet(
         about.id, name, called, table.ranks, f"plan: {plan.source}", GOOD,
-        f"plan for {called} on {name}: {table.ranks} ranks", (f"times behind the plan: {plan.says}",), COLUMNS,
-        tuple(_algorithm(a, network) for a in chosen), None, _rate(table), None, Times(lines, (), wins, (), marks),
+        f"plan for {called} on {name}: {table.ranks} ranks", _says(plan, table), COLUMNS,
+        tuple(_algorithm(a, network) for a in chosen), None, _rate(table), None, seen,
         motion.machine(network) if network else None, (),
         (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance), (_ranges(plan, table),),
     )  # fmt: skip
+
+
+def _says(plan: Plan, table: Table) -> tuple[str, ...]:
+    """What the times are, what the choices lose, and the plan's notes."""
+    losses = [loss for loss in table.losses if loss is not None]
+    lost = (f"what is taken is at most {100 * max(losses):.2f}% slower than the best that admits the size",) if losses else ()
+    return (f"times behind the plan: {plan.says}", *lost, *(f"note: {note}" for note in plan.notes))
 
 
 def _line(schedule: Schedule) -> tuple[float, float]:

@@ -72,7 +72,7 @@ class Mark:
 class Times:
     """`lines`: (algorithm, seconds, seconds per byte) of each prediction; `floor`: such pairs of which the least is a lower bound.
 
-    `wins`: (first size, end or None, who is best there); the sizes are bytes. `judged`: whether the wins are measured.
+    `wins`, under `title`, and `measured_wins`: (first size, end or None, who is best there, its place if known); sizes are bytes.
     """
 
     lines: tuple[tuple[int, float, float], ...] = ()
@@ -81,12 +81,14 @@ class Times:
     measured_wins: tuple[tuple[float, float | None, str, int | None], ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
+    title: str = "Best by prediction"
 
     def to_json(self) -> dict:
         """As the page reads it."""
         return {
             "lines": [list(x) for x in self.lines], "floor": [list(x) for x in self.floor], "wins": [list(x) for x in self.wins],
             "measured": [list(x) for x in self.measured_wins], "marks": [m.to_json() for m in self.marks], "notes": list(self.notes),
+            "title": self.title,
         }  # fmt: skip
 
 

@@ -62,9 +62,7 @@ def of_large(found: Large, about: About) -> Sheet:
     share = float(found.unit_share / (found.unit * 10**9))
     alpha = float(found.latency) * 1e-6
     lines = tuple((i, p.steps * alpha, float(p.bandwidth) * share) for i, p in enumerate(found.points))
-    lack = (
-        "schedules of the flow engine are kept by their symmetries and not drawn step by step; `synth show` and `synth export` write them"
-    )
+    lack = "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules writes them out"
     algorithms = tuple(
         Algorithm(f"{times.name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
         for p, row in zip(found.points, told.rows, strict=True)

@@ -22,7 +22,7 @@ const draw = (name, attributes, ...children) => fill(document.createElementNS(SV
 const held = (id) => JSON.parse(document.getElementById(id).textContent);
 
 /** A titled part of the page. */
-const panel = (title, ...children) => make("section", { class: "panel", "aria-label": title }, make("h3", {}, title), ...children);
+const panel = (title, ...children) => make("section", { class: "panel", "aria-label": title }, make("h3", {}, title), ...children.flat(Infinity).filter(Boolean));
 
 /** A table from columns [name, alignment] and rows of text; `more(row number)` gives attributes of a row and a first cell. */
 function table(columns, rows, caption, more) {

@@ -54,7 +54,7 @@ function entryView(sheet, machine) {
   const assumed = sheet.proofs.length ? panel("Under these assumptions", make("ul", {}, held("head").assumed.map((line) => make("li", {}, line)))) : null;
   const origin = panel("Where it comes from", make("dl", {}, sheet.provenance.map(([what, value]) => [make("dt", {}, what), make("dd", {}, value)])));
   const extra = sheet.tables.map((t) => panel(t.title, table(t.columns, t.rows, t.title)));
-  const algorithms = sheet.algorithms.length ? panel("Algorithms", make("p", { class: "soft" }, "The chosen one is drawn below."), rows) : null;
+  const algorithms = sheet.algorithms.length ? panel("Algorithms", sheet.algorithms.some((a) => a.move) ? make("p", { class: "soft" }, "The chosen one is drawn below.") : null, rows) : null;
   listRows();
   playChosen();
   return {

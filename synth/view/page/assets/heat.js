@@ -18,7 +18,7 @@ function heatGrid(machine, schedule, tell, go) {
   const busiest = [...all].sort((a, b) => schedule.total[b] - schedule.total[a]).slice(0, most);
   const rows = all.filter((k) => busiest.includes(k));
   if (steps > MOST_CELLS / 8) return { element: make("p", { class: "note" }, `${steps} steps are too many for a grid of loads.`), mark() {} };
-  const left = Math.min(110, 14 + 6 * Math.max(...rows.map((k) => linkName(machine, k).length), 5)), cell = steps > 40 ? 10 : 22, tall = 13;
+  const left = Math.min(110, 14 + 6 * Math.max(...rows.map((k) => linkName(machine, k).length), 5)), cell = Math.max(10, Math.min(44, Math.floor(480 / steps))), tall = 13;
   const width = left + cell * steps + 8 + 34, height = 18 + tall * rows.length;
   const said = (k, t) => `${linkName(machine, k)}: ${t === null ? `all steps, ${plural(schedule.totals[k], "send")}` : `step ${t + 1}, ${plural(schedule.counts[t][k], "send")}`}`
     + ` of ${capacity(machine, k) * (t === null ? schedule.rounds : schedule.steps[t].rounds)}, ${percent((t === null ? schedule.total : schedule.loads[t])[k])}`;

@@ -41,8 +41,8 @@ function machineView(machine, tell) {
     fill(rows) { gauges.forEach((gauge, r) => gauge?.setAttribute("stroke-dasharray", `${rows[r][1] ? (100 * rows[r][0]) / rows[r][1] : 0} 100`)); },
     /** Puts a label on each route of `groups`: Map route -> sends. */
     load(groups) {
-      const dense = groups.size > 130;
-      moving = [...groups].map(([route, sends]) => ({ route, element: tokenOf(sends, dense) }));
+      const size = groups.size > 130 ? "dot" : groups.size > 56 ? "small" : "";
+      moving = [...groups].map(([route, sends]) => ({ route, element: tokenOf(sends, size) }));
       tokens.replaceChildren(...moving.map((token) => token.element));
       this.move(AT_REST);
     },
@@ -75,11 +75,12 @@ function wayOf(segments) {
   };
 }
 
-function tokenOf(sends, dense) {
+/** What travels: chunk numbers where there is room for them, else how many; a dot in a crowd. */
+function tokenOf(sends, size) {
   const adds = sends.some((send) => send.kind.startsWith("reduce"));
-  const group = draw("g", { class: `token${adds ? " reduce" : ""}` });
-  if (dense) return fill(group, {}, [draw("circle", { r: 3 })]);
-  const text = sends.length <= 2 ? sends.map((send) => send.chunk).join(" ") : `×${sends.length}`;
-  const wide = 8 + 6.6 * text.length;
-  return fill(group, {}, [draw("rect", { x: -wide / 2, y: -8, width: wide, height: 16, rx: 8 }), draw("text", { y: 4 }, text)]);
+  const group = draw("g", { class: `token ${size}${adds ? " reduce" : ""}` });
+  if (size === "dot") return fill(group, {}, [draw("circle", { r: 3 })]);
+  const text = sends.length <= (size ? 1 : 2) ? sends.map((send) => send.chunk).join(" ") : `×${sends.length}`;
+  const wide = size ? 6 + 5.4 * text.length : 8 + 6.6 * text.length, tall = size ? 12 : 16;
+  return fill(group, {}, [draw("rect", { x: -wide / 2, y: -tall / 2, width: wide, height: tall, rx: tall / 2 }), draw("text", { y: tall / 4 }, text)]);
 }

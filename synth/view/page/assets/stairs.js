@@ -6,10 +6,11 @@ function stairsPlot(stairs, width, choose, chosen) {
   const known = [...stairs.dots.map((d) => d[0]), ...stairs.floor.map((f) => f[0]), ...stairs.open.map((o) => o[0])];
   const first = Math.max(0, Math.min(...known) - 1), last = Math.max(...known, stairs.end ?? 0) + 1;
   const tall = Math.max(...stairs.dots.map((d) => d[1]), ...stairs.floor.map((f) => f[1]), ...stairs.open.map((o) => o[2] ?? o[1])) * 1.15 || 1;
-  const x = scale(first, last, FRAME.left, width - FRAME.right), y = scale(0, tall, height - FRAME.bottom, FRAME.top);
+  const long = last > 40 && first < last / 8, from = long ? Math.max(1, first) : first;  // few steps and many: by logarithms
+  const x = scale(from, last, FRAME.left, width - FRAME.right, long), y = scale(0, tall, height - FRAME.bottom, FRAME.top);
   const stride = Math.max(1, Math.ceil((last - first) / Math.max(3, width / 50)));
-  const ticks = [];
-  for (let s = first; s <= last; s += stride) ticks.push([x(s), String(s)]);
+  const whole = Array.from({ length: Math.floor((last - first) / stride) + 1 }, (_, i) => first + i * stride);
+  const ticks = (long ? powerTicks(from, last, 2, width / 45) : whole).map((s) => [x(s), String(s)]);
   const ends = stairs.floor.map((f, i) => stairs.floor[i + 1]?.[0] ?? (stairs.end === null ? last : stairs.end + 1));
   let edge = "";
   stairs.floor.forEach(([start, value], i) => {
@@ -19,7 +20,7 @@ function stairsPlot(stairs, width, choose, chosen) {
     draw("rect", { class: "forbidden", x: x(start), width: Math.max(0, x(Math.min(ends[i], last)) - x(start)), y: y(value), height: y(0) - y(value) },
       draw("title", {}, `with ${start} to ${ends[i] - 1} steps at least ${text} rounds per chunk`)));
   const least = stairs.floor[0]?.[0];
-  const few = least > first ? draw("rect", { class: "forbidden", x: x(first), width: x(least) - x(first), y: FRAME.top, height: y(0) - FRAME.top },
+  const few = least > from ? draw("rect", { class: "forbidden", x: x(from), width: x(least) - x(from), y: FRAME.top, height: y(0) - FRAME.top },
     draw("title", {}, `fewer than ${plural(least, "step")}: proved impossible`)) : null;
   const open = stairs.open.map(([steps, low, high]) => draw("line", { class: "open", x1: x(steps), x2: x(steps), y1: y(low), y2: y(high ?? tall) },
     draw("title", {}, `${plural(steps, "step")}: open from ${number(low)} to ${high === null ? "any number" : number(high)}`)));

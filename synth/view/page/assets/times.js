@@ -15,7 +15,8 @@ function spanOf(times) {
 
 const beatenBy = (times, size) => Math.min(...times.floor.map(([a, b]) => a + b * size));
 
-function timesPlot(times, width, size, chosen) {
+function timesPlot(sheet, width, size, chosen) {
+  const { times } = sheet, many = sheet.algorithms.length;
   const { low, high, least, most } = spanOf(times);
   const strips = [times.wins, times.measured].filter((wins) => wins.length);
   const height = Math.min(380, Math.max(260, width * 0.66)) + strips.length * 18;
@@ -26,14 +27,14 @@ function timesPlot(times, width, size, chosen) {
   const forbidden = times.floor.length ? draw("path", { class: "forbidden",
     d: `${path((s) => Math.max(beatenBy(times, s), least))}L${x(high)} ${base}L${x(low)} ${base}Z` }, draw("title", {}, "proved impossible in the cost model")) : null;
   const lines = times.lines.map(([k, a, b]) => draw("path", { class: `series ${tint(k)}${k === chosen ? " chosen" : ""}`, d: path((s) => a + b * s) }));
-  const marks = times.marks.map((mark, i) => draw("g", { class: tint(mark.of ?? i + times.lines.length) }, mark.points.map(([s, t, from, to]) => [
+  const marks = times.marks.map((mark, i) => draw("g", { class: tint(mark.of ?? i + many) }, mark.points.map(([s, t, from, to]) => [
     from < to ? draw("line", { class: "whisker", x1: x(s), x2: x(s), y1: y(from), y2: y(to) }) : null,
     draw("circle", { class: `mark${mark.modelled ? " modelled" : ""}`, cx: x(s), cy: y(t), r: 3.5 },
       draw("title", {}, `${mark.label}: ${timeText(t)} at ${sizeText(s)}, ${mark.says}`))])));
   const bars = strips.map((wins, row) => wins.map(([from, to, name, k], i) => {
     const [a, b] = [x(Math.max(from, low)), x(Math.min(to ?? high, high))];
     const wide = Math.max(b - a, 5);
-    const said = `${name}: best ${wins === times.wins ? "predicted" : "measured"}, ${rangeText(from, to)}`;
+    const said = `${name}: ${wins === times.wins ? times.title : "Best as measured"}, ${rangeText(from, to)}`;
     return b < a ? null : draw("g", { class: tint(k ?? i) }, draw("title", {}, said),
       draw("rect", { class: "win", x: a, y: base + 3 + row * 18, width: wide, height: 14, rx: 2 }),
       wide > name.length * 7 ? draw("text", { class: "win-name", x: a + 5, y: base + 14 + row * 18 }, name) : null);
@@ -58,7 +59,7 @@ function readings(sheet, size) {
   if (times.floor.length) rows.push({ k: null, name: "lower bound", size, seconds: beatenBy(times, size), note: "proved, in the cost model" });
   times.marks.forEach((mark, i) => {
     const near = mark.points.reduce((a, b) => (Math.abs(Math.log(b[0] / size)) < Math.abs(Math.log(a[0] / size)) ? b : a));
-    rows.push({ k: mark.of ?? i + times.lines.length, name: mark.label, size: near[0], seconds: near[1],
+    rows.push({ k: mark.of ?? i + algorithms.length, name: mark.label, size: near[0], seconds: near[1],
       note: `${mark.modelled ? "modelled" : "measured"} at ${sizeText(near[0])}` });
   });
   return rows.sort((a, b) => a.seconds - b.seconds).map((r) => ({ k: r.k, row: [r.name, timeText(r.seconds), rate(r.size, r.seconds), r.note] }));
@@ -71,7 +72,7 @@ function timesPanel(sheet, chosen) {
   if (!span) return { element: notes.length ? panel("Time against size", notes) : null, again() {} };
   let size = Math.min(Math.max(2 ** 20, span.low), span.high);
   const host = make("div"), table_ = make("div", { "aria-live": "polite" }), told = make("output", { for: "size" });
-  const again = fitted(host, (width) => timesPlot(times, width, size, chosen()));
+  const again = fitted(host, (width) => timesPlot(sheet, width, size, chosen()));
   const read = () => {
     told.textContent = sizeText(size);
     slider.setAttribute("aria-valuetext", sizeText(size));
@@ -89,5 +90,5 @@ function timesPanel(sheet, chosen) {
   const says = [...new Set(times.marks.map((mark) => mark.says))].map((text) => make("p", { class: "note" }, `Points: ${text}.`));
   const key = "lines: predicted · grey: proved impossible in the cost model · filled points: measured, hollow: modelled · strips: who is best";
   return { again, element: panel("Time against size", host, make("label", { for: "size" }, "size: ", told), slider, table_, make("p", { class: "note" }, key),
-    says, notes, wins("Best by prediction", times.wins), wins("Best as measured", times.measured)) };
+    says, notes, wins(times.title, times.wins), wins("Best as measured", times.measured)) };
 }

@@ -1,0 +1,465 @@
+"""The sheets of a report and the file they become: data, words, times, what is refused. The page itself: test_report_page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html as markup
+import json
+import re
+import zlib
+from dataclasses import replace
+from fractions import Fraction
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.bounds.check import KEYS
+from synth.catalog import report
+from synth.catalog.entry import DONE, FAILED, INFEASIBLE, Entry, Provenance
+from synth.catalog.store import Store
+from synth.cli.root import root
+from synth.errors import FormatError, UsageError
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.plan import Algorithm, Plan, Range, Table
+from synth.schedule import SEND_KINDS, Schedule, Send, Step
+from synth.view.page import html, motion, sheets, times, words
+from synth.view.page.sheet import Sheet
+
+HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
+
+
+@pytest.fixture(scope="module")
+def dgx1(tmp_path_factory) -> Frontier:
+    return api.pareto("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory) -> Frontier:
+    return api.pareto("ring:4", "reduce-scatter", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+
+
+def blocks(page: str) -> dict[str, object]:
+    """The data of a page by id."""
+    found = re.findall(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', page)
+    return {name: json.loads(text) for name, text in found}
+
+
+def unpacked(data: str) -> dict:
+    return json.loads(zlib.decompress(base64.b64decode(data), -15))
+
+
+def sends(doc: dict, schedule: Schedule) -> list[list[tuple]]:
+    """What a packed schedule says, step by step, as (chunk, src, dst, kind, via)."""
+    routes = schedule.network.routes
+    return [
+        sorted(
+            (chunk, routes[r].src, routes[r].dst, SEND_KINDS[kind], routes[r].via)
+            for r, chunk, kind in zip(accumulate(more), chunks, kinds or [0] * len(chunks), strict=True)
+        )
+        for more, chunks, kinds in doc["sends"]
+    ]
+
+
+def named(found: Frontier, name: str) -> Frontier:
+    """The same on a machine of another name."""
+    network = replace(found.network, name=name)
+    points = tuple(replace(p, schedule=replace(p.schedule, network=network)) for p in found.points)
+    return replace(found, network=network, points=points)
+
+
+def through_switches() -> Schedule:
+    """Sends of every kind over routes through switches; what they do is of no matter here."""
+    network = api.topology("fat-tree:4").network()
+    steps = [
+        Step(t + 1, tuple(Send((5 * k + t) % 8, r.src, r.dst, SEND_KINDS[(k + t) % 4], r.via) for k, r in enumerate(network.routes[t::2])))
+        for t in range(2)
+    ]
+    return Schedule(network, api.collective("allreduce", 4), 8, tuple(steps))
+
+
+def test_a_packed_schedule_is_the_schedule(dgx1, ring):
+    for schedule in [*(p.schedule for p in (*dgx1.points, *ring.points)), through_switches()]:
+        doc = unpacked(motion.packed(schedule).data)
+        assert doc["rounds"] == [step.rounds for step in schedule.steps]
+        assert doc["chunks"] == schedule.chunks and doc["combining"] == schedule.collective.combining
+        assert sends(doc, schedule) == [sorted((s.chunk, s.src, s.dst, s.kind, s.via) for s in step.sends) for step in schedule.steps]
+
+
+def test_switches_are_drawn_with_their_wires():
+    network = api.topology("fat-tree:4").network()
+    drawn = motion.machine(network)
+    assert [end[2] for end in drawn.ends if end[3]] == ["leaf0", "leaf1", "spine0", "spine1"]
+    names = [end[2] for end in drawn.ends]
+    assert [(names[a], names[b], units) for a, b, units, _ in drawn.links] == [(str(a), str(b), units) for a, b, units in network.wires]
+    for (src, dst, way), route in zip(drawn.routes, network.routes, strict=True):
+        stops = [str(route.src), *route.via, str(route.dst)]
+        assert (src, dst) == (route.src, route.dst)
+        assert [(names[drawn.links[k][0]], names[drawn.links[k][1]]) for k in way] == list(pairwise(stops))
+    assert network.caps and drawn.caps == ()  # each cap of this network is a wire, which has its own line
+
+
+def test_limits_without_wires_are_rows_of_their_own():
+    network = api.topology("dgx-a100").network()
+    drawn = motion.machine(network)
+    assert len(drawn.caps) == len(network.caps) > 0
+    assert {name for name, _, _ in drawn.caps} == {f"all {way} {rank}" for way in ("out of", "into") for rank in range(8)}
+
+
+def test_boxes_are_told_by_the_name():
+    assert motion.boxes("dgx1-v100*2:cross=0+2", 16) == (0,) * 8 + (1,) * 8
+    assert motion.boxes("dgx1-v100", 8) == motion.boxes("dgx1*3", 16) == motion.boxes("a*2[0,1]", 2) == motion.boxes("*2", 4) == ()
+
+
+def test_no_name_becomes_markup(dgx1):
+    found = named(dgx1, HOSTILE)
+    page = api.report(found, title=HOSTILE).html
+    skeleton = re.sub(r"<script>.*?</script>|<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert "<img" not in page and "<!--" not in skeleton
+    assert len(re.findall("</script", page)) == len(re.findall("<script", page)) == len(blocks(page)) + 1
+    assert f"<title>{markup.escape(HOSTILE)}</title>" in page
+    assert blocks(page)["head"]["entries"][0]["topology"] == HOSTILE == blocks(page)["head"]["title"]  # type: ignore[index]
+    assert "\u2028" not in skeleton.replace(markup.escape(HOSTILE), "")
+
+
+def test_a_name_that_is_no_unicode_text_can_be_written(dgx1):
+    page = api.report(named(dgx1, "broken\ud800"), title="\udfff").html
+    assert blocks(page.encode().decode())["head"]["entries"][0]["topology"] == "broken\ud800"  # type: ignore[index]
+
+
+def test_the_policy_allows_the_script_and_the_style_of_the_page_and_nothing_else(dgx1):
+    page = api.report(dgx1).html
+    policy = markup.unescape(re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1])  # type: ignore[index]
+    parts = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    for what, tag in (("script-src", "script"), ("style-src", "style")):
+        inside = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)[1]  # type: ignore[index]
+        assert parts[what] == f"'sha256-{base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()}'"
+    assert parts["default-src"] == parts["base-uri"] == parts["form-action"] == "'none'"
+    assert not re.search(r"""(src|href)=["']?(https?:|//)""", page) and "@import" not in page and "url(" not in page
+
+
+def test_the_same_report_is_the_same_bytes(dgx1, ring):
+    assert api.report([dgx1, ring]).html == api.report([dgx1, ring]).html
+
+
+def test_the_scripts_name_every_file():
+    folder = Path(html.__file__).parent / "assets"
+    assert {f"{name}.js" for name in html.SCRIPTS} | {"page.html", "page.css"} == {path.name for path in folder.iterdir()}
+    assert not any("</script" in html.asset(f"{name}.js") or "innerHTML" in html.asset(f"{name}.js") for name in html.SCRIPTS)
+
+
+def test_machines_are_written_once(dgx1):
+    found = blocks(api.report([dgx1, dgx1]).html)
+    assert [name for name in found if name.startswith("machine")] == ["machine-0"]
+    assert found["entry-0"]["machine"] == found["entry-1"]["machine"] == 0  # type: ignore[index]
+
+
+def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
+    sheet = sheets.of_frontier(dgx1, sheets.About("x"))
+    short, long = sorted(len(a.move.data) for a in sheet.algorithms if a.move)
+    for room, kept in ((short + long, 2), (short + long - 1, 1), (short - 1, 0)):
+        rows = blocks(html.page([sheet], room=room))["entry-0"]["algorithms"]  # type: ignore[index]
+        assert [row["move"] is not None for row in rows].count(True) == kept
+        assert all("left out" in row["lack"] for row in rows if row["move"] is None)
+
+
+def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
+    monkeypatch.setattr(motion, "MOST_SENDS", 200)
+    first, second = sheets.of_frontier(dgx1, sheets.About("x")).algorithms
+    assert first.move is not None and not first.lack
+    assert second.move is None and "336 sends" in second.lack
+
+
+# Certificates in words.
+
+
+@pytest.mark.parametrize("kind", [*KEYS, "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"])
+def test_each_kind_of_certificate_has_words(kind):
+    said = words.how({"kind": kind})
+    assert f"Certificate: {kind}" in said and said.count(". ") >= 1
+    assert ("checked without a solver" in said) == (kind != "lrat")
+
+
+@pytest.mark.parametrize("odd", [{}, {"kind": 7}, {"kind": None}, {"kind": "x" * 10_000}, {"kind": "distance", "pair": {"a": 1}}])
+def test_words_for_odd_certificates_are_short(odd):
+    assert 0 < len(words.how(odd)) < 300
+
+
+def test_a_point_is_only_called_optimal_where_its_bound_is_met(dgx1):
+    point = dgx1.points[1]
+    claim, _ = words.of_point(point)
+    assert "fewer than 7/6 rounds per chunk" in claim and "any number of chunks" in claim and "it is optimal." in claim
+    worse = replace(point, bound=LowerBound(Fraction(1), point.bound.certificate), status="best-known")
+    claim, _ = words.of_point(worse)
+    assert "fewer than 1 rounds" in claim and "16.7% more" in claim and "not proved optimal" in claim
+    here = replace(point, bound=LowerBound(Fraction(7, 6), point.bound.certificate, "this-chunks"), status="best-known")
+    assert "with 6 chunks per unit" in words.of_point(here)[0] and "optimal at this number of chunks" in words.of_point(here)[0]
+
+
+def test_completeness_is_only_claimed_where_it_is():
+    assert words.completeness(made((2, 2)))[0].startswith("Not proved complete")
+    assert "any number of steps" in words.completeness(made((2, 2), complete=True))[0]
+    assert "up to 5 steps" in words.completeness(made((2, 2), complete=True, max_steps=5))[0]
+
+
+# Plots.
+
+
+def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), **more) -> Frontier:
+    """Broadcasts on two ranks with the given (steps, rounds) of one chunk."""
+    network = api.topology("line:2").network()
+    network = replace(network, routes=tuple(replace(r, latency=latency) for r in network.routes))
+    task = api.collective("broadcast", 2)
+    found = []
+    for steps, rounds in points:
+        rows = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][:steps]
+        found.append(Point(Schedule(network, task, 1, tuple(rows)), LowerBound(Fraction(rounds), {"kind": "test"}), "optimal", "by hand"))
+    return Frontier(network, task, tuple(found), bounds=tuple((s, LowerBound(Fraction(v), {"kind": "test"})) for s, v in bounds), **more)
+
+
+def test_stairs_hold_bounds_for_fewer_steps_and_end_where_nothing_is_known():
+    found = made((2, 9), bounds=((0, 2), (5, 4)))
+    stairs = times.stairs(found)
+    assert stairs.floor == ((2, 9.0, "9"), (3, 4.0, "4"))  # the bound at 5 steps holds at 3 and 4 too
+    assert stairs.end == 5
+    assert times.of_frontier(found).floor == ()  # more than 5 steps might take no time on the wire
+
+
+def test_stairs_go_on_where_a_bound_for_any_steps_is_known():
+    found = made((2, 9), bounds=((0, 2), (5, 4), (None, 3)), open=(Open(7, Fraction(1), None, "time"),))
+    stairs = times.stairs(found)
+    assert stairs.floor == ((2, 9.0, "9"), (3, 4.0, "4"), (6, 3.0, "3")) and stairs.end is None
+    share = float(found.collective.unit_share / (found.network.unit * 10**9))
+    assert times.of_frontier(found).floor == tuple((steps * 1e-6, value * share) for steps, value in ((2, 9), (3, 4), (6, 3)))
+
+
+def test_a_bound_at_one_number_of_chunks_is_no_stair(dgx1):
+    point = replace(dgx1.points[0], bound=replace(dgx1.points[0].bound, scope="this-chunks", value=Fraction(99)))
+    assert max(value for _, value, _ in times.stairs(replace(dgx1, points=(point,))).floor) < 99
+
+
+def test_no_time_lies_below_the_floor(dgx1):
+    seen = times.of_frontier(dgx1)
+    for size in [1 << k for k in range(8, 31)]:
+        least = min(a + b * size for a, b in seen.floor)
+        assert least > 0
+        best = min(dgx1.seconds_at(p, size) for p in dgx1.points)
+        assert best >= least * (1 - 1e-12)
+        assert best == pytest.approx(least)  # this frontier is complete: there is nothing between
+
+
+def test_wins_of_predictions_are_those_of_the_frontier(dgx1):
+    seen = times.of_frontier(dgx1)
+    for size in [3 << k for k in range(8, 29)]:
+        (place,) = [k for low, high, _, k in seen.wins if low <= size and (high is None or size < high)]
+        assert dgx1.points[place or 0] is dgx1.best(size)
+
+
+def test_the_envelope_is_the_least_line():
+    lines = [(0, 1.0, 5.0), (1, 2.0, 3.0), (2, 9.0, 2.9), (3, 3.0, 3.0), (4, 4.0, 1.0)]
+    wins = times.envelope(lines, list("abcde"))
+    for size in (0.1, 0.4, 0.6, 0.9, 1.2, 40.0):
+        (name,) = [name for low, high, name, _ in wins if low <= size and (high is None or size < high)]
+        assert name == "abcde"[min((a + b * size, k) for k, a, b in lines)[1]]
+
+
+def measured(**more) -> dict:
+    rows = [(0, 1024, 3e-6), (1, 1024, 4e-6), (0, 4096, 5e-6), (1, 4096, 4e-6), (1, 8192, 5e-6)]
+    return {
+        "schema": "synth.measured/1", "executor": "cuda", "modelled": False, "says": "measured somewhere", "topology": "dgx1-v100",
+        "collective": "allgather", "ranks": 8, "root": None,
+        "programs": [{"label": label, "point": point, "steps": steps, "bandwidth": text, "protocol": "Simple", "channels": 1, "chunks": 1}
+                     for label, point, steps, text in (("few", 1, 2, "3/2"), ("many", 2, 3, "7/6"))],
+        "rows": [{"program": p, "size": size, "in_place": here, "seconds": t * (1 + here), "least": t * 0.9, "most": t * 3}
+                 for p, size, t in rows for here in (True, False)],
+    } | more  # fmt: skip
+
+
+def test_measured_times_belong_to_their_points(dgx1):
+    few, many = times.series(measured(), dgx1)
+    assert (few.of, many.of) == (0, 1)
+    assert few.points == ((1024, 3e-6, 3e-6 * 0.9, 3e-6 * 3), (4096, 5e-6, 5e-6 * 0.9, 5e-6 * 3))  # out of place where both are there
+    wrong = measured()
+    wrong["programs"][0] |= {"steps": 9}
+    assert times.series(wrong, dgx1)[0].of is None
+    assert times.series(measured(), None)[0].of is None
+
+
+def test_measured_wins_are_runs_of_sizes_that_more_than_one_was_measured_at(dgx1):
+    marks = times.series(measured(), dgx1)
+    assert times.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
+    assert times.measured_wins(times.series(measured(modelled=True), dgx1)) == ()
+    assert times.measured_wins(marks[:1]) == ()
+
+
+# What is given.
+
+
+def save(path: Path, doc: dict) -> Path:
+    path.write_text(json.dumps(doc))
+    return path
+
+
+def test_measurements_go_to_the_frontier_of_their_problem(dgx1, tmp_path):
+    one = save(tmp_path / "frontier.json", dgx1.to_json())
+    mine, other = save(tmp_path / "mine.json", measured()), save(tmp_path / "other.json", measured(ranks=4))
+    first, second = report.collect([mine, one, other]).sheets
+    assert [m.label for m in first.times.marks] == ["few", "many"] and first.algorithms[0].move is not None
+    assert (second.id, second.status, len(second.times.marks)) == ("other.json", "measured", 2)
+
+
+def test_a_frontier_that_fails_its_check_is_not_drawn(dgx1, tmp_path):
+    doc = dgx1.to_json()
+    doc["points"][0]["bound"]["value"] = "8/5"
+    good, bad = save(tmp_path / "good.json", dgx1.to_json()), save(tmp_path / "bad.json", doc)
+    found = report.collect([good, bad])
+    assert [s.status for s in found.sheets] == ["complete", "failed its check"]
+    assert found.sheets[1].algorithms == () and found.sheets[1].machine is None
+    assert len(found.wrong) == 1 and found.wrong[0].startswith("bad.json: ") and "8/5" in found.wrong[0]
+    outcome = CliRunner().invoke(root, ["report", str(good), str(bad), "-o", str(tmp_path / "r.html")])
+    assert outcome.exit_code == 5 and "bad.json" in outcome.output and (tmp_path / "r.html").is_file()
+    unchecked = report.collect([bad], report.Wanted(verify=False))
+    assert unchecked.wrong == [] and dict(unchecked.sheets[0].provenance)["certificates"].startswith("not re-checked")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "not JSON"), ('{"schema": "other/1"}', "schema is 'other/1'; a report shows"),
+        ('{"schema": "synth.frontier/1"}', "is malformed"),
+        ('{"schema": "synth.plan/1", "algorithms": 3}', "is malformed"), ('{"schema": "synth.measured/1"}', "is malformed"),
+        ('{"schema": "synth.large/1", "topology": {"name": "nothing"}}', "is malformed"), ("[]", "JSON list"),
+    ],
+)  # fmt: skip
+def test_other_files_are_refused_in_one_line(content, says, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text(content)
+    with pytest.raises(FormatError, match=r"x\.json") as caught:
+        report.collect([path])
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(FormatError, match="cannot be read"):
+        report.collect([tmp_path / "none.json"])
+
+
+def entry(found: Frontier, mark: str, **more) -> Entry:
+    made_by = Provenance((("synth", "0.1.0"), ("python", "3.12")), 7, "cadical", "auto", "a machine", "2026-01-02T03:04:05+00:00")
+    text = hashlib.sha256(mark.encode()).hexdigest()
+    given = {"state": DONE, "frontier": found, "seconds": 1.5, "provenance": made_by} | more
+    return Entry(text, found.network.name, found.collective.name, found.network.ranks, (("max_steps", "4"),), **given)
+
+
+def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):
+    nothing = replace(dgx1, points=(), open=(), bounds=(), complete=False)
+    with Store.open(tmp_path / "catalog.db", create=True) as store:
+        store.put(entry(dgx1, "a", measurements=(measured(),)))
+        store.put(entry(ring, "b"))
+        store.put(entry(nothing, "c", state=FAILED, frontier=None, reason="two crashes"))
+    found = report.collect([tmp_path / "catalog.db"])
+    assert found.wrong == []
+    by = {s.status if s.status == "failed" else s.collective: s for s in found.sheets}
+    assert set(by) == {"allgather", "reduce-scatter", "failed"}
+    assert len(by["allgather"].times.marks) == 2
+    facts = dict(by["allgather"].provenance)
+    assert facts["seed"] == "7" and facts["versions"] == "synth 0.1.0, python 3.12" and facts["options"] == "max_steps=4"
+    assert facts["certificates"].startswith("re-checked")
+    assert by["failed"].says == ("found nothing: two crashes",)
+    only = report.collect([tmp_path / "catalog.db"], report.Wanted(collective="reduce-scatter"))
+    assert [s.collective for s in only.sheets] == ["reduce-scatter"]
+
+
+def test_an_impossible_problem_says_what_proves_it():
+    network = api.topology("line:2").network()
+    cut = replace(network, routes=network.routes[:1])
+    task = api.collective("allgather", 2)
+    closed = {"kind": "unreachable", "problem": "", "pair": [1, 0], "closed": [1]}
+    from synth.schedule import problem_fingerprint
+
+    closed["problem"] = problem_fingerprint(cut, task)
+    given = entry(Frontier(cut, task, ()), "d", state=INFEASIBLE, certificate=closed)
+    sheet = report.collect([given]).sheets[0]
+    assert sheet.status == "impossible, proved" and "No link leaves the 1 ranks" in sheet.proofs[0][1]
+    wrong = report.collect([replace(given, certificate=closed | {"closed": [0, 1]})])
+    assert wrong.sheets[0].status == "failed its check" and len(wrong.wrong) == 1
+
+
+def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
+    first = dgx1.points[0].schedule
+    algorithms = (Algorithm("ours", schedule=first, divisor=16), Algorithm(HOSTILE, "nccl"))
+    tables = (
+        Table("allgather", 8, (Range(1, 4096, (0, 1)), Range(4097, None, (1,))), (1024, 8192), (1e-6, 3e-6), (1e-6, 2e-6)),
+        Table("allreduce", 8, (Range(1, None, (1,)),)),
+    )
+    plan = Plan(algorithms, tables, "measured", "measured by hand", dgx1.network)
+    ours, theirs = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
+    assert [a.name for a in ours.algorithms] == ["ours", HOSTILE] and ours.algorithms[0].move and ours.algorithms[1].lack
+    assert ours.tables[0]["rows"] == [["1 B to 4 KB", "ours", HOSTILE], ["4 KB and more", HOSTILE, ""]]
+    assert [(m.label, m.modelled) for m in ours.times.marks] == [("the best at each size", False), ("what the plan takes", False)]
+    assert "at most 50.00% slower" in " ".join(ours.says)
+    assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
+
+
+def test_a_schedule_alone_is_shown_without_claims(dgx1, tmp_path):
+    (sheet,) = report.collect([save(tmp_path / "s.json", dgx1.points[1].schedule.to_json())]).sheets
+    assert sheet.proofs == () and sheet.algorithms[0].move is not None and sheet.stairs is None
+    broken = dgx1.points[1].schedule.to_json()
+    broken["steps"][0]["sends"] = broken["steps"][0]["sends"][1:]
+    assert report.collect([save(tmp_path / "t.json", broken)]).sheets[0].status == "failed its check"
+
+
+def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
+    large = api.pareto("dgx-h100*2", "allgather", engine="flow")
+    doc = large.to_json()  # type: ignore[union-attr]
+    known, value = report.collect([save(tmp_path / "l.json", doc)]).sheets[0], report.collect([large]).sheets[0]  # type: ignore[list-item]
+    assert known.stairs == value.stairs and known.times == value.times and known.algorithms == value.algorithms
+    assert len(known.times.lines) == len(known.algorithms) > 2 and known.machine is None
+    assert all(a.move is None and "not drawn" in a.lack for a in known.algorithms)
+    assert any("GB/s at most" in claim and "throughput-cut" in how for claim, how in known.proofs)
+    assert dict(known.provenance)["certificates"].startswith("the bound was added up again")
+    for size in (1 << 12, 1 << 20, 1 << 30):
+        assert min(a + b * size for _, a, b in known.times.lines) == pytest.approx(large.seconds_at(large.best(size), size))  # type: ignore[union-attr]
+    doc["topology"]["name"] = "nobody's"
+    alone = report.collect([save(tmp_path / "m.json", doc)]).sheets[0]
+    assert alone.times.lines == () and alone.rate == pytest.approx(known.rate) and alone.stairs == known.stairs
+    assert dict(alone.provenance)["certificates"].startswith("not re-checked")
+
+
+def test_a_large_bound_that_is_too_high_fails_its_check(tmp_path):
+    doc = api.pareto("dgx-h100*2", "allgather", engine="flow").to_json()  # type: ignore[union-attr]
+    doc["bound"]["value"] = "100"
+    found = report.collect([save(tmp_path / "l.json", doc)])
+    assert found.sheets[0].status == "failed its check" and "100 is claimed" in found.wrong[0]
+
+
+# The command.
+
+
+def test_the_command_writes_the_page_and_says_how_large_it_is(ring, tmp_path):
+    path = save(tmp_path / "f.json", ring.to_json())
+    outcome = CliRunner().invoke(root, ["report", str(path), "-o", str(tmp_path / "r.html"), "--title", "Ours"])
+    assert outcome.exit_code == 0 and "1 entry" in outcome.output
+    page = (tmp_path / "r.html").read_text()
+    assert page.startswith("<!DOCTYPE html>") and "<title>Ours</title>" in page
+    printed = CliRunner().invoke(root, ["report", str(path), "-o", "-", "--title", "Ours"])
+    assert printed.output == page
+
+
+def test_nothing_to_report_is_said(tmp_path):
+    with Store.open(tmp_path / "catalog.db", create=True):
+        pass
+    with pytest.raises(UsageError, match="nothing to report"):
+        api.report(tmp_path / "catalog.db")
+
+
+def test_the_folder_must_exist_before_anything_is_read():
+    outcome = CliRunner().invoke(root, ["report", "no-such.json", "-o", "/no/such/folder/r.html"])
+    assert outcome.exit_code == 1 and "cannot write" in outcome.output
+
+
+def test_the_head_of_a_sheet_fits_its_columns(dgx1):
+    head = sheets.of_frontier(dgx1, sheets.About("x", measured=(measured(),))).head()
+    assert head["algorithms"] == 2 and head["measured"] == 5
+    assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
+    assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))

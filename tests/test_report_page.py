@@ -1,0 +1,380 @@
+"""The page of a report in headless Chromium: it opens without errors and requests, its controls work, it fits a phone."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from bench import chromium
+from synth import api
+from synth.frontier import Frontier, LowerBound, Point
+from synth.schedule import Schedule, Send, Step
+from synth.verify import schedule as replayed
+from tests.needs import need
+
+HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
+
+
+def named(found: Frontier, name: str) -> Frontier:
+    network = replace(found.network, name=name)
+    points = tuple(replace(p, schedule=replace(p.schedule, network=network)) for p in found.points)
+    return replace(found, network=network, points=points, notes=(name,))
+
+
+def allreduce() -> Frontier:
+    """Two ranks sum two chunks: one keeps its own input to the end, so that copies, sums and inputs are all seen."""
+    network, task = api.topology("line:3").network(), api.collective("allreduce", 3)
+    steps = (
+        Step(2, (Send(0, 0, 1, "reduce"), Send(1, 2, 1, "reduce"))),
+        Step(2, (Send(0, 2, 1, "reduce-input"), Send(1, 0, 1, "reduce-input"))),
+        Step(2, (Send(0, 1, 0), Send(0, 1, 2), Send(1, 1, 0), Send(1, 1, 2))),
+    )
+    made = Schedule(network, task, 2, steps)
+    replayed(made.to_json())  # it is right, or this raises
+    return Frontier(network, task, (Point(made, LowerBound(Fraction(1), {"kind": "none"}), "best-known", "by hand"),))
+
+
+MEASURED = {
+    "schema": "synth.measured/1", "executor": "cuda", "modelled": False, "says": "measured by hand", "topology": "dgx1-v100",
+    "collective": "allgather", "ranks": 8, "root": None,
+    "programs": [{"label": "point 1", "point": 1, "steps": 2, "bandwidth": "3/2", "protocol": "LL", "channels": 1, "chunks": 2}],
+    "rows": [{"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k} for k in (10, 20)],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    need("chromium")
+    with chromium.Chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def gather(tmp_path_factory) -> Frontier:
+    return api.pareto("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def path(gather, tmp_path_factory):
+    """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with switches."""
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "measured.json").write_text(json.dumps(MEASURED))
+    large = api.pareto("dgx-h100*2", "allgather", engine="flow")
+    switched = api.pareto("fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")
+    given = [gather, allreduce(), named(gather, HOSTILE), large, switched, folder / "measured.json"]
+    page = api.report(given, title=HOSTILE, verify=False)  # type: ignore[arg-type]
+    assert page.entries == 5 and page.wrong == ()
+    (folder / "report.html").write_text(page.html)
+    return folder / "report.html"
+
+
+@pytest.fixture
+def at(browser, path):
+    """`at(k)` opens entry k in a fresh page; without k the list."""
+
+    def go(entry: int | None = None, width: int = 1200, height: int = 900, dark: bool = False):
+        browser.window(width, height, dark)
+        browser.open(path, f"#{entry}" if entry else "")
+        if entry:
+            browser.wait("!!document.querySelector('#stage').textContent")
+        return browser
+
+    yield go
+    assert browser.complaints() == []
+    assert {url.partition("#")[0] for url in browser.requests()} <= {path.resolve().as_uri(), "about:blank"}
+
+
+def told(page) -> str:
+    return page.run("document.getElementById('told').textContent")
+
+
+def tokens(page) -> list[str]:
+    return page.run("[...document.querySelectorAll('.token')].map(t => t.textContent)")
+
+
+def press(page, selector: str) -> None:
+    """A click of the mouse in the middle of an element."""
+    x, y = page.run(
+        f"(() => {{ const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
+        " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    page.point(x, y, click=True)
+
+
+def test_it_opens_without_complaints_or_requests(at):
+    page = at()
+    assert page.run("document.querySelectorAll('.list tbody tr').length") == 5
+    for entry in range(1, 6):
+        page = at(entry)
+        assert page.run("document.querySelector('h2').textContent") != ""
+
+
+def test_nothing_can_be_asked_of_a_network(at, path):
+    page = at(1)
+    assert page.run("fetch('https://example.com').then(() => 'answered', () => 'refused')") == "refused"
+    assert page.run("fetch(location.href).then(() => 'answered', () => 'refused')") == "refused"
+    refused = (
+        "new Promise(done => {{ const e = document.createElement('{}'); e.onload = () => done('loaded'); e.onerror = () => done('refused');"
+        " e.{} = '{}'; document.head.append(e); }})"
+    )
+    assert page.run(refused.format("img", "src", "data:image/gif;base64,R0lGODlhAQABAAAAACw=")) == "refused"
+    assert (
+        page.run("try_ = (() => { try { document.body.innerHTML = '<b>x</b>'; return 'set'; } catch { return 'refused'; } })()")
+        == "refused"
+    )
+    assert any("Content Security Policy" in said for said in page.complaints())
+    page.open(path)  # what this test did wrong on purpose is no complaint about the page
+
+
+def test_names_are_shown_and_never_run(at):
+    page = at()
+    assert page.run("document.getElementById('title').textContent") == HOSTILE == page.run("document.title")
+    assert HOSTILE in page.run("[...document.querySelectorAll('.list a')].map(a => a.textContent)")
+    page = at(3)
+    assert HOSTILE in page.run("document.querySelector('h2').textContent")
+    assert page.run("typeof window.hacked") == "undefined"
+    assert page.run("document.querySelectorAll('img, [onerror], [onload]').length") == 0
+
+
+def test_search_filters_and_sorting(at):
+    page = at()
+    rows = "[...document.querySelectorAll('.list tbody tr')].map(r => [...r.children].map(c => c.textContent))"
+    type_ = "(() => {{ const e = document.getElementById('{}'); e.value = '{}'; e.dispatchEvent(new Event('{}')); }})()"
+    page.run(type_.format("search", "FAT-tree", "input"))
+    assert [row[0] for row in page.run(rows)] == ["fat-tree:4"]
+    assert page.run("document.getElementById('count').textContent") == "1 of 5 entries"
+    page.run(type_.format("search", "", "input"))
+    page.run(type_.format("filter-collective", "allreduce", "change"))
+    assert [row[2] for row in page.run(rows)] == ["allreduce"]
+    page.run(type_.format("filter-collective", "", "change"))
+    press(page, ".list th:nth-child(2) button")
+    ranks = [int(row[1]) for row in page.run(rows)]
+    assert ranks == sorted(ranks) and len(set(ranks)) > 1
+    assert page.run("document.querySelector('.list th:nth-child(2)').ariaSort") == "ascending"
+    press(page, ".list th:nth-child(2) button")
+    assert [int(row[1]) for row in page.run(rows)] == sorted(ranks, reverse=True)
+    press(page, ".list tbody tr:last-child a")
+    page.wait("location.hash === '#2'")
+    page.wait("document.querySelector('h2')?.textContent.startsWith('allreduce on line:3')")
+    page.run("history.back()")
+    page.wait("!!document.querySelector('.list')")
+    assert [int(row[1]) for row in page.run(rows)] == sorted(ranks, reverse=True)  # what was asked for is kept
+
+
+def test_buttons_step_through_the_schedule(at, gather):
+    page = at(1)
+    says = [f"step {t} of 2: {step.rounds} round{'s' * (step.rounds > 1)}, {len(step.sends)} sends"
+            for t, step in enumerate(gather.points[0].schedule.steps, 1)]  # fmt: skip
+    assert told(page) == says[0]
+    first = tokens(page)
+    press(page, "#forth")
+    assert told(page) == says[1] and tokens(page) != first
+    assert page.run("document.getElementById('forth').disabled") is True
+    press(page, "#back")
+    assert told(page).startswith("step 1") and tokens(page) == first
+    press(page, "#first")
+    assert told(page) == "before step 1 of 2" and tokens(page) == []
+    press(page, "#end")
+    assert told(page).startswith("step 2")
+    rings = "[...document.querySelectorAll('.gauge')].map(g => g.getAttribute('stroke-dasharray'))"
+    assert page.run(rings) == ["100 100"] * 8  # every rank ends with all that it must have
+    press(page, "#first")
+    assert page.run(rings) == ["12.5 100"] * 8  # and begins with its own
+
+
+def test_sums_are_replayed_as_they_are_added(at):
+    page = at(2)
+    rings = "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    seen = []
+    for _ in range(4):
+        seen.append(page.run(rings))
+        page.press("ArrowRight")
+    assert seen[0] == [33, 67, 33] and seen[1] == [33, 100, 33] and seen[2] == seen[3] == [100, 100, 100]
+
+
+def test_the_keyboard_steps_plays_and_pauses(at):
+    page = at(1)
+    page.press("ArrowRight")
+    assert told(page).startswith("step 2")
+    page.press("ArrowLeft")
+    page.press("ArrowLeft")
+    assert told(page).startswith("before")
+    page.run("document.getElementById('play').focus()")
+    page.press("End")
+    assert told(page).startswith("step 2")
+    page.press("Home")
+    assert told(page).startswith("before")
+    page.press("Enter")
+    assert page.run("document.getElementById('play').textContent") == "pause"
+    page.press(" ")
+    assert page.run("document.getElementById('play').textContent") == "play"
+
+
+def test_play_goes_through_all_steps_and_stops(at):
+    page = at(1)
+    page.run("(() => { const s = document.getElementById('speed'); s.value = '4'; s.dispatchEvent(new Event('change')); })()")
+    press(page, "#first")
+    press(page, "#play")
+    page.wait("document.getElementById('told').textContent.startsWith('step 1')")
+    where = "document.querySelector('.token').getAttribute('transform')"
+    before = page.run(where)
+    page.wait(f"{where} !== {before!r}")  # what travels has moved
+    page.wait("document.getElementById('told').textContent.startsWith('step 2')")
+    page.wait("document.getElementById('play').textContent === 'play'")
+    assert told(page).startswith("step 2")
+
+
+def test_less_motion_where_that_is_preferred(at):
+    page = at(1)
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+    press(page, "#first")
+    press(page, "#play")
+    page.wait("document.getElementById('told').textContent.startsWith('step 1')")
+    where = "document.querySelector('.token').getAttribute('transform')"
+    before = page.run(where)
+    time.sleep(0.1)
+    assert page.run(where) == before
+    press(page, "#play")
+
+
+def test_the_slider_goes_to_a_step(at):
+    page = at(1)
+    page.run("document.getElementById('step').focus()")
+    page.press("ArrowRight")
+    assert told(page).startswith("step 2")
+    assert page.run("document.getElementById('step').getAttribute('aria-valuetext')") == told(page)
+
+
+def test_pointing_tells_which_chunk_goes_where(at, gather):
+    page = at(1)
+    schedule = gather.points[0].schedule
+    going = sorted(s.chunk for s in schedule.steps[0].sends if (s.src, s.dst) == (0, 4))
+    link = next(k for k, r in enumerate(schedule.network.routes) if (r.src, r.dst) == (0, 4))
+    x, y = page.run(
+        f"(() => {{ const g = document.querySelector('[data-link=\"{link}\"]'); g.scrollIntoView({{block: 'center'}});"
+        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.22).matrixTransform(m); return [p.x, p.y]; })()"
+    )
+    page.point(x, y)
+    said = page.run("document.getElementById('info').textContent")
+    assert said.startswith("0 → 4 (50 GB/s), step 1: 2 of 2 sends, 100%")
+    assert f"rank 0's data: chunks {', '.join(map(str, going))}" in said
+    assert page.run("document.querySelectorAll('.wire.lit').length") == 1
+    assert page.run("document.querySelector('#sends .lit').textContent").startswith("0 → 4")
+
+
+def test_the_list_of_sends_tells_the_same_by_keyboard(at):
+    page = at(1)
+    page.run("document.querySelector('#sends button').focus()")
+    assert page.run("document.getElementById('info').textContent").startswith("0 → 1 ")
+    page.press("ArrowDown")
+    assert page.run("document.getElementById('info').textContent").startswith("0 → 2 ")
+    assert page.run("document.activeElement.textContent").startswith("0 → 2")
+    assert page.run("document.querySelectorAll('#sends [tabindex=\"0\"]').length") == 1
+    page.press("ArrowRight")
+    assert told(page).startswith("step 2")  # arrows still step
+
+
+def test_ranks_say_how_much_they_hold(at, gather):
+    page = at(1)
+    press(page, '[data-rank="3"]')
+    said = page.run("document.getElementById('info').textContent")
+    schedule = gather.points[0].schedule
+    got = {s.chunk for s in schedule.steps[0].sends if s.dst == 3}
+    assert said == f"rank 3 after step 1: has {2 + len(got)} of the 16 chunks that it must end with"
+
+
+def test_loads_are_coloured_by_step_and_in_total(at):
+    page = at(2)
+    heat = "[...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))"
+    assert page.run(heat) == ["wire h3", "wire", "wire", "wire h3"]  # 0→1, 1→0, 1→2, 2→1: one send of two
+    choose = "(() => { const s = document.getElementById('loads'); s.value = 'total'; s.dispatchEvent(new Event('change')); })()"
+    page.run(choose)
+    assert page.run(heat) == ["wire h2"] * 4  # two sends of six
+    cell = page.run("document.querySelector('[data-cell=\"0 1\"]').textContent")
+    assert cell == "0 → 1: step 2, 1 send of 2, 50%"
+    press(page, '[data-cell="0 1"]')
+    assert told(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
+
+
+def test_one_rank_s_data_can_be_followed(at):
+    page = at(1)
+    page.run("(() => { const s = document.getElementById('follow'); s.value = '5'; s.dispatchEvent(new Event('change')); })()")
+    shown = page.run("[...document.querySelectorAll('#sends button')].map(b => b.textContent)")
+    assert shown and all("rank 5's data" in text for text in shown) and len(shown) == len(tokens(page))
+
+
+@pytest.mark.parametrize("way", ["row", "dot", "key"])
+def test_another_algorithm_is_chosen(at, way):
+    page = at(1)
+    if way == "row":
+        press(page, "tbody tr:nth-child(2) input[type=radio]")
+    elif way == "dot":
+        press(page, '[data-point="1"] .dot')
+    else:
+        page.run("document.querySelector('[data-point=\"1\"]').focus()")
+        page.press("Enter")
+    page.wait("document.getElementById('told').textContent.includes('of 3')")
+    assert page.run("document.querySelector('tr.chosen').textContent").startswith("376")  # steps, rounds, ...
+    page.wait("document.querySelectorAll('.series.chosen.s1').length === 1")
+
+
+def test_times_are_read_with_the_slider(at):
+    page = at(1)
+    assert page.run("document.querySelectorAll('.mark').length") == 2
+    cells = ".map(r => [...r.children].slice(1).map(c => c.textContent))"
+    rows = f"[...document.querySelectorAll('[aria-label=\"times at this size\"] tbody tr')]{cells}"
+    found = {row[0]: row[1:] for row in page.run(rows)}
+    assert found["3 steps"] == ["8.22 µs", "128", "predicted"] == found["lower bound"][:2] + ["predicted"]
+    assert found["point 1"] == ["20 µs", "52.4", "measured at 1 MB"]
+    page.run("document.getElementById('size').focus()")
+    page.press("Home")
+    found = {row[0]: row[1:] for row in page.run(rows)}
+    assert found["2 steps"][0] == "1.41 µs" and found["point 1"][2] == "measured at 1 KB"
+
+
+def test_certificates_and_assumptions_are_in_words(at):
+    page = at(1)
+    text = page.run("document.querySelector('[aria-label=\"What is proved\"]').textContent")
+    assert "No schedule of 3 steps, with any number of chunks, takes fewer than 7/6 rounds per chunk." in text
+    assert "deadline-cuts" in text and "checked without a solver" in text
+    assert "no coding" in page.run("document.querySelector('[aria-label=\"Under these assumptions\"]').textContent")
+
+
+def test_large_frontiers_have_rates_but_no_player(at):
+    page = at(4)
+    assert page.run("document.getElementById('player')") is None
+    assert "not drawn" in page.run("document.getElementById('stage').textContent")
+    assert page.run("document.querySelectorAll('.series').length") > 2 and page.run("document.querySelectorAll('.dot').length") > 2
+
+
+@pytest.mark.parametrize("entry", [None, 1, 2, 3, 4, 5])
+def test_it_fits_a_phone(at, entry):
+    page = at(entry, 360, 740)
+    assert page.run("document.documentElement.scrollWidth") <= 360
+    small = page.run(
+        "[...document.querySelectorAll('button, select, input[type=range]')].filter(e => e.offsetParent && !e.closest('.list'))"
+        ".filter(e => e.getBoundingClientRect().height < 28).length"
+    )
+    assert small == 0  # what a finger must hit
+
+
+def test_every_control_has_a_name_and_shows_the_focus(at):
+    page = at(1)
+    nameless = page.run(
+        "[...document.querySelectorAll('button, select, input, [role=button]')].filter(e => !(e.textContent.trim() || e.ariaLabel"
+        " || e.labels?.length)).map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert nameless == []
+    for _ in range(4):
+        page.press("Tab")
+    assert page.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_dark_where_that_is_preferred(at):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert at(1).run(paper) == "rgb(255, 255, 255)"
+    assert at(1, dark=True).run(paper) == "rgb(20, 24, 30)"
