@@ -149,7 +149,7 @@ def run(text: str) -> str:
 def _exact(task: Task) -> dict:
     from synth.pareto import frontiers
 
-    options, collective = _options(task), task.whole
+    options, collective = sweep_options(task), task.whole
     log = None if task.log is None else frontiers.seeded(task.log, task.topology, collective, options, task.known)
     return answer_of(task, frontiers.exact(task.topology, collective, options, log=log))
 
@@ -159,7 +159,7 @@ def _cut(task: Task, why: str) -> dict:
 
     if task.engine == "flow":
         raise SynthError(f"stopped for want of {why}; flow methods have no part of an answer")
-    return answer_of(task, frontiers.cut_short(task.topology, task.whole, _options(task), task.log, why))
+    return answer_of(task, frontiers.cut_short(task.topology, task.whole, sweep_options(task), task.log, why))
 
 
 def _flow(task: Task) -> dict:
@@ -185,7 +185,8 @@ def _nothing(task: Task) -> dict | None:
     return Frontier(task.network, task.collective, (), notes=task.topology.notes, labels=task.topology.labels).to_json()
 
 
-def _options(task: Task) -> Options:
+def sweep_options(task: Task) -> Options:
+    """The task's options as the sweep takes them."""
     from synth.pareto.events import Options
 
     o = task.options

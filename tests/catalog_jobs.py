@@ -1,0 +1,49 @@
+"""What the tests of catalog jobs share: a small job, its run, and what of an entry must not depend on how it was run."""
+
+from __future__ import annotations
+
+from synth.catalog import fleet_read, job_plan, job_queue, job_task
+from synth.catalog.job import Job
+from synth.catalog.runners.inline import Inline
+from synth.catalog.store import Store
+
+# Quick, proved to the end, and in one order: what is found is the same wherever it runs.
+SMALL = """\
+topologies:
+  - {name: 'ring:4', degraded: [0-1, 1-2]}
+collectives: [allgather, {name: broadcast, roots: all}]
+options: {max-steps: 2, deterministic: true}
+"""
+
+
+def planned(tmp_path, text=SMALL):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text)
+    return job_plan.tasks(fleet_read.load(path), tmp_path / "tasks")
+
+
+def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), **limits):
+    """The summary of a run of the job in `text`; `runner` makes one, inline unless given."""
+    tasks = planned(tmp_path, text)
+    with Store.open(tmp_path / db, create=True) as store:
+        listed = job_queue.items(tasks, store, **dict.fromkeys(again, True))
+        return Job(listed, store, runner or (lambda: Inline(job_task.run)), **limits).run()
+
+
+def nobody():
+    """A runner that must not be asked for."""
+    raise AssertionError("nothing was left to solve")
+
+
+def entries(tmp_path, db="catalog.db"):
+    """Every entry by its fingerprint, without seconds and dates."""
+    with Store.open(tmp_path / db) as store:
+        return {name: essence(store.get(name)) for name in store.fingerprints()}
+
+
+def essence(entry):
+    frontier = entry.frontier.to_json() if entry.frontier else {}
+    frontier.pop("seconds", None)
+    frontier["points"] = [{k: v for k, v in point.items() if k != "seconds"} for point in frontier.get("points", [])]
+    made = {k: v for k, v in entry.provenance.to_json().items() if k != "created"}
+    return entry.topology, entry.collective, entry.options, entry.state, entry.reason, entry.certificate, frontier, made
