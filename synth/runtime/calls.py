@@ -13,7 +13,7 @@ from synth.registry import find
 from synth.runtime import EXECUTORS, data
 from synth.runtime.bound import certified
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
-from synth.runtime.memory import afford
+from synth.runtime.memory import afford, most_bytes
 from synth.runtime.outcome import Ran, rows_of
 from synth.runtime.sizes import elements
 from synth.topology import Network
@@ -47,7 +47,7 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         kind = dtype(call.dtype)
         count = elements(program, call.size if call.size is not None else _default(program, kind), kind)
         if call.values:
-            afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind)
+            afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, most_bytes(executor))
         given = data.inputs(layout, count, kind, op, call.seed) if call.values else []
     else:
         given = rows_of(arrays, layout)

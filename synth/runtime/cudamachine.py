@@ -163,7 +163,7 @@ class CudaMachine:
             first = self.arena.first(rank, "i")
             image[first : first + len(self.layout.inputs[rank])] = given[rank]
             with self.cupy.cuda.Device(self.on[rank]):
-                memory[: image.nbytes].set(np.frombuffer(image.tobytes(), np.uint8))
+                memory[: image.nbytes].set(image.reshape(-1).view(np.uint8))
         self.state.synchronize()
 
     def launch(self, stream: Any = None) -> None:

@@ -19,12 +19,25 @@ MAX_BYTES = 4 << 30
 _NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
-def afford(chunks: int, elements: int, kind: Dtype) -> None:
-    """Raises SynthError where so many chunks, of all ranks together, are too large for one process."""
+def most_bytes(executor: str) -> int:
+    """How large the buffers of all ranks may be: where they are a GPU's, a quarter of this machine's free memory, which holds them
+    once more to compare them; never less than 4 GiB."""
+    if executor.lower() != "cuda":
+        return MAX_BYTES
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            free = next(int(line.split()[1]) << 10 for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return MAX_BYTES
+    return max(MAX_BYTES, free // 4)
+
+
+def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> None:
+    """Raises SynthError where so many chunks, of all ranks together, take more than `most` bytes."""
     needed = chunks * elements * kind.size
-    if needed > MAX_BYTES:
+    if needed > most:
         raise SynthError(
-            f"the buffers of all ranks take {needed / 2**30:.1f} GiB, at most {MAX_BYTES >> 30} GiB are allocated;"
+            f"the buffers of all ranks take {needed / 2**30:.1f} GiB, at most {most >> 30} GiB are allocated;"
             " choose a smaller size, or only the time (--no-data)"
         )
 
