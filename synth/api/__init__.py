@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from synth.api import catalog
 from synth.api.building import build_catalog, catalog_table, plan_catalog
 from synth.api.inputs import collective, topology
 from synth.api.planning import export_plan, load_plan
@@ -17,7 +18,7 @@ from synth.api.synthesis import bound, pareto, solve, verify
 from synth.api.tuning import import_plan, tune
 
 __all__ = [
-    "allocations", "baseline", "bench", "bound", "build_catalog", "catalog_table", "collective", "emulate", "explain", "export",
+    "allocations", "baseline", "bench", "bound", "build_catalog", "catalog", "catalog_table", "collective", "emulate", "explain", "export",
     "export_plan", "groups", "import_plan", "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "plan_catalog",
     "prepare", "report", "run", "solve", "topology", "trace", "tune", "verify",
 ]  # fmt: skip
