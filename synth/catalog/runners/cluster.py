@@ -113,7 +113,7 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
     except Exception as error:  # whatever listens there may answer with anything
         why = " ".join(str(error).split())[:120] or type(error).__name__
         raise SynthError(f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?") from None
-    _same_version(client, address)
+    same_version(client, address)
     return Cluster(work, client)
 
 
@@ -153,7 +153,7 @@ def version() -> str:
     return metadata.version("ccl-synth")
 
 
-def _same_version(client: Any, address: str) -> None:
+def same_version(client: Any, address: str) -> None:
     """Refuses workers with another synth, or none. Raises SynthError."""
     try:
         found = set(client.run(version).values())
