@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,8 +19,14 @@ from synth.errors import FormatError, SynthError
 PATIENCE = 60.0
 
 
-def connect(path: Path, create: bool) -> sqlite3.Connection:
-    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version, SynthError."""
+Finish = Callable[[sqlite3.Connection, int], None]
+
+
+def connect(path: Path, create: bool, finish: Finish = lambda base, version: None) -> sqlite3.Connection:
+    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version, SynthError.
+
+    `finish`, given the version it had, does what statements alone cannot, in the same transaction.
+    """
     if not path.exists():
         if not create:
             raise SynthError(f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another")
@@ -32,14 +38,14 @@ def connect(path: Path, create: bool) -> sqlite3.Connection:
         base = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
         try:
             base.execute("PRAGMA foreign_keys = ON")
-            _ready(base, path, create)
+            _ready(base, path, create, finish)
         except BaseException:
             base.close()
             raise
     return base
 
 
-def _ready(base: sqlite3.Connection, path: Path, create: bool) -> None:
+def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -> None:
     version = _version(base, path)
     if version == VERSION:
         return
@@ -49,9 +55,11 @@ def _ready(base: sqlite3.Connection, path: Path, create: bool) -> None:
         raise FormatError("is an empty database, no catalog", str(path))
     base.execute("PRAGMA journal_mode = WAL")
     with transaction(base):  # another process may have done it since
-        for step in MIGRATIONS[_version(base, path) :]:
+        version = _version(base, path)
+        for step in MIGRATIONS[version:]:
             for statement in step:
                 base.execute(statement)
+        finish(base, version)
         base.execute(f"PRAGMA application_id = {APPLICATION}")
         base.execute(f"PRAGMA user_version = {VERSION}")
 

@@ -31,10 +31,10 @@ def packed(found: Large) -> dict[str, Blob]:
                 kept[i] = f"point-{i + 1}"
                 blobs[kept[i]] = pack_bytes(path.read_bytes())
     text = pack(files.dump(found.topology))
-    if found.topology.ranks <= files.MAX_FILE_RANKS and _written(text) == found.topology:
+    if _reads_back(text, found.topology):
         blobs["topology"] = text
     elif not kept:
-        raise SynthError(f"{found.topology.name}: neither its {found.topology.ranks} ranks nor a schedule can be kept in a catalog")
+        raise SynthError(f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept")
     return blobs | {"frontier": pack(found.to_json(kept))}
 
 
@@ -59,6 +59,14 @@ def _topology(doc: dict, blobs: dict[str, Blob], points: tuple[LargePoint, ...])
 
 def _written(blob: Blob) -> Topology:
     return files.from_document(parse_json(unpack_bytes(blob).decode(), "topology"), "topology")
+
+
+def _reads_back(blob: Blob, topology: Topology) -> bool:
+    """Whether files can hold it: not with more ranks than they take, nor with parallel links, say."""
+    try:
+        return topology.ranks <= files.MAX_FILE_RANKS and _written(blob) == topology
+    except FormatError:
+        return False
 
 
 def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:

@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from synth.catalog.entry import Entry
+from synth.catalog.isomorphic import invariant
 from synth.catalog.store_blobs import Blob, intact, unpack
 from synth.catalog.store_file import connect, said, snapshot
 from synth.catalog.store_find import Alias
 from synth.catalog.store_programs import Kept, read
 from synth.catalog.store_rows import LIGHT, Choice, Row, entry, light
 from synth.errors import FormatError, UsageError
+from synth.frontier import Frontier
 from synth.program.program import Program
 
 DIGITS = frozenset("0123456789abcdef")
@@ -32,7 +34,19 @@ class Reader:
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False) -> Self:
         """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer version), SynthError."""
-        return cls(connect(Path(path), create), Path(path))
+        return cls(connect(Path(path), create, cls._finish), Path(path))
+
+    @classmethod
+    def _finish(cls, base: sqlite3.Connection, version: int) -> None:
+        """Version 1 knew no invariants: without them no entry would be found for a machine in another numbering."""
+        for (number,) in base.execute("SELECT id FROM entries WHERE invariant = '' AND ? = 1", (version,)).fetchall():
+            try:
+                found = cls(base, Path()).entry(number, measurements=False)
+            except FormatError:  # `verify` names it, `gc` removes it
+                continue
+            if isinstance(found.frontier, Frontier):
+                value = invariant(found.frontier.network, found.frontier.collective, found.options)
+                base.execute("UPDATE entries SET invariant = ? WHERE id = ?", (value, number))
 
     def __enter__(self) -> Self:
         return self
