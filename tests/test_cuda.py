@@ -165,6 +165,32 @@ def test_a_timed_launch_that_gives_something_else_is_told():
 
 
 @needs_compiler
+def test_logical_time_is_the_references_and_paced_time_is_no_shorter():
+    network = api.topology("dgx1").network()
+    schedule = api.baseline("ring", "dgx1", "allgather")
+    program = api.lower(schedule)
+    wanted = api.run(program, topology="dgx1", size=8 * program.chunks * 400, bound=False).execution
+    loaded = machine(program, 100, cupy=Cupy(), network=network, clock="logical", timeout=20)
+    given = inputs(program, 100)
+    for _ in range(2):
+        loaded.fill(given)
+        loaded.launch()
+        loaded.finish()
+        data.check(loaded.layout, dtype("float32"), "sum", given, loaded.outputs())
+        assert (loaded.timed.picoseconds, loaded.timed.links) == (wanted.picoseconds, wanted.links)
+    paced = machine(program, 100, cupy=Cupy(), network=network, clock="paced", stretch=300, timeout=20)
+    paced.launch()
+    paced.finish()
+    assert paced.timed.picoseconds == wanted.picoseconds
+    assert paced.timed.nanoseconds * 1000 >= 300 * wanted.picoseconds
+    for options, why in (({"clock": "wall"}, "logical or paced"), ({"clock": "logical", "network": None}, "name the machine")):
+        with pytest.raises(UsageError, match=why):
+            machine(program, 100, **({"network": network} | options))
+    with pytest.raises(UsageError, match="knows no modelled times"):
+        cuda.Cuda().time(program, 5)
+
+
+@needs_compiler
 def test_a_deadlock_then_a_right_launch():
     for on in (None, (0, 0, 0)):
         loaded = machine(all_send_first(3, 4), ranks_on=on)

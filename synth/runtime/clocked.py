@@ -7,13 +7,14 @@ that the lowered arrays, run by many threads with real data, take the time that 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from synth.errors import SynthError
+from synth.errors import SynthError, UsageError
 from synth.program.layout import Layout
 from synth.runtime.compiled import Compiled, compiled
+from synth.runtime.dtypes import Dtype
 from synth.runtime.engine import Engine
 from synth.runtime.execution import Usage
 from synth.runtime.links import Links
@@ -165,6 +166,33 @@ class Clockwork:
         clocks, walls = (part(name, self._blocks, whole) for name in ("clocks", "walls"))
         used.sort(key=lambda use: (-use.busy, use.link))
         return Timed(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
+
+
+class Clocked(Protocol):
+    """The options of an executor that can keep logical time: `clock` is None, logical or paced (`stretch` times slower than that)."""
+
+    @property
+    def network(self) -> Network | None: ...  # noqa: D102
+    @property
+    def clock(self) -> str | None: ...  # noqa: D102
+    @property
+    def stretch(self) -> int: ...  # noqa: D102
+    @property
+    def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
+
+
+def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
+    """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable` raises."""
+    if options.clock is None:
+        return None
+    if options.clock not in ("logical", "paced") or options.stretch < 0:
+        raise UsageError(f"a clock is logical or paced, and paced at least 1 time slower; got {options.clock} and {options.stretch}")
+    if options.network is None:
+        raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
+    if options.ranks_on is not None:
+        raise UsageError("logical time is kept within one launch; leave out --ranks-on")
+    most = cut.elements * kind.size * max((step.count for steps in code.steps for step in steps), default=1)
+    return Clockwork(timetable(code, cut, kind.size, options.network, in_place=in_place), code, cut, most)
 
 
 def _pace(network: Network, units: int, most: int) -> tuple[int, int]:

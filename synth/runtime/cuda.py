@@ -110,6 +110,8 @@ class Cuda:
 
     `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are put. `timeout`:
     seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what is proved safe.
+    `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it moves the
+    data) or paced (real time too is held to `stretch` times that; 16 unless given).
     `graphs`: launches are timed in replays of CUDA graphs. `network` is only named in the report.
     `protocol`, `depth`, `part`, `runtime` as for the reference.
     """
@@ -124,6 +126,8 @@ class Cuda:
     slot: int | None = None
     ranks_on: tuple[int, ...] | None = None
     direct: bool = True
+    clock: str | None = None
+    stretch: int = 0
     graphs: bool = True
 
     def available(self) -> str | None:
@@ -131,8 +135,14 @@ class Cuda:
         return missing()
 
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
-        """Always raises UsageError: times come from the cost model of the reference executor."""
-        raise UsageError("the cuda executor moves data and knows no modelled times; --no-data is for --executor reference")
+        """The logical time of a launch on unspecified data. Raises UsageError unless there is a clock."""
+        if self.clock is None:
+            raise UsageError("the cuda executor moves data and knows no modelled times without --clock logical; --no-data is for reference")
+        machine = self.load(program, elements, dtype=dtype, in_place=in_place)
+        with one_line(f"running {program.name}"):
+            machine.launch()
+            machine.finish()
+            return _execution(machine, None)
 
     def load(self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False) -> CudaMachine:
         """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU memory.
@@ -155,7 +165,7 @@ class Cuda:
             machine.fill(arrays)
             machine.launch()
             machine.finish()
-            return Execution(machine.outputs(), None)
+            return _execution(machine, machine.outputs())
 
     def measure(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
@@ -167,3 +177,8 @@ class Cuda:
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
             return timed(machine, arrays, warmup, repeats, self.graphs)
+
+
+def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
+    timed = machine.timed
+    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)

@@ -13,6 +13,7 @@ from synth.program.program import Program
 from synth.runtime import arrays as flat
 from synth.runtime import cudadevices, kernels, ways
 from synth.runtime.binding import Bound, bound
+from synth.runtime.clocked import Timed, clockwork
 from synth.runtime.compiled import compiled
 from synth.runtime.crews import crews
 from synth.runtime.cudastate import State
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from synth.runtime.cuda import Cuda
 
 SLOT, SLOTS = 512 << 10, {kernels.DIRECT: 2 << 20}  # bytes: small FIFOs stay in the cache; what is put needs none
+PACED = 16  # real time per logical time where nothing is said
 SPOILED = 0xA5
 Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
@@ -47,12 +49,18 @@ class CudaMachine:
         parts = cut(program, elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime)
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compiled(program, self.arena, in_place=in_place)
-        feature, self.tables = ways.tables(self.code, parts, protocol=options.protocol, in_place=in_place, direct=options.direct)
+        self.clock = clockwork(options, self.code, parts, kind, in_place)
+        self.timed: Timed | None = None
+        timed = self.clock is not None
+        feature, self.tables = ways.tables(
+            self.code, parts, protocol=options.protocol, in_place=in_place, direct=options.direct, clock=timed
+        )
         tables = self.tables
         if not tables.balanced:
             raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would find them")
         most = options.slot or SLOTS.get(feature, SLOT)
-        self.cut = flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
+        # logical time is that of the slices that the reference executor makes
+        self.cut = parts if timed else flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
         self.crews = crews(self.code, options.ranks_on, cupy.cuda.Device().id)
         self.devices = sorted({crew.device for crew in self.crews}) or [cupy.cuda.Device().id]
         self.on = options.ranks_on or (self.devices[0],) * program.ranks
@@ -70,6 +78,10 @@ class CudaMachine:
         scale = kind.size // made.size
         slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
         self.state = State(cupy, self.code, tables, self.cut, self.crews, slot=slot, scale=scale, timeout=options.timeout)
+        if self.clock is not None:
+            self._hands = cudadevices.zeros(cupy, self.devices[0], self.clock.size)
+            self.state.progs[0]["clock"] = self._hands.data.ptr
+            self._scale, self._stretch = kind.size // scale, (options.stretch or PACED) if options.clock == "paced" else 0
         self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
         self._forks = {device: cupy.cuda.Event(disable_timing=True) for device in (cupy.cuda.Device().id,)}
         self.sets: list[list[Any]] = []  # by set and rank: input and output, made when they are first used
@@ -171,6 +183,10 @@ class CudaMachine:
         nothing. A list gives each rank's launch a stream of its own, none of which waits for the others."""
         if not self._now:
             self.own()
+        if self.clock is not None:  # waits: such a launch is for its time, not for a graph
+            with self.cupy.cuda.Device(self.devices[0]):
+                self._hands.set(self.clock.image(self._hands.data.ptr, self._scale, self._stretch))
+                self.state.synchronize()
         cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
         if isinstance(stream, list | tuple):
             for k, crew in enumerate(self.crews):
@@ -221,6 +237,9 @@ class CudaMachine:
             status = self.state.statuses()
             self.state.clear()
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, status)))
+        if self.clock is not None:
+            with self.cupy.cuda.Device(self.devices[0]):
+                self.timed = self.clock.read(self._hands.get())
 
     def outputs(self, k: int = 0) -> tuple[np.ndarray, ...]:
         """The outputs in the k-th set of buffers, fetched; rows are chunks."""

@@ -25,13 +25,14 @@ class Usage(NamedTuple):
 class Execution:
     """One run. `outputs[rank]`: rows are chunks, None in a run for its time alone. `picoseconds`: None without a network.
 
-    `links`: by falling use. `events`: None unless asked for.
+    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a kernel.
     """
 
     outputs: tuple[np.ndarray, ...] | None
     picoseconds: int | None
     links: tuple[Usage, ...] = ()
     events: tuple[Event, ...] | None = None
+    nanoseconds: int | None = None
 
 
 class Executor(Protocol):

@@ -15,7 +15,7 @@ from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime import arrays as flat
 from synth.runtime import hostbuild, kernels, ways
-from synth.runtime.clocked import Clockwork, Timed, timetable
+from synth.runtime.clocked import Clockwork, Timed, clockwork
 from synth.runtime.compiled import Compiled, compiled
 from synth.runtime.crews import crews, own_deps, told
 from synth.runtime.dtypes import Dtype, operator
@@ -69,8 +69,8 @@ class Machine:
         ):  # fmt: skip
             self.prog[name] = value
         self.watched = np.zeros(len(self.crews), flat.CREW)
+        self.deps = tables.deps if on is None else own_deps(tables, code, self.crews)
         if on is not None:
-            self.deps = own_deps(tables, code, self.crews)
             self.prog["deps"] = _at(self.deps)
             for k, crew in enumerate(self.crews):
                 self.watched[k] = (_at(self.beat[crew.first :]), crew.count)
@@ -201,7 +201,7 @@ class Host:
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
         self.fits(program, len(code.place))
-        timed = self._clockwork(code, parts, kind, in_place)
+        timed = clockwork(self, code, parts, kind, in_place)
         feature, tables = ways.tables(
             code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
         )  # fmt: skip
@@ -219,22 +219,10 @@ class Host:
         if self.timeout <= 0:
             raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
 
-    def _clockwork(self, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
-        if self.clock is None:
-            return None
-        if self.clock not in ("logical", "paced") or self.stretch < 0:
-            raise UsageError(f"a clock is logical or paced, and paced at least 1 time slower; got {self.clock} and {self.stretch}")
-        if self.network is None:
-            raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
-        if self.ranks_on is not None:
-            raise UsageError("logical time is kept within one launch; leave out --ranks-on")
-        most = cut.elements * kind.size * max((step.count for steps in code.steps for step in steps), default=1)
-        return Clockwork(timetable(code, cut, kind.size, self.network, in_place=in_place), code, cut, most)
-
 
 def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
     timed = machine.timed
-    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links)
+    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)
 
 
 def layout_of(program: Program) -> Layout:
