@@ -23,6 +23,14 @@ def rows(model, shapes, ways=(("Simple", 1),), sizes=SIZES, noise=lambda i: 1.0)
     return [Row(*row, model.seconds(*row) * noise(i)) for i, row in enumerate(made)]
 
 
+def flat(steps, cost):
+    """Of a ring: its busiest link is the same in each step."""
+    return Shape(Fraction(1, 4), (("7/10", steps),), (("7/10", cost),), (("7/10", cost),))
+
+
+FLAT = [flat(1, 3e-11), flat(3, 2e-11), flat(5, 1e-11)]
+
+
 def shapes():
     return [shape(s, api.lower(s)) for s in (RING, DIRECT)]
 
@@ -31,21 +39,41 @@ def test_the_terms_are_those_of_the_schedule():
     found = shape(RING)
     name = str(RING.network.latency)
     assert found.steps == ((name, 3),)
-    row = terms(found, "Simple", 1, 4 << 20)
+    row, links = terms(found, "Simple", 1, 4 << 20)
     assert row["launch"] == 1
     assert row[f"step {name} Simple"] == 3
     seconds = RING.bandwidth * (1 << 20) / (RING.network.unit * 10**9)  # a unit is a quarter of the size
     assert row[f"wire {name} Simple"] == pytest.approx(float(seconds))
-    assert terms(found, "LL", 2, 4 << 20)["op"] == 0  # no program: blocks are not known
+    assert links[f"step {name} Simple"] == 1 and links[f"wire {name} Simple"] == row[f"wire {name} Simple"]  # a ring's links never rest
+    assert row["op"] == 0  # no program: blocks are not known
+
+
+def test_instances_hide_latency_behind_each_other():
+    name = str(RING.network.latency)
+    chain, links = terms(shape(RING), "Simple", 2, 4 << 20)
+    once = terms(shape(RING), "Simple", 1, 4 << 20)[0][f"wire {name} Simple"]
+    assert chain[f"wire {name} Simple"] == pytest.approx(once * (1 / 2 + 1 / 2 / 3))  # its half, and one of three steps of the other's
+    assert links[f"wire {name} Simple"] == once
+    model = nominal(RING.network)
+    assert model.seconds(shape(RING), "LL", 2, 1 << 16) < model.seconds(shape(RING), "LL", 1, 1 << 16)
+
+
+def test_slices_follow_at_the_pace_of_the_busiest_link():
+    """Recursive doubling uses other links in each step: many slices fill them all at once."""
+    found = shape(api.baseline("recursive-doubling", "full:4", "allreduce"))
+    name = found.steps[0][0]
+    assert found.links[0][1] < found.wire[0][1]
+    few, many = (terms(found, "Simple", 1, size)[0][f"wire {name} Simple"] / size for size in (1 << 20, 1 << 32))
+    assert few == pytest.approx(found.wire[0][1]) and many == pytest.approx(found.links[0][1], rel=0.01)
 
 
 def test_slices_and_instances_show_in_operations_and_blocks():
     found = shape(RING, api.lower(RING))
-    once, twice = terms(found, "Simple", 1, 64 << 20), terms(found, "Simple", 2, 64 << 20)
+    once, twice = terms(found, "Simple", 1, 64 << 20)[0], terms(found, "Simple", 2, 64 << 20)[0]
     assert found.ops > 0 and found.block > 0
     assert twice["block Simple"] == once["block Simple"] / 2
-    assert once["op"] > terms(found, "Simple", 1, 1 << 20)["op"]
-    assert terms(found, "LL", 1, 64 << 20)["op"] > once["op"]  # smaller slices
+    assert once["op"] > terms(found, "Simple", 1, 1 << 20)[0]["op"]
+    assert terms(found, "LL", 1, 64 << 20)[0]["op"] > once["op"]  # smaller slices
 
 
 def test_links_of_two_latencies_are_two_classes():
@@ -61,8 +89,7 @@ PLANTED = Model("fitted", {"step 7/10 Simple": 2e-6, "wire 7/10 Simple": 1.25, "
 
 
 def test_planted_coefficients_are_found_again():
-    flat = [Shape(Fraction(1, 4), (("7/10", steps),), (("7/10", wire),)) for steps, wire in ((1, 3e-11), (3, 2e-11), (5, 1e-11))]
-    found = fit(rows(PLANTED, flat))
+    found = fit(rows(PLANTED, FLAT, (("Simple", 1), ("Simple", 4))))
     for name, value in PLANTED.coefficients.items():
         assert found.coefficients[name] == pytest.approx(value, rel=1e-6)
     assert found.greatest < 1e-6
@@ -77,15 +104,14 @@ def test_noise_of_a_share_is_off_by_no_more_than_that_share(step, wire, launch, 
 
     random = Random(seed)
     model = Model("fitted", {"step 7/10 Simple": step, "wire 7/10 Simple": wire, "launch": launch}, "")
-    flat = [Shape(Fraction(1, 4), (("7/10", steps),), (("7/10", cost),)) for steps, cost in ((1, 3e-11), (3, 2e-11), (5, 1e-11))]
-    found = fit(rows(model, flat, noise=lambda i: 1 + random.uniform(-0.02, 0.02)))
+    found = fit(rows(model, FLAT, noise=lambda i: 1 + random.uniform(-0.02, 0.02)))
     assert all(value >= 0 for value in found.coefficients.values())
     assert found.greatest < 0.06
     assert found.typical <= found.greatest
 
 
 def test_what_cannot_be_told_apart_is_left_out_and_said():
-    alone = [Shape(Fraction(1, 4), (("7/10", 3),), (("7/10", 2e-11),))]
+    alone = [flat(3, 2e-11)]
     found = fit(rows(PLANTED, alone))
     assert found.left_out == ("launch",)  # one schedule: 3 steps and a launch come always together
     assert found.greatest < 1e-6
@@ -114,6 +140,6 @@ def test_the_nominal_model_is_the_prediction_of_the_frontier_plus_the_protocol()
 
 
 def test_a_model_is_json():
-    doc = fit(rows(PLANTED, [Shape(Fraction(1, 4), (("7/10", 3),), (("7/10", 2e-11),))])).to_json()
+    doc = fit(rows(PLANTED, [flat(3, 2e-11)])).to_json()
     assert json.loads(json.dumps(doc)) == doc
     assert doc["kind"] == "fitted" and doc["rows"] == len(SIZES)

@@ -125,13 +125,15 @@ def test_between_samples_the_model_bends_the_curve():
     assert Curve(found).seconds(4096) > 2 * truth(4096)  # a straight line in log-log is far off
 
 
-def test_beyond_the_samples_a_curve_without_a_model_ends():
+def test_beyond_the_samples_a_curve_ends():
     curve = Curve((Sample(1024, 1e-6), Sample(2048, 4e-6)))
     assert curve.seconds(4096) == pytest.approx(8e-6)  # in proportion, no steeper
     assert curve.seconds(512) == pytest.approx(0.5e-6)
     assert curve.seconds(4097) is None and curve.seconds(511) is None
     assert Curve((Sample(1024, 1e-6),)).seconds(2048) == pytest.approx(1e-6)
     assert Curve().seconds(1024) is None
+    modelled = Curve(curve.samples, model=lambda size: 1e-9 * size)
+    assert modelled.seconds(4096) == pytest.approx(8e-6) and modelled.seconds(4097) is None
 
 
 def test_the_order_of_options_does_not_change_what_is_chosen():

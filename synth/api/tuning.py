@@ -15,7 +15,8 @@ from synth.api.running import baseline
 from synth.api.synthesis import pareto
 from synth.collective import Collective
 from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier
+from synth.frontier import Frontier, LowerBound, Point
+from synth.large import Large
 from synth.plan import OURS, Plan
 from synth.topology import Network, Topology
 
@@ -207,10 +208,25 @@ def _same(one: Network, other: Network) -> bool:
 def _synthesized(machine: Topology, task: Collective, max_chunks: int | None, search: dict[str, Any]) -> list[Frontier]:
     found = []
     for limit in (None, *([max_chunks] if max_chunks else [])):
-        made = pareto(machine, task, max_chunks=limit, engine="exact", **search)
+        made = pareto(machine, task, max_chunks=limit, **search)
         if isinstance(made, Frontier):
             found.append(made)
+        else:
+            return [_written_out(made, machine.network())]  # flow methods take as many chunks as they need
     return found
+
+
+def _written_out(found: Large, network: Network) -> Frontier:
+    """The points of the flow methods as ordinary schedules. Raises UsageError where they are too large to be written out."""
+    from synth.flows.expand import schedule
+
+    bound = LowerBound(found.bound, found.certificate)
+    made = tuple(replace(schedule(point.make()), network=network) for point in found.points)
+    points = tuple(
+        Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine)
+        for one, point in zip(made, found.points, strict=True)
+    )
+    return Frontier(network, made[0].collective, points, notes=found.notes)
 
 
 def _answer(work: _Work, wish: _Wish, several: bool) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:

@@ -2,7 +2,7 @@
 
 With both, the model gives the shape and the measurements what it misses: log(measured/model) is interpolated linearly in
 log(size). Without a model log(time) is. Beyond the measured sizes what was missing at the last one stays; without a model
-the last slope goes on, no steeper than in proportion to the size, and no further than twice (half) the last size.
+the last slope goes on, no steeper than in proportion to the size. Neither goes further than twice (half) the last size.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import exp, log
 
 from synth.catalog.tune_measured import Sample
 
-BEYOND = 2  # times the last measured size that times are carried on to, without a model
+BEYOND = 2  # times the last measured size that times are carried on to
 Predict = Callable[[int], float | None]
 
 
@@ -30,6 +30,8 @@ class Curve:
         """The expected time of a call of `size` bytes; None where nothing says it."""
         if not self.samples:
             return self.model(size) if self.model else None
+        if size * BEYOND < self.samples[0].size or size > self.samples[-1].size * BEYOND:
+            return None
         found = self._corrected(size)
         return self._interpolated(size) if found is None else found
 
@@ -52,10 +54,8 @@ class Curve:
             missed.append((log(sample.size), log(sample.seconds / then)))
         return now * exp(_between(missed, log(size)))
 
-    def _interpolated(self, size: int) -> float | None:
+    def _interpolated(self, size: int) -> float:
         first, last = self.samples[0].size, self.samples[-1].size
-        if size * BEYOND < first or size > last * BEYOND:
-            return None
         points = [(log(sample.size), log(sample.seconds)) for sample in self.samples]
         if size < first:
             return exp(points[0][1] - _slope(points[:2]) * (points[0][0] - log(size)))

@@ -1,0 +1,123 @@
+"""Tables in MCR-DL's form: read as a plan, and written again with the same bytes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth import api
+from synth.cli import root
+from synth.errors import FormatError, SynthError
+from synth.export import plan_mcrdl, plan_read
+from synth.plan import Algorithm, Plan, Range, Table
+
+TABLE = """\
+# A table of the same form, allgather on 16 GPUs
+bytes,backend
+256,MVAPICH2-GDR
+512,MVAPICH2-GDR
+4096,NCCL
+8192,SCCL
+16384,NCCL
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("mcrdl_allgather_16gpu.csv")
+    path.write_text(TABLE)
+    return path
+
+
+def test_a_table_is_a_plan(file):
+    plan = api.import_plan(file)
+    plan_read.check(plan)
+    (table,) = plan.tables
+    assert (table.collective, table.ranks) == ("allgather", 16)
+    assert [(a.label, a.backend) for a in plan.algorithms] == [("MVAPICH2-GDR", "mpi"), ("NCCL", "nccl"), ("SCCL", "sccl")]
+    assert table.ranges == (Range(256, 4095, (0,)), Range(4096, 8191, (1,)), Range(8192, 16383, (2,)), Range(16384, 16384, (1,)))
+    named = {size: plan.choose("allgather", size).label for size in (256, 300, 4095, 4096, 9000, 16384)}
+    assert named == {256: "MVAPICH2-GDR", 300: "MVAPICH2-GDR", 4095: "MVAPICH2-GDR", 4096: "NCCL", 9000: "SCCL", 16384: "NCCL"}
+    assert plan.choose("allgather", 255) is None and plan.choose("allgather", 16385) is None
+
+
+def test_and_is_written_again_with_the_same_bytes(file):
+    plan = api.import_plan(file)
+    assert plan_mcrdl.files(plan) == [("mcrdl_allgather_16gpu.csv", TABLE)]
+    assert plan_mcrdl.files(Plan.from_json(json.loads(json.dumps(plan.to_json())))) == plan_mcrdl.files(plan)
+
+
+def test_by_commands(file):
+    run = CliRunner().invoke
+    assert run(root, ["tune", "--import", str(file), "-o", "p.json"]).exit_code == 0
+    said = run(root, ["export", "--plan", "p.json", "--to", "mcrdl-csv", "-o", "out.csv"])
+    assert said.exit_code == 0, said.stderr
+    assert Path("out.csv").read_text() == TABLE
+
+
+backends = st.sampled_from(["NCCL", "MVAPICH2-GDR", "Gloo", "SCCL", "x y"])
+tables = st.dictionaries(st.integers(1, 1 << 40), backends, min_size=1, max_size=20)
+
+
+@given(tables, st.sampled_from(["allreduce", "reduce-scatter", "alltoall"]), st.integers(2, 4096))
+def test_any_table_of_the_form_comes_back(tmp_path_factory, rows, name, ranks):
+    text = f"# {name} on {ranks} GPUs\nbytes,backend\n" + "".join(f"{size},{rows[size]}\n" for size in sorted(rows))
+    path = tmp_path_factory.mktemp("t") / "t.csv"
+    path.write_text(text)
+    plan = api.import_plan(path)
+    plan_read.check(plan)
+    assert plan_mcrdl.files(plan) == [(f"mcrdl_{name}_{ranks}gpu.csv", text)]
+
+
+def test_a_tuned_plan_has_a_table_for_each_operation(file):
+    algorithms = (Algorithm("S2", schedule=None, divisor=8), Algorithm("nccl", "nccl"))
+    one = Table("allgather", 4, (Range(8, 100, (0, 1)),), (8, 64, 100), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
+    plan = Plan(algorithms, (one, Table("allreduce", 4, (Range(8, 8, (1,)),), (8,), (1.0,), (1.0,))), "measured", "wall\ntime")
+    files = dict(plan_mcrdl.files(plan))
+    assert files["mcrdl_allgather_4gpu.csv"] == "# allgather on 4 GPUs: wall time\nbytes,backend\n8,synth\n64,synth\n100,nccl\n"
+    for name, text in files.items():
+        Path(name).write_text(text)
+        again = api.import_plan(name)
+        assert plan_mcrdl.files(again) == [(name, text)]
+
+
+def test_what_the_form_cannot_say_is_refused():
+    comma = Plan((Algorithm("a,b", "nccl"),), (Table("allgather", 2, (Range(1, 1, (0,)),), (1,), (1.0,), (1.0,)),), "measured", "")
+    with pytest.raises(SynthError, match="cannot stand in a table"):
+        plan_mcrdl.files(comma)
+    bare = Plan((Algorithm("x", "nccl"),), (Table("allgather", 2, (Range(1, 9, (0,)),)),), "measured", "")
+    with pytest.raises(SynthError, match="judged no sizes"):
+        plan_mcrdl.files(bare)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        (TABLE.replace("512,", "512;"), 4, "'512;MVAPICH2-GDR' is not a number of bytes"),
+        (TABLE.replace("4096", "256"), 5, "256 bytes after 512: sizes grow"),
+        (TABLE.replace("bytes,backend", "size,lib"), 2, "expected the header"),
+        ("# allgather on 16 GPUs\nbytes,backend\n", None, "has no rows"),
+        ("bytes,backend\n1,NCCL\n", None, "of which operation"),
+        (TABLE.replace("NCCL", ""), 5, "is not a number of bytes and a backend"),
+    ],
+)
+def test_what_is_wrong_has_a_file_and_a_line(tmp_path, text, line, what):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(FormatError) as error:
+        api.import_plan(path)
+    assert str(error.value).startswith(f"{path}:" + ("" if line is None else f"{line}:"))
+    assert what in str(error.value)
+
+
+def test_operation_and_ranks_from_the_name_or_the_user(tmp_path):
+    path = tmp_path / "x_reduce-scatter_8gpu.csv"
+    path.write_text("bytes,backend\n1,NCCL\n")
+    assert [(t.collective, t.ranks) for t in api.import_plan(path).tables] == [("reduce-scatter", 8)]
+    other = tmp_path / "t.csv"
+    other.write_text("bytes,backend\n1,NCCL\n")
+    assert [(t.collective, t.ranks) for t in api.import_plan(other, "allreduce", 3).tables] == [("allreduce", 3)]
