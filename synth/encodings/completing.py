@@ -63,11 +63,14 @@ def complete(space: Space, steps: int, room: np.ndarray, need: dict[int, int], s
 
 
 def solved(model: Any, seconds: float, seed: int) -> Any:
-    """The CP-SAT solver holding a solution of `model`, None where one worker finds none in `seconds`."""
+    """The CP-SAT solver holding a solution of `model`, None where one worker finds none.
+
+    `seconds` are CP-SAT's own measure of work, which the load of the machine does not change; about seconds of one core.
+    """
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = seed
-    solver.parameters.max_time_in_seconds = max(0.01, seconds)
+    solver.parameters.max_deterministic_time = max(0.01, seconds)
     return solver if solver.solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE) else None

@@ -126,12 +126,12 @@ class Dive:
         for u, shares in self.master.share.items():
             for i, share in enumerate(shares):
                 if need[u] and share > 1 - TOLERANCE:
-                    whole += [(u, self.master.trees[u][i])] * int(share + TOLERANCE)
+                    whole.append((u, self.master.trees[u][i], int(share + TOLERANCE)))
                 elif need[u] and share > TOLERANCE:
                     part.append((share + 0.2 * self.random.random(), u, i))
         if whole:
-            for u, tree in whole:
-                self._take(state, u, tree, 1)
+            for u, tree, times in whole:
+                self._take(state, u, tree, times)
             return self._solve(state, until)
         part.sort(reverse=True)
         for _, u, i in part[:CANDIDATES]:
@@ -145,7 +145,7 @@ class Dive:
     def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
         state.loads = state.loads + times * self.space.weight[unit] * self.space.loads(tree, self.steps)
         if times > 0:
-            state.taken[unit].append(tree)
+            state.taken[unit] += [tree] * times
         else:
             state.taken[unit].remove(tree)
 

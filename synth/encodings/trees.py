@@ -1,188 +1,63 @@
 """Schedules without SAT: whole numbers of chunks on the trees that column generation finds.
 
-Each chunk travels along a time-expanded tree; given enough cheap trees, a schedule with (C, S, R) is a choice of
-non-negative integers, how many chunks of a unit take which tree, that sum to C per unit and keep every load within
-bandwidth times rounds. CP-SAT chooses, first among solutions that are invariant under all automorphisms, then under
-smaller and smaller groups: variables and constraints are then one per orbit.
+Column generation says how little R/C trees allow; `packing` makes whole chunks of its fractions, first with solutions that are
+invariant under all automorphisms, then under smaller and smaller groups.
 
-Failing to find one proves nothing: only some trees are tried.
+Failing to find a schedule proves nothing: only some trees are tried. Seconds are CPU seconds of this process, so that a busy machine
+changes no answer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
-
-import numpy as np
+from math import ceil, lcm
 
 from synth import symmetry
 from synth.bounds.arborescence import Tree
-from synth.bounds.columns import Columns, Space, enrich, generate
-from synth.bounds.orbits import Generator, orbit, stabiliser
+from synth.bounds.columns import enrich, generate
+from synth.bounds.orbits import Generator
 from synth.bounds.trees import Prover
 from synth.collective import Collective
-from synth.encodings.completing import complete, solved
-from synth.encodings.diving import Dive, Partial
-from synth.schedule import Problem, Schedule, Send, Step
+from synth.encodings.packing import Packing
+from synth.schedule import Problem, Schedule
 from synth.topology import Network
 from synth.verdict import Budget, Cost, Sat, Unknown, Verdict
 
 MAX_COLUMNS = 1500
 GROWTH = 300
-DIVE_COLUMNS = 300
-VECTORS = 4
-COMPLETING_SECONDS = 3.0
-MAX_PLACES = 12_000
+VECTORS = 4  # ways to divide the rounds among the steps that are tried
 FIRST_SLICE = 0.5
 DIVE_SLICES = 30
 MAX_TURNS = 8
+MANY_CHUNKS = 100  # from here on dives go first
+MULTIPLES = 6  # numbers of chunks beyond the least, up to the one at which the fractional rounds are whole
+MULTIPLE_TURNS = 2
+APPROXIMATIONS = 4
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Trees of one unit that are used equally often: an orbit under the automorphisms that fix the unit."""
+class _Clock:
+    """When the work began, in wall and CPU seconds, and the CPU time at which it has to end."""
 
-    unit: int
-    trees: tuple[Tree, ...]
+    began: float
+    cpu: float
+    until: float
 
+    @staticmethod
+    def start(budget: Budget) -> _Clock:
+        now = time.process_time()
+        return _Clock(time.monotonic(), now, float("inf") if budget.seconds is None else now + budget.seconds)
 
-def move(tree: Tree, routes: Sequence[int]) -> Tree:
-    """The image of a tree under a permutation of routes."""
-    return tuple(sorted((step, routes[route]) for step, route in tree))
+    @property
+    def over(self) -> bool:
+        return time.process_time() >= self.until
 
-
-class Coset:
-    """For every unit of an orbit a permutation of routes that takes the least unit there, and what fixes the least."""
-
-    def __init__(self, unit: int, generators: Sequence[Generator], routes: int) -> None:
-        self.to: dict[int, tuple[int, ...]] = {unit: tuple(range(routes))}
-        queue = [unit]
-        for u in queue:
-            for g in generators:
-                if g.units[u] not in self.to:
-                    self.to[g.units[u]] = tuple(g.routes[r] for r in self.to[u])
-                    queue.append(g.units[u])
-        self.fixing = stabiliser(unit, generators, lambda g, u: g.units[u])
-
-    def orbit(self, tree: Tree, limit: int) -> tuple[Tree, ...] | None:
-        """The images of `tree` under all that fixes the unit, None where there are more than `limit`."""
-        found = orbit(tree, self.fixing, lambda g, t: move(t, g.routes), limit)
-        return None if found is None else tuple(sorted(found))
-
-
-class Packing:
-    """The integer program over `columns`, restricted to schedules invariant under `group` (generators of a subgroup)."""
-
-    def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
-        full = columns.space
-        self.space = Space(full.network, full.collective, group)
-        self.columns, self.steps, self.chunks = columns, columns.steps, chunks
-        routes = len(full.network.routes)
-        self.origin = {u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()}
-        self.cosets = {u: Coset(u, group, routes) for u in self.space.units}
-        self.loose = all(not coset.fixing for coset in self.cosets.values())
-
-    def trees(self, unit: int, most: int) -> list[Tree]:
-        """Trees of a unit, as images of those of its representative: those in use first."""
-        rep, path = self.origin[unit]
-        return [move(self.columns.trees[rep][i], path) for i in _order(self.columns, rep)[:most]]
-
-    def bundles(self, most: int) -> list[Bundle]:
-        """Trees that a schedule may use, tied together by what fixes their unit."""
-        found = []
-        for u, coset in self.cosets.items():
-            seen: set[Tree] = set()
-            for tree in self.trees(u, most):
-                if tree not in seen:
-                    orbit_ = coset.orbit(tree, self.chunks)
-                    seen.update(orbit_ or (tree,))
-                    if orbit_ is not None:
-                        found.append(Bundle(u, orbit_))
-        return found
-
-    def choose(self, bundles: Sequence[Bundle], rounds: Sequence[int], seconds: float, seed: int) -> dict[int, list[Tree]] | None:
-        """Trees of each unit that fit into `rounds` of each step; None where none were found."""
-        from ortools.sat.python import cp_model
-
-        model = cp_model.CpModel()
-        use = [model.new_int_var(0, self.chunks // len(b.trees), "") for b in bundles]
-        terms: dict[tuple[int, int], list] = {}
-        for unit, weight in self.space.weight.items():
-            mine = [(b, x) for b, x in zip(bundles, use, strict=True) if b.unit == unit]
-            model.add(sum(len(b.trees) * x for b, x in mine) == self.chunks)
-            for b, x in mine:
-                loads = self.space.loads(b.trees[0], self.steps) * (weight * len(b.trees))
-                for o, t in zip(*np.nonzero(loads), strict=True):
-                    terms.setdefault((int(o), int(t)), []).append((int(loads[o, t]), x))
-        for (o, t), row in sorted(terms.items()):
-            model.add(sum(a * x for a, x in row) <= int(self.space.capacity[o]) * rounds[t])
-        solver = solved(model, seconds, seed)
-        if solver is None:
-            return None
-        taken: dict[int, list[Tree]] = {u: [] for u in self.space.units}
-        for b, x in zip(bundles, use, strict=True):
-            taken[b.unit] += [tree for tree in b.trees for _ in range(solver.value(x))]
-        return taken
-
-    def diver(self, rounds: int, seed: int) -> Dive:
-        """What dives in the folded problem, from the best trees of `columns`."""
-        return Dive(self.space, self.steps, self.chunks, rounds, {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units}, seed)
-
-    def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
-        """As `choose`, by diving; the trees it finds join `columns`."""
-        dive = self.diver(sum(rounds), seed)
-
-        def finish(partial: Partial, need: dict[int, int]) -> Partial | None:
-            if sum(need.values()) * len(self.space.network.routes) * self.steps > MAX_PLACES:
-                return None
-            room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
-            found = complete(self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.monotonic()), seed)
-            if found is None:
-                return None
-            return Partial({u: mine + found.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors)
-
-        done = dive.run(list(rounds), until, finish)
-        self.learn(dive)
-        return None if done is None else done.taken
-
-    def learn(self, dive: Dive, use: bool = False) -> None:
-        """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from now on."""
-        for rep in self.columns.space.units if use else ():
-            self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
-        for u in self.space.units:
-            rep, path = self.origin[u]
-            back = sorted(range(len(path)), key=path.__getitem__)
-            mine, share = self.columns.trees[rep], self.columns.share[rep]
-            at = {tree: i for i, tree in enumerate(mine)}
-            for tree, amount in zip(dive.master.trees[u], dive.master.share[u], strict=False):
-                i = at.setdefault(move(tree, back), len(mine))
-                if i == len(mine):
-                    mine.append(move(tree, back))
-                    share.append(0.0)
-                if use:
-                    share[i] += amount
-
-    def schedule(self, taken: dict[int, list[Tree]], rounds: Sequence[int]) -> Schedule:
-        """The schedule in which chunk i of a unit takes its i-th tree, over all units."""
-        network, collective = self.space.network, self.space.collective
-        sends: list[list[Send]] = [[] for _ in range(self.steps)]
-        for unit, coset in self.cosets.items():
-            for image, path in coset.to.items():
-                for i, tree in enumerate(taken[unit]):
-                    for step, route in tree:
-                        r = network.routes[path[route]]
-                        sends[step - 1].append(Send(image * self.chunks + i, r.src, r.dst, "copy", r.via))
-        steps = tuple(Step(n, tuple(sorted(row))) for n, row in zip(rounds, sends, strict=True))
-        return Schedule(network, collective, self.chunks, steps)
-
-
-def _order(columns: Columns, unit: int) -> list[int]:
-    """Trees of `unit`, those in use first, then by reduced cost, the newest first."""
-    reduced, share = columns.reduced_costs(unit), columns.share[unit]
-    return sorted(range(len(reduced)), key=lambda i: (-share[i], round(reduced[i], 6), -i))
+    def cost(self, **detail: object) -> Cost:
+        spent = time.process_time() - self.cpu
+        return Cost("tree", spent, spent, time.monotonic() - self.began, dict(detail))
 
 
 def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None) -> Verdict:
@@ -192,47 +67,124 @@ def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Se
     of the automorphism group and of subgroups of it to try, the largest first; `symmetry` finds them when not given.
     """
     budget = budget or Budget()
-    began, cpu = time.monotonic(), time.process_time()
-
-    def cost(**detail: object) -> Cost:
-        spent = time.process_time() - cpu
-        return Cost("tree", spent, spent, time.monotonic() - began, dict(detail))
-
+    clock = _Clock.start(budget)
     if problem.collective.combining:
-        return Unknown("gave-up", "the tree engine takes no combining collectives", cost())
+        return Unknown("gave-up", "the tree engine takes no combining collectives", clock.cost())
     if problem.rounds < problem.steps:
-        return Unknown("gave-up", "fewer rounds than steps", cost())
+        return Unknown("gave-up", "fewer rounds than steps", clock.cost())
     groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
-    until = float("inf") if budget.seconds is None else began + budget.seconds
     goal = Fraction(problem.rounds, problem.chunks)
     columns = generate(
         problem.network, problem.collective, problem.steps, groups[0], target=float(goal), floor=1 / problem.chunks,
-        seconds=budget.seconds, seed=budget.seed, exact=Prover(problem.network, problem.steps, budget, began).cheapest,
+        seconds=budget.seconds, seed=budget.seed, exact=Prover(problem.network, problem.steps, budget, clock.cpu).cheapest,
     )  # fmt: skip
     if columns is None:
-        return Unknown("gave-up", "some destination is too far for so few steps", cost())
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     slack = float(goal) - columns.value
     if slack < -1e-6:
-        return Unknown("gave-up", f"the trees found allow no less than {columns.value:.6g} rounds per chunk", cost(lp=columns.value))
+        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
     packings = [Packing(columns, group, problem.chunks) for group in groups]
-    whole = packings[0].diver(problem.rounds, budget.seed)
-    vectors, tried, turn = whole.settle(until), [], 0
-    while turn < MAX_TURNS and time.monotonic() < until:
+    found = _whole(packings, problem.rounds, slack, clock, budget.seed, MAX_TURNS)
+    if found is not None:
+        return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def meet(network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None) -> Verdict:
+    """A schedule of `steps` steps with R/C = `value`, of up to `most` chunks a unit; Unknown where none was found.
+
+    One column generation serves all numbers of chunks; they are tried in rising order, and the one at which the rounds of
+    the fractional solution are whole.
+    """
+    budget = budget or Budget()
+    clock = _Clock.start(budget)
+    groups = symmetry.subgroups(network, collective)
+    columns = generate(network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed)
+    if columns is None:
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+    if columns.value > float(value) * (1 + 1e-6):
+        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
+    for multiple in _multiples(value, steps, columns.rounds, most):
+        chunks, rounds = value.denominator * multiple, value.numerator * multiple
+        packings = [Packing(columns, group, chunks) for group in groups]
+        found = _whole(packings, rounds, 0.0, clock, budget.seed, MULTIPLE_TURNS)
+        if found is not None:
+            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+        if clock.over:
+            break
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def near(network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None) -> Verdict:
+    """A schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
+
+    The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the best first.
+    """
+    budget = budget or Budget()
+    clock = _Clock.start(budget)
+    groups = symmetry.subgroups(network, collective)
+    columns = generate(network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed)
+    if columns is None:
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+    for chunks, vector in _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]:
+        packings = [Packing(columns, group, chunks) for group in groups]
+        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector]))
+        if found is not None:
+            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+        if clock.over:
+            break
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, list[int]]]:
+    """(C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than all with fewer chunks."""
+    found: list[tuple[int, list[int]]] = []
+    for chunks in range(1, most + 1):
+        vector = [max(1, ceil(chunks * r - 1e-6)) for r in rounds]
+        if not found or sum(vector) * found[-1][0] < sum(found[-1][1]) * chunks:
+            found.append((chunks, vector))
+    return found
+
+
+def _too_much(value: float) -> str:
+    return f"the trees found allow no less than {value:.6g} rounds per chunk"
+
+
+def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) -> Iterator[int]:
+    """Numbers m to try C = m·q and R = m·p with, R/C = p/q, R ≥ `steps`."""
+    p, q = value.numerator, value.denominator
+    least = max(1, ceil(Fraction(steps, p)))
+    even = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in rounds)) // q
+    even *= ceil(Fraction(least, even))
+    chosen = {*range(least, min(even, least + MULTIPLES) + 1), even, 2 * even}
+    return (m for m in sorted(chosen) if m * q <= most)
+
+
+def _whole(
+    packings: Sequence[Packing], rounds: int, slack: float, clock: _Clock, seed: int, turns: int, given: Iterator[list[int]] | None = None
+) -> tuple[Schedule, dict[str, object]] | None:
+    """A schedule of so many rounds out of the trees of the packings, and how it was found; None where none was found in so many turns.
+
+    `given`: how to divide the rounds among the steps, where that is known.
+    """
+    columns = packings[0].columns
+    whole = packings[0].diver(rounds, seed)
+    vectors, tried, turn = given or whole.settle(clock.until), [], 0
+    while turn < turns and not clock.over:
         fresh = next(vectors, None) if turn < VECTORS else None
         tried += [] if fresh is None else [fresh]
         if not tried:
             break
-        if fresh is not None:
+        if fresh is not None and given is None:
             packings[0].learn(whole, use=True)
-        enrich(columns, slack, GROWTH, budget.seed + turn)
-        found = _try(packings, fresh or tried[turn % len(tried)], until, budget.seed + turn, FIRST_SLICE * 2 ** (turn // 2))
+        enrich(columns, slack, GROWTH, seed + turn)
+        vector = fresh or tried[turn % len(tried)]
+        found = _try(packings, vector, clock.until, seed + turn, FIRST_SLICE * 2 ** (turn // 2))
         if found is not None:
-            detail = {"lp": columns.value, "orbits": len(found[0].space.units), "turn": turn, "by": found[2]}
-            return Sat(found[0].schedule(found[1], fresh or tried[turn % len(tried)]), cost(**detail))
+            packing, taken, how = found
+            return packing.schedule(taken, vector), {"orbits": len(packing.space.units), "turn": turn, "by": how}
         turn += 1
-    if time.monotonic() >= until:
-        return Unknown("time", "", cost(lp=columns.value))
-    return Unknown("gave-up", "no whole multiplicities of the trees found", cost(lp=columns.value))
+    return None
 
 
 def _try(
@@ -240,13 +192,13 @@ def _try(
 ) -> tuple[Packing, dict[int, list[Tree]], str] | None:
     """Choose among known trees, and dive for new ones, group by group, at the given rounds of each step."""
     for packing in packings:
-        ways = ("choose", "dive") if packing.loose else ("choose",)
-        for how in ways:
-            end = min(until, time.monotonic() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
-            if end <= time.monotonic():
+        ways = ("choose", "dive") if packing.chunks < MANY_CHUNKS else ("dive", "choose")
+        for how in ways if packing.loose else ("choose",):
+            end = min(until, time.process_time() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
+            if end <= time.process_time():
                 return None
             if how == "choose":
-                found = packing.choose(packing.bundles(MAX_COLUMNS), rounds, end - time.monotonic(), seed)
+                found = packing.choose(packing.bundles(MAX_COLUMNS), rounds, end - time.process_time(), seed)
             else:
                 found = packing.dive(rounds, end, seed)
             if found is not None:
@@ -260,7 +212,7 @@ def minimise(network: Network, collective: Collective, steps: int, chunks: Seque
     Starts for each C from what column generation allows and goes up by a round at a time while that still improves.
     """
     budget = budget or Budget()
-    until = time.monotonic() + (float("inf") if budget.seconds is None else budget.seconds)
+    until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
     groups = symmetry.subgroups(network, collective)
     columns = generate(
         network, collective, steps, groups[0], seconds=None if budget.seconds is None else budget.seconds / 4, seed=budget.seed
@@ -270,8 +222,8 @@ def minimise(network: Network, collective: Collective, steps: int, chunks: Seque
     best: Schedule | None = None
     for count in chunks:
         rounds = max(steps, ceil(columns.value * count - 1e-6))
-        while time.monotonic() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
-            share = None if budget.seconds is None else min(until - time.monotonic(), budget.seconds / (2 * len(chunks)))
+        while time.process_time() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
+            share = None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
             limits = Budget(share, budget.memory, budget.seed, budget.jobs, budget.deterministic)
             verdict = solve(Problem(network, collective, count, steps, rounds), limits, groups=groups)
             if isinstance(verdict, Sat):

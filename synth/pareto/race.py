@@ -66,13 +66,15 @@ atexit.register(stop)
 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
-    on_event: Callable[[str], None] | None = None,
+    on_event: Callable[[str], None] | None = None, patience: float = 1.0,
 ) -> Verdict:  # fmt: skip
     """Is there a schedule with these chunks, steps and rounds?
 
     `encoding` names an encoding (``step``, ``quotient@1``, ``path``, ``tree``) or a racer (``step/cadical``); "auto"
     races them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
-    there. `on_event` hears, in words, which racers start and stop. Raises UsageError for unknown names and for collectives
+    there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had `budget.seconds` of each
+    processor they use, and after `patience` times as many wall seconds: with more than 1 a busy machine cuts no search
+    short. Raises UsageError for unknown names and for collectives
     that neither copy only nor are the reversal of one that does; MissingDependencyError.
     """
     coll = problem.collective
@@ -86,7 +88,7 @@ def solve(
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
         with _turn:
-            verdict = _Race(plain, racers, budget, on_event or (lambda text: None)).run()
+            verdict = _Race(plain, racers, budget, on_event or (lambda text: None), patience).run()
     if isinstance(verdict, Sat):
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
         return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
@@ -100,13 +102,7 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
     from synth.encodings.proofs import write_proof
 
     left = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
-    with _turn:
-        job = _start(Racer("step", "cadical"), write_proof, (problem, folder.absolute()), budget)
-        _wait([job], None if left is None else time.monotonic() + left)
-        if not job.ended:
-            job.kill()
-        elif job.result is None:
-            _drain(job)
+    job = alone(Racer("step", "cadical"), write_proof, (problem, folder.absolute()), budget, left)
     if job.result and job.result[0] == "ok":
         certificate = job.result[1]
         path = refutation.write(problem, certificate, folder)
@@ -114,6 +110,21 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
         return Unsat(verdict.reason, cost, str(path))
     why = "the time ran out" if not job.ended else str(job.result[1]) if job.result else "its process died"
     return replace(verdict, reason=f"{verdict.reason}; no proof was written: {why}")
+
+
+def alone(racer: Racer, call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
+    """Runs ``call(*arguments)`` in a process with what `racer` imports, for so many wall seconds at most; the job as it ended, or not."""
+    with _turn:
+        job = _start(racer, call, arguments, budget)
+        try:
+            _wait([job], None if seconds is None else time.monotonic() + seconds)
+        finally:
+            if not job.ended and job.result is None:
+                job.kill()
+        if job.ended and job.result is None:
+            _drain(job)
+        job.channel.close()
+        return job
 
 
 @lru_cache(maxsize=16)
@@ -262,6 +273,7 @@ class _Runner:
     job: Job | None = None
     running: bool = False
     ran: float = 0.0
+    seen: float = 0.0
     finished: bool = False
     why: Why | None = None
     detail: str = ""
@@ -271,16 +283,27 @@ class _Runner:
         early = min(self.ran, TREE_SECONDS) * (1 - TREE_SHARE) if self.racer.encoding == "tree" else 0.0
         return self.ran - early + self.handicap
 
+    def worked(self, wall: float) -> float:
+        """CPU seconds since it was last asked, or as many as were on the clock where they cannot be told."""
+        now = None if self.job is None else self.job.spent()
+        if now is None:
+            return wall
+        before, self.seen = self.seen, now
+        return max(0.0, now - before)
+
 
 class _Race:
     """One query. Racers take turns on `budget.jobs` processors: those that ran least (plus their handicap) go on."""
 
-    def __init__(self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None], patience: float
+    ) -> None:  # fmt: skip
         self.problem, self.budget, self.tell = problem, budget, tell
         handicaps = _handicaps([racer for racer, _ in racers], problem)
         self.runners = [_Runner(racer, generators, late) for (racer, generators), late in zip(racers, handicaps, strict=True)]
         self.began = time.monotonic()
-        self.deadline = None if budget.seconds is None else self.began + budget.seconds
+        self.deadline = None if budget.seconds is None else self.began + budget.seconds * patience
+        self.used = 0.0  # CPU seconds of each processor in use
 
     def run(self) -> Verdict:
         """Runs to the first answer or the end of the budget; every child is dead when this returns or raises."""
@@ -293,7 +316,7 @@ class _Race:
     def _together(self, runners: list[_Runner], conflicts: int | None) -> tuple[_Runner, Attempt] | None:
         while any(not r.finished for r in runners):
             now = time.monotonic()
-            if self.deadline is not None and now >= self.deadline:
+            if self._over(now):
                 return None
             self._turns([r for r in runners if not r.finished], now, conflicts)
             before = time.monotonic()
@@ -302,12 +325,18 @@ class _Race:
             active = [r for r in runners if r.running]
             _wait([r.job for r in active if r.job is not None], until)
             spent = time.monotonic() - before
-            for runner in active:
-                runner.ran += 0.0 if before - self.began < HEAD_START else spent  # so that the first is not the first to wait
+            worked = [runner.worked(spent) for runner in active]
+            self.used += sum(worked) / max(1, len(worked))
+            for runner, work in zip(active, worked, strict=True):
+                runner.ran += 0.0 if before - self.began < HEAD_START else work  # so that the first is not the first to wait
                 found = self._look(runner)
                 if found is not None and found.status in ("sat", "unsat"):
                     return runner, found
         return None
+
+    def _over(self, now: float) -> bool:
+        seconds = self.budget.seconds
+        return seconds is not None and self.deadline is not None and (self.used >= seconds or now >= self.deadline)
 
     def _in_order(self) -> tuple[_Runner, Attempt] | None:
         """One racer at a time, each with a number of conflicts that grows from round to round: no clock decides who wins."""
@@ -395,7 +424,7 @@ class _Race:
         return Sat(Schedule(self.problem.network, self.problem.collective, self.problem.chunks, found.steps), cost)
 
     def _why(self) -> tuple[Why, str]:
-        if any(not r.finished for r in self.runners) and self.deadline is not None and time.monotonic() >= self.deadline:
+        if any(not r.finished for r in self.runners) and self._over(time.monotonic()):
             return "time", f"no answer in {self.budget.seconds:g} s"
         for why in ("memory", "interrupted", "crash", "time"):
             for runner in self.runners:

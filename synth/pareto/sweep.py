@@ -8,9 +8,10 @@ point. Where none is found the tree bound may be higher; else the best schedule 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, lcm
 
 from synth import bounds
@@ -23,18 +24,24 @@ from synth.pareto.log import Log
 from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
 from synth.rational import show
-from synth.schedule import Problem
+from synth.schedule import Problem, Schedule
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown, Unsat
 
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
 MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
-FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # wall seconds for each of them, at first
+FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first
+QUICK_SLICE = 0.3  # for the first where trees are priced exactly: what a solver does not find at once trees find sooner
+QUICK_CHUNKS = 300  # of all units together: and only up to here
+TREE_SECONDS = 30.0  # CPU seconds for whole chunks on trees there
+PATIENCE = 8.0  # wall seconds that a CPU second may take on a busy machine, where nobody limited the time
 SUGGESTED_SLICE = 8.0  # for the one that an optimal packing of trees suggests
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
 FEW_CHUNKS = 1000  # of all units together: above, a bound is aimed at but not insisted on
 MOST_CHUNKS = 3000  # of all units together: a bound that needs more is not aimed at
-SEARCH_SECONDS = 20.0  # wall seconds spent on a good schedule where none that meets the bound is in sight
+MOST_ON_TREES = 10_000  # where trees are priced exactly: many chunks take hardly more work, but long files
+NEAR_CHUNKS = 3000  # of all units together, for a schedule near a bound that needs more
+SEARCH_SECONDS = 20.0  # seconds of work spent on a good schedule where none that meets the bound is in sight
 SEARCH_SLICE = 9.0  # of one query of that search
 CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends, how much better the next must be
 SEARCH_CHUNKS = 12
@@ -58,6 +65,7 @@ class Sweep:
     complete: bool = False
     last: int | None = None
     started: float = field(default_factory=time.monotonic)
+    spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
 
     def run(self) -> Frontier:
         """Sweep to the end, the budget or Ctrl-C (SweepInterrupted). Raises InfeasibleError when proved so."""
@@ -186,12 +194,12 @@ class Sweep:
 
     def _close(self, steps: int, bound: LowerBound) -> None:
         """Find a schedule that meets the bound at `steps`, or the best one that the time allows."""
-        began = time.monotonic()
+        began, worked = time.monotonic(), self.work
         resumed = next((p for p in self._resumed() if p.steps == steps), None)
         if resumed and resumed.bandwidth == bound.value:
             self._keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
             return
-        until = began + self._point_seconds()
+        until = worked + self._point_seconds()
         found, why, bound = self._aim(steps, bound, until)
         if found is None and self.best is not None and bound.value >= self.best:
             self.bounds.append((steps, bound))
@@ -201,8 +209,10 @@ class Sweep:
             return
         if resumed:
             self._keep(resumed)
+        if not self.out_of_time and self._few:
+            self._near(steps, bound, began)
         if not self.out_of_time:
-            self._search(steps, bound, time.monotonic() + min(SEARCH_SECONDS, self._point_seconds()), began)
+            self._search(steps, bound, self.work + min(SEARCH_SECONDS, self._point_seconds()), began)
         reached = [p.bandwidth for p in self.points if p.steps <= steps]
         if not any(p.steps == steps and p.status == "optimal" for p in self.points):
             reason = "time" if self.out_of_time else why
@@ -211,26 +221,79 @@ class Sweep:
 
     def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
         """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""
-        if bound.value.denominator * self.collective.units > MOST_CHUNKS:
+        few = self._few
+        most = MOST_CHUNKS if not few else max(MOST_ON_TREES, (self.options.max_chunks or 0) * self.collective.units)
+        if bound.value.denominator * self.collective.units > most:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
-        found, why = self._meet(steps, bound, FIRST_SLICES[:1], until)
+        first = FIRST_SLICES[:1] if not few else (QUICK_SLICE,) * (bound.value.denominator * self.collective.units <= QUICK_CHUNKS)
+        found, why = self._meet(steps, bound, first, until)
         reached = False
-        if found is None and time.monotonic() < until:
-            reached, multiples = self._suggested(steps, bound)
-            found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
-        if found is None and time.monotonic() < until:
+        if found is None and self._left(until) > 0:
+            if few:
+                found, reached, why = self._on_trees(steps, bound)
+            else:
+                reached, multiples = self._suggested(steps, bound)
+                found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
+        if found is None and self._left(until) > 0:
             higher = None if reached else self._tree_bound(steps, bound, until)
             if higher is not None:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     return None, why, bound
-            again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
-            found, why = self._meet(steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]])
-        few = bound.value.denominator * self.collective.units <= FEW_CHUNKS
-        for slices in LATER_SLICES if few else ():
-            if found is None and time.monotonic() < until:
+                if few and bound.value.denominator * self.collective.units <= most:
+                    found, reached, why = self._on_trees(steps, bound)
+            if found is None:
+                again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
+                found, why = self._meet(steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]])
+        effort = bound.value.denominator * self.collective.units <= FEW_CHUNKS
+        for slices in LATER_SLICES if effort else ():
+            if found is None and self._left(until) > 0:
                 found, why = self._meet(steps, bound, slices, until)
         return found, why, bound
+
+    @cached_property
+    def _few(self) -> bool:
+        """Whether trees are priced exactly, as there are few ranks, and nobody asked for another engine."""
+        from synth.bounds.holders import Holders
+
+        network, collective = self._forwards()
+        free = self.options.encoding == "auto" and self.options.solver == "auto"
+        return free and all(Holders.fits(network, pre) for pre in collective.pre)
+
+    def _on_trees(self, steps: int, bound: LowerBound) -> tuple[Sat | None, bool, str]:
+        """A schedule on trees that meets the bound, and whether fractions of trees do: then trees prove no more than it."""
+        from synth.encodings import trees
+
+        self._tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
+        verdict = self._trees(trees.meet, steps, bound, self.options.max_chunks or MOST_ON_TREES // self.collective.units)
+        reached = float(verdict.cost.detail.get("lp", float("inf"))) <= float(bound.value) * (1 + 1e-6)
+        return (verdict, reached, "") if isinstance(verdict, Sat) else (None, reached, verdict.reason)
+
+    def _near(self, steps: int, bound: LowerBound, began: float) -> None:
+        """A schedule on trees that is near the bound, where there is one and it improves on what is known."""
+        from synth.encodings import trees
+
+        self._tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
+        verdict = self._trees(trees.near, steps, bound, min(self.options.max_chunks or NEAR_CHUNKS, NEAR_CHUNKS // self.collective.units))
+        if isinstance(verdict, Sat) and (self.best is None or verdict.schedule.bandwidth < self.best):
+            self._keep(self._point(verdict, bound, "best-known", began))
+
+    def _trees(self, ask: Callable, steps: int, bound: LowerBound, most: int) -> Sat | Unknown:
+        """What `ask`, a function of the tree engine, answers in a process of its own."""
+        network, collective = self._forwards()
+        budget = self._budget(TREE_SECONDS)
+        wall = (budget.seconds or TREE_SECONDS) * (1.0 if self.options.time_limit is not None else PATIENCE)
+        job = race.alone(race.Racer("tree"), ask, (network, collective, steps, bound.value, most, budget), budget, wall)
+        if job.result is None:
+            return Unknown("memory" if job.over_memory else "crash" if job.ended else "time")
+        if job.result[0] != "ok":
+            return Unknown("memory" if isinstance(job.result[1], MemoryError) else "crash", str(job.result[1]))
+        verdict = job.result[1]
+        self.spent += verdict.cost.total_cpu / self.options.jobs
+        if not isinstance(verdict, Sat):
+            return verdict
+        schedule = verdict.schedule.reversed() if self.collective.combining else verdict.schedule
+        return Sat(Schedule(self.network, self.collective, schedule.chunks, schedule.steps), verdict.cost)
 
     def _suggested(self, steps: int, bound: LowerBound) -> tuple[bool, list[int]]:
         """Whether a fractional packing of trees meets the bound, and the m at which it has whole rounds in every step.
@@ -265,7 +328,7 @@ class Sweep:
                 return None, why
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
-            left = min(seconds, until - time.monotonic())
+            left = min(seconds, self._left(until))
             if left <= 0:
                 break
             verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left)
@@ -279,7 +342,7 @@ class Sweep:
         from synth.bounds import trees
 
         network, collective = self._forwards()
-        left = max(2.0, (until - time.monotonic()) / 2)
+        left = max(2.0, self._left(until) / 2)
         self._tell("query", f"S={steps}: tree bound", steps, bound.value)
         found = trees.tree_bound(network, collective, steps, self._budget(left))
         if found is None or found.value <= bound.value:
@@ -298,7 +361,7 @@ class Sweep:
                 ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
         close = bound.value * (1 + CLOSE)
         for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
-            left = until - time.monotonic()
+            left = self._left(until)
             if left <= 0 or (self.best is not None and self.best <= close):
                 break
             if ratio > bound.value and (self.best is None or ratio <= self.best * (1 - WORTH)):
@@ -318,6 +381,16 @@ class Sweep:
         """Whether the whole budget is spent."""
         limit = self.options.time_limit
         return limit is not None and time.monotonic() - self.started >= limit
+
+    @property
+    def work(self) -> float:
+        """CPU seconds so far: of this process, and of the queries' processes on each processor they used."""
+        return time.process_time() + self.spent
+
+    def _left(self, until: float) -> float:
+        """Seconds until `work` is `until`, or until the time that was allowed is over."""
+        limit = self.options.time_limit
+        return min(until - self.work, float("inf") if limit is None else limit - (time.monotonic() - self.started))
 
     def _point_seconds(self) -> float:
         limit = self.options.time_limit
@@ -339,8 +412,10 @@ class Sweep:
             return Unsat("refuted in an earlier run")
         self._tell("query", name, problem.steps)
         verdict = race.solve(
-            problem, budget=self._budget(seconds), encoding=self.options.encoding, solver=self.options.solver, proof=self.options.proof
-        )
+            problem, budget=self._budget(seconds), encoding=self.options.encoding, solver=self.options.solver, proof=self.options.proof,
+            patience=1.0 if self.options.time_limit is not None else PATIENCE,
+        )  # fmt: skip
+        self.spent += verdict.cost.total_cpu / self.options.jobs
         if isinstance(verdict, Unsat):
             self.log.append({"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine})
         return verdict
