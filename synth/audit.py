@@ -17,8 +17,8 @@ from synth.schedule import Schedule
 MAX_BYTES = 1 << 30
 
 
-def read(path: Path) -> dict:
-    """The JSON object in `path`. Raises FormatError with the line for anything else."""
+def read(path: Path, what: str = "a schedule or a frontier") -> dict:
+    """The JSON object in `path`, said to be `what`. Raises FormatError with the line for anything else."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
@@ -30,7 +30,7 @@ def read(path: Path) -> dict:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}", str(path)) from None
     if not isinstance(doc, dict):
-        raise FormatError(f"expected a schedule or a frontier, found a JSON {type(doc).__name__}", str(path))
+        raise FormatError(f"expected {what}, found a JSON {type(doc).__name__}", str(path))
     return doc
 
 

@@ -87,7 +87,7 @@ def measured(store: Store, document: str | Path | dict) -> list[Attached]:
     if isinstance(document, dict):
         return attach(store, document)
     try:
-        return attach(store, audit.read(Path(document)))
+        return attach(store, audit.read(Path(document), "measurements"))
     except FormatError as error:
         raise error if error.file else FormatError(str(error), str(document)) from None
     except SynthError as error:

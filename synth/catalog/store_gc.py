@@ -27,11 +27,12 @@ class Waste:
 
     def line(self) -> str:
         """As `gc` prints it."""
-        return f"{len(self.rows)} {self.table if len(self.rows) > 1 else SINGULAR[self.table]}: {self.why}"[:2000]
+        return f"{len(self.rows)} {NAMES[self.table][len(self.rows) > 1]}: {self.why}"[:2000]
 
 
-SINGULAR = {
-    "entries": "entry", "points": "point", "blobs": "document", "programs": "program", "measurements": "measurement", "aliases": "alias",
+NAMES = {
+    "entries": ("entry", "entries"), "points": ("point", "points"), "blobs": ("document", "documents"), "programs": ("program", "programs"),
+    "measurements": ("measurement", "measurements"), "aliases": ("alias", "aliases"),
 }  # fmt: skip
 
 
