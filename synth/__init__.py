@@ -23,7 +23,7 @@ _HOME = {
 _CALLABLE_MODULES = ("pareto", "verify", "export", "topology", "collective")  # modules of these names are functions too
 
 if TYPE_CHECKING:
-    from synth.api import bound, collective, export, load_program, pareto, prepare, run, solve, topology, verify
+    from synth.api import bound, collective, export, load_program, pareto, prepare, run, solve, topology, tune, verify
     from synth.collective import Collective
     from synth.errors import SynthError
     from synth.frontier import Frontier, Point
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Collective", "Frontier", "Limit", "Link", "Network", "Point", "Problem", "Schedule", "SynthError", "Topology",
-    "bound", "collective", "export", "load_program", "pareto", "prepare", "run", "solve", "topology", "verify",
+    "bound", "collective", "export", "load_program", "pareto", "prepare", "run", "solve", "topology", "tune", "verify",
 ]  # fmt: skip
 
 
