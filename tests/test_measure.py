@@ -227,3 +227,26 @@ def test_the_command_line_starts_quickly_and_without_cupy():
     code = "import sys; from synth.cli import devices, bench, emulate; print(sorted({'cupy', 'mpi4py', 'scipy', 'z3'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_kernel_keeps_the_same_time_as_the_reference_and_can_be_held_to_it(frontier):
+    need("g++")
+    sizes = (1 << 10, 1 << 14)
+    model, kernel = api.emulate("f.json", sizes), api.emulate("f.json", sizes, "host", stretches=(50,), threads=2)
+    assert [(s.emulated, s.chosen, s.best) for s in kernel.sizes] == [(s.emulated, s.chosen, s.best) for s in model.sizes]
+    assert kernel.controls == model.controls
+    assert [(run.size, run.entry, run.stretch) for run in kernel.paced] == [(s.size, s.best, 50) for s in kernel.sizes]
+    for run, at in zip(kernel.paced, kernel.sizes, strict=True):
+        assert run.picoseconds == at.emulated[at.best]
+        assert run.ratio >= 1
+        assert run.valid == (2 * run.unshaped < run.nanoseconds)
+    table = synth("emulate f.json --sizes 1KB --executor host --paced 2,9 -o e.json").stdout
+    assert "paced runs" in table
+    assert "model" in table
+    assert [run["stretch"] for run in json.loads(Path("e.json").read_text())["paced"]] == [2, 9]
+    for words, why in (
+        ("--executor mpi", "keeps no logical time"),
+        ("--paced 4", "has no real time to hold"),
+        ("--paced 0,4", "4,8,16,32"),
+    ):
+        assert why in synth(f"emulate f.json --sizes 1KB {words}", code=2).stderr

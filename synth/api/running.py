@@ -169,9 +169,14 @@ def emulate(
     baselines: Sequence[str] = (),
     protocol: str = "Simple",
     instances: int = 1,
+    stretches: Sequence[int] = (),
+    **options: object,
 ) -> Emulated:
     """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where there is
     none, unless given), and the negative control. An execution-driven model, not a measurement.
+
+    By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches` runs the
+    best of each size also at real time so many times longer. `options` are the executor's.
     """
     from synth.runtime import emulation
 
@@ -186,7 +191,7 @@ def emulate(
         for candidate, schedule in candidates
         if schedule is not None
     ]
-    return emulation.emulate(network or found.network, entries, sizes, executor)
+    return emulation.emulate(network or found.network, entries, sizes, executor, stretches=stretches, **options)
 
 
 def _has_ring(found: Frontier | Schedule) -> bool:

@@ -11,24 +11,28 @@ from synth.cli.options import FILE, output_options
 from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.sizes import Sizes
-from synth.cli.types import Positive
+from synth.cli.types import Positive, Stretches
 from synth.errors import VerificationError
 
 
 @click.command(context_settings=CONTEXT, short_help="Predicted and emulated time of a frontier's points, side by side.")
 @click.argument("file", type=FILE)
-@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who emulates.")
+@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="reference, host or cuda.")
 @click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
 @click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside the points; ring, or else direct, unless given.")
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of each program: copies side by side.")
+@click.option("--paced", "stretches", type=Stretches(), metavar="4,8,16,32", help="Of host and cuda: hold real time to so many times that.")
+@click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
+@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
 @output_options
 def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its program takes
     over FIFOs and links of the same α and β, and the regret of choosing by prediction. Then the same with one link at half
     its bandwidth and with ten times the latency, which must be heard (exit code 5 where it is not).
 
-    It is an execution-driven model, not a measurement of any machine.
+    By host and cuda the kernel itself keeps that time while it moves the data. With --paced the best of each size also runs at
+    real time so many times longer. It is an execution-driven model, not a measurement of any machine.
 
     \b
     Example:
@@ -40,7 +44,7 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
     from synth.view.tables import print_reports
 
     ready(output)
-    done = api.emulate(file, **given).to_json()
+    done = api.emulate(file, **{name: value for name, value in given.items() if value is not None}).to_json()
     deliver(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:

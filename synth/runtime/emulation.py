@@ -12,17 +12,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from synth.errors import UsageError
+from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime.calls import Call, run
+from synth.runtime.execution import Execution
 from synth.runtime.links import Key
 from synth.schedule import Schedule
 from synth.topology import Network
 
+CHECKED = 256 << 20  # bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time
 SCHEMA = "synth.emulated/1"
 SAYS = "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and β of the topology"
+KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
 ELEMENT = 4  # bytes: float32, the default everywhere
+
+
+class How(NamedTuple):
+    """Who emulates, with which options of the executor."""
+
+    executor: str
+    options: dict[str, Any]
 
 
 class Entry(NamedTuple):
@@ -62,15 +74,37 @@ class Control(NamedTuple):
     heard: bool
 
 
+class Paced(NamedTuple):
+    """A run whose real time was held to `stretch` times its logical time of `picoseconds`: ns of it, and of one that was not held."""
+
+    size: int
+    entry: int
+    stretch: int
+    picoseconds: int
+    nanoseconds: int
+    unshaped: int
+
+    @property
+    def ratio(self) -> float:
+        """Real time over `stretch`, over logical time: near 1 where the executor keeps up, and nearer the larger `stretch`."""
+        return self.nanoseconds * 1000 / (self.stretch * self.picoseconds) if self.picoseconds else 1.0
+
+    @property
+    def valid(self) -> bool:
+        """Whether the executor by itself takes less than half of what the run was held to."""
+        return 2 * self.unshaped < self.nanoseconds
+
+
 @dataclass(frozen=True)
 class Emulated:
-    """What `synth emulate` found."""
+    """What `synth emulate` found. `paced`: of the best of each size, for each stretch that was asked for."""
 
     executor: str
     network: Network
     entries: tuple[Entry, ...]
     sizes: tuple[Sized, ...]
     controls: tuple[Control, ...]
+    paced: tuple[Paced, ...] = ()
 
     def to_json(self) -> dict:
         """The document; times in integer picoseconds."""
@@ -93,15 +127,38 @@ class Emulated:
                  "best_after": c.best_after, "heard": c.heard}
                 for c in self.controls
             ],
+            "paced": [run._asdict() | {"ratio": run.ratio, "valid": run.valid} for run in self.paced],
         }  # fmt: skip
 
 
-def emulate(network: Network, entries: Sequence[Entry], sizes: Sequence[int], executor: str = "reference") -> Emulated:
-    """All `entries` at all `sizes` (rounded up to what every one of them divides), and the controls at the ends."""
+def emulate(
+    network: Network, entries: Sequence[Entry], sizes: Sequence[int], executor: str = "reference", *, stretches: Sequence[int] = (),
+    **options: Any,
+) -> Emulated:  # fmt: skip
+    """All `entries` at all `sizes` (rounded up to what every one of them divides), and the controls at the ends.
+
+    By the host or the cuda executor the kernel keeps the time while it moves the data, and its outputs are compared up to
+    `CHECKED` bytes. `stretches`: there, the best of each size is also run at real time so many times longer. `options`
+    are the executor's. Raises UsageError for one that keeps no time.
+    """
+    name = executor.lower()
+    if name not in ("reference", *KERNELS):
+        raise UsageError(f"the {executor} executor keeps no logical time; reference, {' and '.join(KERNELS)} do")
+    if stretches and name not in KERNELS:
+        raise UsageError(f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}")
+    how = How(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
     each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
-    found = tuple(_sized(network, entries, size, executor) for size in rounded)
-    return Emulated(executor, network, tuple(entries), found, _controls(network, entries, found, executor))
+    found = tuple(_sized(network, entries, size, how) for size in rounded)
+    paced = tuple(_paced(network, entries, at, how, stretch) for at in found for stretch in stretches)
+    return Emulated(name, network, tuple(entries), found, _controls(network, entries, found, how), paced)
+
+
+def _paced(network: Network, entries: Sequence[Entry], at: Sized, how: How, stretch: int) -> Paced:
+    program = entries[at.best].program
+    held = _run(network, program, at.size, how._replace(options=how.options | {"clock": "paced", "stretch": stretch}))
+    free = _run(network, program, at.size, how)
+    return Paced(at.size, at.best, stretch, held.picoseconds or 0, held.nanoseconds or 0, free.nanoseconds or 0)
 
 
 def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
@@ -110,38 +167,47 @@ def predicted(schedule: Schedule, network: Network, size: int) -> Fraction:
     return len(schedule.steps) * network.latency * 10**6 + schedule.bandwidth * share * 1000 / network.unit
 
 
-def _sized(network: Network, entries: Sequence[Entry], size: int, executor: str) -> Sized:
+def _sized(network: Network, entries: Sequence[Entry], size: int, how: How) -> Sized:
     costs = tuple(predicted(entry.schedule, network, size) for entry in entries)
-    times = tuple(_time(network, entry.program, size, executor)[0] for entry in entries)
+    times = tuple(_time(network, entry.program, size, how)[0] for entry in entries)
     choices = [k for k, entry in enumerate(entries) if entry.choice]
     return Sized(size, costs, times, min(choices, key=lambda k: costs[k]), min(choices, key=lambda k: times[k]))
 
 
-def _time(network: Network, program: Program, size: int, executor: str) -> tuple[int, dict[Key, int]]:
-    call = Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)
-    done = run(call, None, executor, {}).execution
+def _time(network: Network, program: Program, size: int, how: How) -> tuple[int, dict[Key, int]]:
+    done = _run(network, program, size, how)
     return done.picoseconds or 0, {used.link: used.busy for used in done.links}
 
 
-def _controls(network: Network, entries: Sequence[Entry], found: Sequence[Sized], executor: str) -> tuple[Control, ...]:
+def _run(network: Network, program: Program, size: int, how: How) -> Execution:
+    """In memory that a kernel works in, the data that it moves are right; a model moves none."""
+    task = program.collective
+    layout = Layout(task, program.chunks) if task else None
+    held = sum(map(len, (*layout.inputs, *layout.outputs))) * size // program.loop_chunks if layout else 0
+    values = how.executor in KERNELS and held <= CHECKED
+    call = Call(program, network, size, in_place=program.in_place == "in", values=values, bound=False)
+    return run(call, None, how.executor, how.options).execution
+
+
+def _controls(network: Network, entries: Sequence[Entry], found: Sequence[Sized], how: How) -> tuple[Control, ...]:
     """Half the β of the link that the best program uses most, at the largest size; ten times all α, at the smallest."""
     large, small = found[-1], found[0]
-    _, busy = _time(network, entries[large.best].program, large.size, executor)
+    _, busy = _time(network, entries[large.best].program, large.size, how)
     made = []
     if busy:
         link = max(busy, key=lambda key: (busy[key], key))
         floor = Fraction(2 * busy[link])
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
-        made.append(_control(name, slower(network, link), entries, large, floor, executor))
+        made.append(_control(name, slower(network, link), entries, large, floor, how))
     if network.latency:
         times = replace(network, routes=tuple(replace(route, latency=10 * route.latency) for route in network.routes))
         least = min(route.latency for route in network.routes) * 10**7
-        made.append(_control("10 times every latency", times, entries, small, least, executor))
+        made.append(_control("10 times every latency", times, entries, small, least, how))
     return tuple(made)
 
 
-def _control(change: str, network: Network, entries: Sequence[Entry], at: Sized, floor: Fraction, executor: str) -> Control:
-    after = _sized(network, entries, at.size, executor)
+def _control(change: str, network: Network, entries: Sequence[Entry], at: Sized, floor: Fraction, how: How) -> Control:
+    after = _sized(network, entries, at.size, how)
     before, now = at.emulated[at.best], after.emulated[at.best]
     # a link that was idle for half of the time may hide a slower one
     return Control(change, at.size, before, now, floor, at.best, after.best, now >= floor and (now > before or floor <= before))

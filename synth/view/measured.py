@@ -70,7 +70,27 @@ def emulated(doc: dict) -> list[Report]:
     )
     heads = (("change", "left"), ("size", "right"), ("before", "right"), ("after", "right"), ("best", "left"), ("heard", "left"))
     control = Report("negative control: the same programs on changed links, µs", tuple(heads), wide, (f"all of this is {doc['says']}",))
-    return [Report(title, tuple(columns), tuple(rows), tuple(sentences)), control]
+    reports = [Report(title, tuple(columns), tuple(rows), tuple(sentences)), control]
+    return [*reports, _paced(doc)] if doc.get("paced") else reports
+
+
+def _paced(doc: dict) -> Report:
+    """Runs held to a multiple of logical time: whether the executor keeps up, and how near real time then is."""
+    columns = (
+        ("program", "left"), ("size", "right"), ("times longer", "right"), ("logical", "right"), ("real / times", "right"),
+        ("of logical", "right"), ("not held", "right"), ("valid", "left"),
+    )  # fmt: skip
+    rows = tuple(
+        (doc["entries"][run["entry"]]["label"], size_text(run["size"]), str(run["stretch"]), _micro(run["picoseconds"]),
+         number(run["nanoseconds"] / run["stretch"] / 1e3), f"{run['ratio']:.4f}", number(run["unshaped"] / 1e3),
+         "yes" if run["valid"] else "NO")
+        for run in doc["paced"]
+    )  # fmt: skip
+    sentences = (
+        f"paced: the best program of each size, real time held to a multiple of logical time; all of this is {doc['says']}",
+        "valid: by itself, not held, the executor takes less than half of that real time",
+    )
+    return Report("paced runs, µs", columns, rows, sentences)
 
 
 def _best(entries: list[dict], control: dict) -> str:
