@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "solve": "synth.api", "bound": "synth.api", "run": "synth.api", "prepare": "synth.api",
-    "load_program": "synth.api",
+    "load_program": "synth.api", "tune": "synth.api",
     "Topology": "synth.topology", "Link": "synth.topology", "Limit": "synth.topology", "Network": "synth.topology",
     "Collective": "synth.collective", "Schedule": "synth.schedule", "Problem": "synth.schedule",
     "Frontier": "synth.frontier", "Point": "synth.frontier", "SynthError": "synth.errors",
