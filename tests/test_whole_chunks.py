@@ -1,0 +1,107 @@
+"""Whole chunks on trees: schedules that meet a bound, or come near it, and budgets that count work instead of time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from fractions import Fraction
+
+import dozing
+import pytest
+
+from synth import bounds, verify
+from synth.collective import collective
+from synth.encodings.trees import meet, near
+from synth.pareto import race
+from synth.pareto.racers import Racer
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.verdict import Budget, Sat, Unknown
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stopped():
+    yield
+    race.stop()
+
+
+DGX1 = topology("dgx1").network()
+TWO_ROOTS = collective("multi-broadcast", 8, roots=(0, 5))
+
+
+@pytest.mark.parametrize(("steps", "value"), [(2, "1"), (3, "9/22"), (5, "5/19"), (6, "6/25")])
+def test_a_broadcast_meets_its_bound(steps, value):
+    task = collective("broadcast", 8)
+    verdict = meet(DGX1, task, steps, Fraction(value), 100)
+    assert isinstance(verdict, Sat)
+    assert verify.schedule(verdict.schedule).bandwidth == Fraction(value) == bounds.flow(DGX1, task, steps).value
+
+
+def test_the_number_of_chunks_is_the_one_at_which_rounds_are_whole():
+    verdict = meet(DGX1, TWO_ROOTS, 4, Fraction(7, 17), 1000)
+    assert isinstance(verdict, Sat)
+    assert verify.schedule(verdict.schedule).bandwidth == Fraction(7, 17)
+    assert verdict.schedule.chunks % 17 == 0
+    assert isinstance(meet(DGX1, TWO_ROOTS, 4, Fraction(7, 17), 18), Unknown)  # 17 chunks have no whole rounds
+
+
+def test_a_thousand_chunks_are_no_more_work():
+    verdict = meet(DGX1, TWO_ROOTS, 6, Fraction(491, 1361), 5000)
+    assert isinstance(verdict, Sat)
+    assert verify.schedule(verdict.schedule).bandwidth == Fraction(491, 1361)
+
+
+def test_below_the_infimum_nothing_is_found():
+    verdict = meet(DGX1, collective("broadcast", 8), 3, Fraction(2, 5), 100)
+    assert isinstance(verdict, Unknown)
+    assert verdict.cost.detail["lp"] == pytest.approx(9 / 22)
+
+
+def test_near_a_bound_that_takes_too_many_chunks():
+    bound = bounds.flow(DGX1, TWO_ROOTS, 5).value
+    assert bound.denominator == 415
+    verdict = near(DGX1, TWO_ROOTS, 5, bound, 100)
+    assert isinstance(verdict, Sat)
+    replay = verify.schedule(verdict.schedule)
+    assert replay.chunks <= 100
+    assert bound < replay.bandwidth < bound * Fraction(11, 10)
+    more = near(DGX1, TWO_ROOTS, 5, bound, 300)
+    assert isinstance(more, Sat) and more.schedule.bandwidth < replay.bandwidth
+
+
+def test_symmetric_units_share_their_trees():
+    task = collective("allgather", 8)
+    verdict = meet(DGX1, task, 3, Fraction(7, 6), 60)
+    assert isinstance(verdict, Sat)
+    assert verify.schedule(verdict.schedule).bandwidth == Fraction(7, 6)
+
+
+def test_the_same_seed_gives_the_same_schedule():
+    first, second = (meet(DGX1, collective("broadcast", 8), 4, Fraction(4, 13), 100, Budget(seed=3)) for _ in range(2))
+    assert isinstance(first, Sat) and isinstance(second, Sat)
+    assert first.schedule == second.schedule
+
+
+def test_a_process_that_sleeps_spends_nothing():
+    job = race.alone(Racer("step", "minicard"), time.sleep, (1.0,), Budget(), 60)
+    assert job.result == ("ok", None)
+    assert job.pid > 0
+    spent = job.spent()
+    assert spent is None or spent < 0.5
+
+
+def test_a_call_that_takes_too_long_is_ended():
+    job = race.alone(Racer("step", "minicard"), time.sleep, (60.0,), Budget(), 0.5)
+    assert job.result is None
+    assert not job.ended
+
+
+def test_a_race_counts_work_and_not_time(monkeypatch):
+    monkeypatch.setattr(race, "attempt", dozing.doze)
+    problem = Problem(DGX1, collective("allgather", 8), 7, 3, 8)
+    began = time.monotonic()
+    verdict = race.solve(problem, budget=Budget(0.3), encoding="step", patience=5.0)
+    assert isinstance(verdict, Unknown)
+    assert verdict.reason == "time"
+    if sys.platform.startswith("linux"):
+        assert time.monotonic() - began > 1.4  # its 0.3 s of work were not used up, so that it had five times as long
