@@ -62,24 +62,12 @@ def wrong(text: str) -> str:
     return json.dumps(doc)
 
 
-def never(text: str) -> str:
-    """A task that does not end by itself; what is left of it once it was ended does."""
-    if "cut" not in json.loads(text):
-        time.sleep(60)
-    return job_task.run(text)
-
-
-def finds_then_hangs(text: str) -> str:
-    """The whole frontier goes into the log, as a sweep's does; then the task hangs."""
-    doc = json.loads(text)
-    if "cut" in doc:
-        return job_task.run(text)
-    task = job_task.Task.from_json(doc)
-    patient = doc | {"log": None, "options": doc["options"] | {"time_limit": None}}
-    found = json.loads(job_task.run(json.dumps(patient)))["frontier"]
+def fill_log(text: str) -> None:
+    """The first point of the frontier goes into the task's log, as a sweep's does."""
     from synth.pareto import frontiers
 
+    doc = json.loads(text)
+    task = job_task.Task.from_json(doc)
+    found = json.loads(job_task.run(json.dumps(doc | {"log": None})))["frontier"]
     assert task.log is not None
     frontiers.seeded(task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1])
-    time.sleep(60)
-    return ""

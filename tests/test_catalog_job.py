@@ -12,6 +12,7 @@ from synth import audit
 from synth.catalog import job_task
 from synth.catalog.job import Interrupted
 from synth.catalog.job_cost import Costs, Taken
+from synth.catalog.runners import Answer
 from synth.catalog.runners.inline import Inline
 from synth.catalog.runners.processes import Processes
 from synth.catalog.store import Store
@@ -20,7 +21,6 @@ ONE = "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {deterministic
 # At most a tenth of a second for what takes longer: the interval is what is to be seen.
 SHORT = "topologies: [dgx1]\ncollectives: [{name: broadcast}]\noptions: {time-limit: 0.1s, max-steps: 6}\n"
 LONGER = SHORT.replace("0.1s", "60s").replace("max-steps: 6", "max-steps: 3")
-MEMORY = "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {time-limit: 2s, memory: 1GB}\n"
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +105,26 @@ def test_a_wrong_answer_is_no_answer(tmp_path):
     assert "its answer is wrong: VerificationError" in summary.items[0].reason
 
 
-@pytest.mark.parametrize(("work", "points"), [(job_work.never, 0), (job_work.finds_then_hangs, 1)])
-def test_a_task_that_hangs_is_ended_and_leaves_what_its_log_holds(tmp_path, monkeypatch, work, points):
-    monkeypatch.setattr("synth.catalog.job.LATER", 3.0)
-    text = "topologies: [dgx1]\ncollectives: [allgather]\noptions: {time-limit: 0.5s, deterministic: true}\n"
-    summary = run(tmp_path, text, lambda: Processes(work, 1))
+class Late(Inline):
+    """Ends every task for want of time, some after they had found something; what is left of one is asked for as usual."""
+
+    def __init__(self, found):
+        super().__init__(job_task.run)
+        self.found = found
+
+    def start(self, call):
+        if "cut" in json.loads(call.text):
+            super().start(call)
+            return
+        if self.found:
+            job_work.fill_log(call.text)
+        self.done.append(Answer(call.number, None, "time", "ended after 1 s"))
+
+
+@pytest.mark.parametrize("points", [0, 1])
+def test_a_task_that_is_ended_leaves_what_its_log_holds(tmp_path, points):
+    text = "topologies: [dgx1]\ncollectives: [allgather]\n"
+    summary = run(tmp_path, text, lambda: Late(points))
     assert (summary.items[0].state, summary.items[0].reason) == ("open", "time")
     ((*_, frontier, _),) = entries(tmp_path).values()
     assert len(frontier["points"]) == points

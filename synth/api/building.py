@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from synth.api.inputs import workers
@@ -64,7 +64,8 @@ def plan_catalog(
 
     job, path = _fleet(fleet), Path(db)
     tasks = _tasks(job, path, time_limit)
-    with Store.open(path if path.exists() else ":memory:", create=not path.exists()) as store:
+    # no catalog is made where nothing is to be solved
+    with TemporaryDirectory() as empty, Store.open(path if path.exists() else Path(empty) / "none.db", create=not path.exists()) as store:
         listed = items(tasks, store, retry_open=retry_open, retry_failed=retry_failed)
     return [item for item in listed if item.fate != "todo"] + Queue(listed).waiting
 
@@ -88,10 +89,7 @@ def _tasks(fleet: Fleet, db: Path, time_limit: float | None) -> list[Task]:
     """The tasks of a job; their sweeps keep their logs in a folder beside the catalog."""
     from synth.catalog.job_plan import tasks
 
-    found = tasks(fleet, db.absolute().with_name(db.name + ".tasks"))
-    if time_limit is None:
-        return found
-    return [replace(task, options=replace(task.options, time_limit=time_limit)) for task in found]
+    return tasks(fleet, db.absolute().with_name(db.name + ".tasks"), time_limit)
 
 
 def _runner(fleet: Fleet, jobs: int, inline: bool, dask: str | None, slurm: bool) -> Runner:

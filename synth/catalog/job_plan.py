@@ -16,29 +16,35 @@ from synth.topology import Topology
 MOST_TASKS = 100_000
 
 
-def tasks(fleet: Fleet, logs: Path | None = None) -> list[Task]:
+def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
     """Every task of the job, in the order of the file; their sweeps' logs go to the folder `logs`.
 
-    Raises FormatError, with the line, for what the machines do not have: a rank, a link, a name.
+    `time_limit` replaces that of every task. Raises FormatError, with the line, for what the machines do not have: a rank,
+    a link, a name.
     """
     found: list[Task] = []
     for machine in fleet.machines:
-        for task in machine_tasks(fleet, machine):
-            found.append(replace(task, log=None if logs is None else logs / f"{task.fingerprint}.jsonl"))
+        for task in machine_tasks(fleet, machine, logs, time_limit):
+            found.append(task)
             if len(found) > MOST_TASKS:
                 fleet.read.fail(f"makes more than {MOST_TASKS} tasks; split the job", machine.place)
     return found
 
 
-def machine_tasks(fleet: Fleet, machine: Machine) -> Iterator[Task]:
+def machine_tasks(fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None) -> Iterator[Task]:
     """The tasks of one line of the job file: topology by topology, with every collective and choice of options."""
     wanted = fleet.collectives if machine.collectives is None else machine.collectives
+    options = machine.options or fleet.options
+    if time_limit is not None:
+        options = tuple(replace(choice, time_limit=time_limit) for choice in options)
     for topology in topologies(fleet, machine):
+        network = None
         for (collective, root), place in _collectives(fleet, topology, wanted):
-            for choice in machine.options or fleet.options:
-                task = Task(topology, collective, root, choice)
+            for choice in options:
+                task = Task(topology, collective, root, choice, logs)
                 try:
-                    task.engine  # noqa: B018 - refused here, with the line, where it does not know the collective
+                    if task.engine == "exact":
+                        network = task.__dict__["network"] = network or task.network  # one for all tasks of the machine
                 except SynthError as error:
                     fleet.read.told(error, place)
                 yield task

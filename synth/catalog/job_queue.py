@@ -82,7 +82,7 @@ def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed:
 
 
 def _alike(task: Task, store: Store) -> Entry | None:
-    if task.engine == "flow":
+    if task.engine == "flow" or not len(store):
         return None
     found = store.find(task.network, task.whole, task.asked, task.topology.labels)
     return None if found is None else found[0]

@@ -45,14 +45,14 @@ LIBRARIES = ("ccl-synth", "z3-solver", "python-sat", "ortools", "scipy", "numpy"
 class Task:
     """A machine, a collective (a value, or by name where it would be too large to write out) and options.
 
-    `known`: points of an earlier, open entry, which the sweep starts from. `log`: where the sweep keeps what it finds.
+    `known`: points of an earlier, open entry, which the sweep starts from. `logs`: the folder where the sweep keeps its log.
     """
 
     topology: Topology
     collective: Collective | str
     root: int = 0
     options: TaskOptions = field(default_factory=TaskOptions)
-    log: Path | None = None
+    logs: Path | None = None
     known: tuple[dict, ...] = field(default=(), compare=False)
 
     @property
@@ -76,6 +76,11 @@ class Task:
         if found == "flow":
             frontiers.flow_task(self.topology, self.collective, self.roots)
         return found
+
+    @property
+    def log(self) -> Path | None:
+        """The file in which the sweep keeps what it finds."""
+        return None if self.logs is None else self.logs / f"{self.fingerprint}.jsonl"
 
     @cached_property
     def network(self) -> Network:
@@ -126,8 +131,8 @@ class Task:
         topology = files.from_document(parse_json(json.dumps(doc["topology"]), "task"), "task")
         given = doc["collective"]
         collective = given if isinstance(given, str) else Collective.from_json(given, 1)
-        log = None if doc["log"] is None else Path(doc["log"])
-        return Task(topology, collective, doc["root"], TaskOptions(**doc["options"]), log, tuple(doc["known"]))
+        logs = None if doc["log"] is None else Path(doc["log"]).parent
+        return Task(topology, collective, doc["root"], TaskOptions(**doc["options"]), logs, tuple(doc["known"]))
 
 
 def run(text: str) -> str:
