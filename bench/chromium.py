@@ -156,9 +156,14 @@ class Chromium:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
-    def picture(self, whole: bool = False) -> bytes:
-        """A PNG of the window, or of the whole page."""
-        return base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
+    def picture(self, selector: str = "") -> bytes:
+        """A PNG of the window, or of the element that `selector` finds."""
+        part: dict[str, Any] = {}
+        if selector:
+            box = f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+            box += " return {x: b.x + scrollX, y: b.y + scrollY, width: b.width, height: b.height, scale: 1}; })()"
+            part = {"clip": self.run(box), "captureBeyondViewport": True}
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", **part)["data"])
 
     def requests(self) -> list[str]:
         """The addresses that were asked for."""

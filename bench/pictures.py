@@ -1,12 +1,15 @@
-"""The pictures of the README, made again: python -m bench.pictures [FOLDER]."""
+"""The pictures of the README, made again: python -m bench.pictures [FOLDER]; those of the report where Chromium is installed."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
 from pathlib import Path
 
 import synth
+from bench import chromium
 from bench.measure import ROOT
+from synth import api
 from synth.view.plot import image
 from synth.view.svg import topology_svg
 
@@ -24,7 +27,24 @@ def main(arguments: list[str] | None = None) -> int:
         assert isinstance(frontier, synth.Frontier)  # what the exact engine returns
         (folder / f"dgx1-{name}.svg").write_bytes(image(frontier.plot(), "svg"))
         print(f"{folder / f'dgx1-{name}.svg'}: {[f'{p.steps}: {p.bandwidth}, {p.status}' for p in frontier.points]}")
+    print(chromium.missing() or report_pictures(frontier, folder))
     return 0
+
+
+def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
+    """An entry of `synth report` in a window, and its schedule in motion at the second step; says what was written."""
+    with tempfile.TemporaryDirectory(prefix="synth-pictures-") as made, chromium.Chromium() as browser:
+        page = Path(made) / "report.html"
+        page.write_text(api.report(frontier).html, encoding="utf-8")
+        browser.window(1040, 1010)
+        browser.open(page)
+        browser.run("document.querySelectorAll('input[type=radio]')[2].click()")
+        browser.wait("document.getElementById('told')?.textContent.includes('of 4') && document.querySelectorAll('.series.chosen').length")
+        (folder / "report.png").write_bytes(browser.picture())
+        browser.run("document.getElementById('forth').click()")
+        browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        (folder / "report-steps.png").write_bytes(browser.picture("[aria-label=Schedule]"))
+    return f"{folder / 'report.png'}, {folder / 'report-steps.png'}: the report of {frontier!r}"
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ function machineView(machine, tell) {
       draw("text", { x, y: y + 4 }, name));
   });
   const tokens = draw("g", {});
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height - 40}`, role: "img", "aria-label": "the machine: ranks and links", id: "machine" },
+  const svg = draw("svg", { viewBox: `0 35 ${width} ${height - 110}`, role: "img", "aria-label": "the machine: ranks and links", id: "machine" },
     wires, grips, bodies, tokens);
   const ways = machine.routes.map(([, , way]) => wayOf(way.map((k) => lines[k])));
   let moving = [];

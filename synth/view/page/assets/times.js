@@ -56,7 +56,7 @@ function readings(sheet, size) {
   const { times, algorithms } = sheet;
   const rate = (s, t) => number(s / t / 1e9);
   const rows = times.lines.map(([k, a, b]) => ({ k, name: algorithms[k].name, size, seconds: a + b * size, note: "predicted" }));
-  if (times.floor.length) rows.push({ k: null, name: "lower bound", size, seconds: beatenBy(times, size), note: "proved, in the cost model" });
+  if (times.floor.length) rows.push({ k: null, name: "lower bound", size, seconds: beatenBy(times, size), note: "proved" });
   times.marks.forEach((mark, i) => {
     const near = mark.points.reduce((a, b) => (Math.abs(Math.log(b[0] / size)) < Math.abs(Math.log(a[0] / size)) ? b : a));
     rows.push({ k: mark.of ?? i + algorithms.length, name: mark.label, size: near[0], seconds: near[1],
