@@ -1,22 +1,34 @@
 """ThreadSanitizer over the kernel: silent on right programs, and each kind of broken program or kernel is reported."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
 
+from synth import api
+from synth.program import direct
 from synth.program.program import Op, Span
-from synth.runtime import kernels, race
+from synth.runtime import kernels, race, ways
 
 pytestmark = pytest.mark.skipif(race.missing() is not None, reason=str(race.missing()))
 
-PROGRAMS = (ring_allreduce(3), recursive_doubling_allreduce(4), direct_allgather(3), broadcast_chain(3, 4))
+PROGRAMS = (ring_allreduce(4), recursive_doubling_allreduce(4), direct_allgather(4), broadcast_chain(4, 4))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+NETWORK = api.topology("fully-connected:4").network()
+WAYS = {
+    "fifo": {"direct": False}, "direct": {}, "packets": {"protocol": "LL"}, "clock": {"clock": "logical"},
+    "a launch a rank": {"ranks_on": (0, 0, 0, 0)}, "packets, a launch a rank": {"protocol": "LL", "ranks_on": (0, 0, 0, 0)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("threads", [1, 4])
-def test_silent_on_right_programs(program, threads):
-    assert race.race(program, threads=threads, launches=2) == race.Raced((), False, True)
+def test_silent_on_right_programs(way, threads):
+    for program in PROGRAMS:
+        options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
+        assert race.race(program, threads=threads, launches=3, **options) == race.Raced((), False, True)
 
 
 def without_dependencies(program):
@@ -31,26 +43,61 @@ def with_a_second_writer(program):
 
 
 def changed(program, change):
-    from dataclasses import replace
-
     gpus = tuple(g._replace(blocks=tuple(b._replace(ops=change(g.rank, i, b.ops)) for i, b in enumerate(g.blocks))) for g in program.gpus)
     return replace(program, gpus=gpus)
 
 
-@pytest.mark.parametrize("program", [without_dependencies(recursive_doubling_allreduce(4, 8)), with_a_second_writer(direct_allgather(3)),
-                                     racing_broadcast()], ids=["dropped dependency", "two writers", "unordered read"])  # fmt: skip
-def test_races_of_a_program_are_reported_with_one_thread_a_block(program):
-    found = race.race(program, threads=1, elements=64, launches=3)
+BROKEN = {
+    "dropped dependency": without_dependencies(recursive_doubling_allreduce(4, 8)),
+    "two writers": with_a_second_writer(direct_allgather(4)),
+    "unordered read": racing_broadcast(),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("options", [{"direct": False}, {}, {"protocol": "LL"}], ids=["fifo", "direct", "packets"])
+def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
+    found = race.race(BROKEN[name], threads=1, elements=64, launches=3, **options)
     assert found.races and all(words.startswith("data race") for words in found.races)
 
 
+def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
+    """Rank 1 reads what it has received in another block before it receives there again: the sender knows nothing of that."""
+    program = api.lower(api.baseline("direct", "fully-connected:4", "alltoall"))
+    gpus = []
+    for gpu in program.gpus:
+        copies = Op("cpy", (Span("o", 0),), (Span("s", 0),))
+        block, at = next(
+            (b, i) for b, held in enumerate(gpu.blocks) for i, op in enumerate(held.ops) if op.dst and op.dst[0] == ("o", 0, None, False)
+        )
+        reader = gpu.blocks[0]._replace(send=None, recv=None, channel=9, ops=(copies,) * 9)
+        blocks = [held if b != block else held._replace(ops=tuple(
+            op._replace(deps=(*op.deps, direct.Dep(len(gpu.blocks), 8))) if i == at else op for i, op in enumerate(held.ops)
+        )) for b, held in enumerate(gpu.blocks)]  # fmt: skip
+        gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
+    odd = replace(program, gpus=tuple(gpus))
+    assert race.race(odd, threads=1, elements=64) == race.Raced((), False, True)
+    monkeypatch.setattr(ways, "puts", lambda program, in_place, part: {
+        send: receive for send, receive in direct._pairs(program).items() if direct._op(program, receive).code in direct.STORING
+    })  # fmt: skip
+    assert race.race(odd, threads=1, elements=64).races
+
+
+FIFO, PACKETS, APART = {"direct": False}, {"protocol": "LL"}, {"ranks_on": (0, 0, 0, 0), "depth": 8}
+TIMED = {"clock": "logical", "network": NETWORK}
 KERNELS = {
-    "relaxed release": ("wrap.cuh", "value, __ATOMIC_RELEASE", "value, __ATOMIC_RELAXED", 1),
-    "relaxed acquire": ("wrap.cuh", "__atomic_load_n(at, __ATOMIC_ACQUIRE)", "__atomic_load_n(at, __ATOMIC_RELAXED)", 1),
-    "dropped barrier after the data": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4),
-    "missing credit wait": ("interp.cuh", "if (op.flags & SENDS && sent >= (u64)p.nslots + room", "if (false", 1),
-    "missing data wait": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1),
-    "dropped barrier before the data": ("interp.cuh", "if (block_any(team, why)) return;", "if (why) return;", 4),
+    "relaxed release": ("wrap.cuh", "value, __ATOMIC_RELEASE", "value, __ATOMIC_RELAXED", 1, FIFO),
+    "relaxed acquire": ("wrap.cuh", "__atomic_load_n(at, __ATOMIC_ACQUIRE)", "__atomic_load_n(at, __ATOMIC_RELAXED)", 1, FIFO),
+    "dropped barrier after the data": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4, FIFO),
+    "missing credit wait": ("interp.cuh", "if (op.flags & SENDS && sent >= (u64)p.nslots + room", "if (false", 1, FIFO),
+    "missing data wait": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1, FIFO),
+    "dropped barrier before the data": ("interp.cuh", "if (block_any(team, why)) return;", "if (why) return;", 4, FIFO),
+    "put before the receiver has begun": ("interp.cuh", "if (F & DIRECT && !why && puts && !entered)", "if (false)", 1, APART),
+    "put taken before its message": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1, {}),
+    "put without a barrier after it": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4, {}),
+    "dropped barrier after packets": ("interp.cuh", "if (block_any(team, gone))", "if (gone)", 4, PACKETS),
+    "link taken out of turn": ("clock.cuh", "if (!await(p, clock.turns + route.line, ticket))", "if (false)", 1, TIMED),
+    "time of another message": ("clock.cuh", "p.nslots + taken % p.nslots]);", "p.nslots + (taken + 1) % p.nslots]);", 1, TIMED),
 }  # fmt: skip
 
 
@@ -60,18 +107,42 @@ def rebuilt(tmp_path, file, old, new):
     text = (folder / file).read_text()
     assert text.count(old) == 1, "the kernel no longer has the place that this test breaks"
     (folder / file).write_text(text.replace(old, new))
-    return race.build(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    file, old, new, threads = KERNELS[name]
-    found = race.race(ring_allreduce(4, 16), threads=threads, launches=4, executable=rebuilt(tmp_path, file, old, new))
+    file, old, new, threads, options = KERNELS[name]
+    program = ring_allreduce(4, 16)
+    if name == "link taken out of turn":  # two connections of one link
+        program = api.lower(api.baseline("ring", "ring:4", "allreduce"), instances=2)
+        options = options | {"network": api.topology("ring:4").network()}
+    elif options == APART:  # rank 0 waits for nobody, but for room
+        program = broadcast_chain(4, 4)
+    elif options == PACKETS:  # what one thread writes another block's threads read
+        program = recursive_doubling_allreduce(4, 4)
+    found = race.race(program, threads=threads, launches=4, elements=40, limit=20, folder=rebuilt(tmp_path, file, old, new), **options)
     assert found.races
+
+
+@pytest.mark.parametrize("old, new", [
+    ("return low >> 32 == flag && high >> 32 == flag;", "return true;"),  # data without their flags
+    ("(u64)flag << 32 | data >> 32", "(u64)7 << 32 | data >> 32"),  # half of a line with another flag
+], ids=["flags not looked at", "a flag of another message"])  # fmt: skip
+def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monkeypatch):
+    """They are atomic, so there is no race to report: the results are wrong, or nobody takes them."""
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
+    folder = tmp_path / "kernel"
+    shutil.copytree(kernels.FOLDER, folder)
+    text = (folder / "wrap.cuh").read_text()
+    assert text.count(old) == 2  # of CPU threads, and of GPUs
+    (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
+    found = race.race(ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS)
+    assert found.stuck or not found.right
 
 
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    executable = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
-    assert race.race(recursive_doubling_allreduce(4), threads=1, executable=executable).stuck
+    folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
+    assert race.race(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck
