@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from synth.errors import FormatError, SynthError
+from synth.linktable import LinkTable, members
 from synth.rational import rational, show
 from synth.topology import KINDS, Limit, Link, Topology
 
@@ -90,10 +91,12 @@ class Bulk:
 
     def save(self, path: Path) -> None:
         """Write a compressed ``.npz`` with a JSON header: whole or not at all. Raises OSError."""
-        links, limits = self.topology.links, self.topology.limits
-        widths = sorted({k.bandwidth for k in links} | {m.bandwidth for m in limits})
-        lates = sorted({k.latency for k in links})
+        given, limits = self.topology.links, self.topology.limits
+        links = given if isinstance(given, LinkTable) else LinkTable.of(given)
+        widths = sorted({*(s.bandwidth for s in links.sorts), *(m.bandwidth for m in limits)})
+        lates = sorted({s.latency for s in links.sorts})
         wide, late = {w: i for i, w in enumerate(widths)}, {w: i for i, w in enumerate(lates)}
+        sorts = np.array([(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64).reshape(-1, 3)
         header = {
             "schema": SCHEMA, "collective": self.collective, "root": self.root, "chunks": self.chunks,
             "topology": {
@@ -106,11 +109,8 @@ class Bulk:
             "rounds": self.rounds, "step": self.step, "chunk": self.chunk, "path": self.path, "kind": self.kind,
             "path_links": np.fromiter((i for p in self.paths for i in p), np.int64), "path_ends": np.cumsum([len(p) for p in self.paths]),
             "generators": np.array(self.generators, np.int64).reshape(len(self.generators), -1),
-            "src": np.fromiter((k.src for k in links), np.int64), "dst": np.fromiter((k.dst for k in links), np.int64),
-            "width": np.fromiter((wide[k.bandwidth] for k in links), np.int64),
-            "late": np.fromiter((late[k.latency] for k in links), np.int64),
-            "sort": np.fromiter((KINDS.index(k.kind) for k in links), np.int64),
-            "limit_links": np.fromiter((i for m in limits for i in m.links), np.int64),
+            "src": links.src, "dst": links.dst, "width": sorts[links.sort, 0], "late": sorts[links.sort, 1], "sort": sorts[links.sort, 2],
+            "limit_links": np.concatenate([np.zeros(0, np.int64), *members(limits)]),
             "limit_ends": np.cumsum([len(m.links) for m in limits]),
             "limit_width": np.fromiter((wide[m.bandwidth] for m in limits), np.int64), "nodes": np.array(self.topology.nodes, np.int64),
         }  # fmt: skip

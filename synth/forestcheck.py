@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from operator import attrgetter
 from typing import NoReturn
 
 import numpy as np
 
 from synth.errors import VerificationError
 from synth.forest import COLLECTIVES, ROOTED, TURNED, Forest
+from synth.linktable import ends, members, widths
 from synth.topology import Topology
 
 MOST = 1 << 62
@@ -109,28 +109,17 @@ class _Wires:
 
     def __init__(self, topology: Topology) -> None:
         self.ranks, self.nodes = topology.ranks, topology.ranks + len(topology.switches)
-        count = len(topology.links)
-        self.src = np.fromiter(map(attrgetter("src"), topology.links), np.int64, count)
-        self.dst = np.fromiter(map(attrgetter("dst"), topology.links), np.int64, count)
-        width = attrgetter("bandwidth")
-        objects = np.fromiter(map(id, map(width, topology.links)), np.int64, count)
-        values, kinds = self._kinds(dict(zip(objects.tolist(), map(width, topology.links), strict=True)), topology)
-        self.kind = _table(kinds, objects)
-        self.limit_kind = _table(kinds, np.array([id(m.bandwidth) for m in topology.limits], np.int64))
+        self.src, self.dst = ends(topology.links)
+        (wide, kind), (narrow, limit) = widths(topology.links), widths(topology.limits)
+        values = list(dict.fromkeys([*wide, *narrow]))
+        self.kind = kind  # its numbers come first
+        self.limit_kind = np.array([values.index(width) for width in narrow], np.int64)[limit]
         self.width = [(value, self.kind == i) for i, value in enumerate(values)]
         self.limit_width = [(value, self.limit_kind == i) for i, value in enumerate(values)]
-        self.members = np.concatenate([np.zeros(0, np.int64), *(np.array(m.links, np.int64) for m in topology.limits)])
+        self.members = np.concatenate([np.zeros(0, np.int64), *members(topology.limits)])
         self.owner = np.repeat(np.arange(len(topology.limits)), [len(m.links) for m in topology.limits])
 
         self.here = self.order(self.src, self.dst)
-
-    @staticmethod
-    def _kinds(seen: dict[int, Fraction], topology: Topology) -> tuple[list[Fraction], dict[int, int]]:
-        """Distinct bandwidths, and the number of the one that each object is."""
-        names: dict[Fraction, int] = {}
-        objects = seen | {id(m.bandwidth): m.bandwidth for m in topology.limits}
-        kinds = {name: names.setdefault(value, len(names)) for name, value in objects.items()}
-        return list(names), kinds
 
     @cached_property
     def limit_sets(self) -> list[tuple[int, bytes]]:
@@ -140,11 +129,6 @@ class _Wires:
     def order(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """Links by ends and width; parallel ones of a width stay as they are listed."""
         return np.argsort((src * self.nodes + dst) * (len(self.width) + 1) + self.kind, kind="stable")
-
-
-def _table(kinds: dict[int, int], objects: np.ndarray) -> np.ndarray:
-    names, which = np.unique(objects, return_inverse=True)
-    return np.array([kinds[name] for name in names.tolist()], np.int64)[which]
 
 
 def _hops(forest: Forest, wires: _Wires) -> None:

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import VerificationError
+from synth.linktable import ends, members, widths
 from synth.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
@@ -35,16 +36,14 @@ class _Widths:
 
     def __init__(self, topology: Topology) -> None:
         links, limits = topology.links, topology.limits
-        kept = {id(item.bandwidth): item.bandwidth for item in (*links, *limits)}
-        self.names = sorted(set(kept.values()))
+        (wide, link), (narrow, limit) = widths(links), widths(limits)
+        self.names = sorted({*wide, *narrow})
         number = {width: i for i, width in enumerate(self.names)}
-        of = {key: number[width] for key, width in kept.items()}
-        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
-        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
-        self.link = np.fromiter((of[id(k.bandwidth)] for k in links), np.int64, len(links))
-        self.limit = np.fromiter((of[id(m.bandwidth)] for m in limits), np.int64, len(limits))
+        self.src, self.dst = ends(links)
+        self.link = np.array([number[w] for w in wide], np.int64)[link]
+        self.limit = np.array([number[w] for w in narrow], np.int64)[limit]
         self.counts = np.fromiter((len(m.links) for m in limits), np.int64, len(limits))
-        self.members = np.fromiter((i for m in limits for i in m.links), np.int64, int(self.counts.sum()))
+        self.members = np.concatenate([np.zeros(0, np.int64), *members(limits)])
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:

@@ -15,7 +15,7 @@ everything exact (bounds, encodings, verify) sees the Network only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -45,8 +45,20 @@ class Limit:
     """A set of links (indices into `Topology.links`) that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root."""
 
     name: str
-    links: tuple[int, ...]
+    links: Sequence[int]
     bandwidth: Fraction
+
+
+def columns(links: Sequence[Link]) -> tuple[Sequence[int], Sequence[int], Iterable[Fraction]]:
+    """Sources, destinations and bandwidths of all links; a table of links (linktable.py) makes no Links for it."""
+    table = getattr(links, "columns", None)
+    return ([k.src for k in links], [k.dst for k in links], [k.bandwidth for k in links]) if table is None else table()
+
+
+def bandwidths(items: Sequence[Link] | Sequence[Limit]) -> list[Fraction]:
+    """Every bandwidth of links or limits; a million of them share a few, and each object is looked at once."""
+    table = getattr(items, "bandwidths", None)
+    return list({id(item.bandwidth): item.bandwidth for item in items}.values()) if table is None else table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +196,15 @@ def _hops(peers: list[list[int]], start: int) -> tuple[int | None, ...]:
 class Topology:
     """A machine. Link ends below `ranks` are ranks; `ranks + i` is the switch ``switches[i]``.
 
-    `nodes[r]` is the box that rank r sits in. `unit` (GB/s) is the declared bandwidth of one unit, None to derive it.
-    `generators` are declared rank automorphisms (verified before use). `labels[r]` is the machine's own label of
-    rank r (after `--ranks`), used by exports. `notes` are shown wherever results are printed (NVLS, PCIe fallback).
+    `links` is a tuple, or a table of very many links that acts like one (linktable.py). `nodes[r]` is the box that rank r
+    sits in. `unit` (GB/s) is the declared bandwidth of one unit, None to derive it. `generators` are declared rank
+    automorphisms (verified before use). `labels[r]` is the machine's own label of rank r (after `--ranks`), used by exports.
+    `notes` are shown wherever results are printed (NVLS, PCIe fallback).
     """
 
     name: str
     ranks: int
-    links: tuple[Link, ...]
+    links: Sequence[Link]
     limits: tuple[Limit, ...] = ()
     switches: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
@@ -202,9 +215,7 @@ class Topology:
 
     def unit_bandwidth(self) -> Fraction:
         """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the gcd."""
-        # A million links share a few bandwidths: each object is looked at once.
-        values = list({id(item.bandwidth): item.bandwidth for part in (self.links, self.limits) for item in part}.values())
-        values = [value for value in values if value]
+        values = [value for value in (*bandwidths(self.links), *bandwidths(self.limits)) if value]
         if not values:
             return self.unit or Fraction(1)
         if self.unit is None:
@@ -213,10 +224,10 @@ class Topology:
 
     def live(self) -> Topology:
         """Without the links that carry nothing, by their own bandwidth or a limit's. Raises SynthError for a negative bandwidth."""
-        widths = {id(item.bandwidth): item.bandwidth for part in (self.links, self.limits) for item in part}
-        if all(width > 0 for width in widths.values()):
+        widths = [*bandwidths(self.links), *bandwidths(self.limits)]
+        if all(width > 0 for width in widths):
             return self
-        if any(width < 0 for width in widths.values()):
+        if any(width < 0 for width in widths):
             raise SynthError(f"{self.name}: a bandwidth is negative; a link that is down has 0")
         dead = {i for limit in self.limits if not limit.bandwidth for i in limit.links}
         kept = {i: k for k, i in enumerate(i for i, link in enumerate(self.links) if link.bandwidth and i not in dead)}
@@ -233,7 +244,7 @@ class Topology:
         if self.switches:
             return self._through_switches(unit, units)
         routes = tuple(Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True))
-        caps = tuple(Cap(limit.links, int(limit.bandwidth / unit)) for limit in self.limits)
+        caps = tuple(Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits)
         return Network(self.name, self.ranks, routes, caps, unit, (), self.generators)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:

@@ -17,6 +17,7 @@ import numpy as np
 
 from synth.bulk import COPY, REDUCE, Bulk
 from synth.errors import VerificationError
+from synth.linktable import ends, widths
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,7 @@ class _Replay:
         self.moved = self.ranks if given.collective == "allreduce" and given.generators else given.units
         self.per = given.chunks * given.units // self.moved
         links = given.topology.links
-        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
-        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+        self.src, self.dst = ends(links)
 
     def run(self) -> Checked:
         given = self.given
@@ -99,9 +99,7 @@ class _Replay:
         links = np.arange(len(self.src))
         if not moves:
             return links, 1
-        units = [k.bandwidth for k in self.topology.links]
-        widths = {w: i for i, w in enumerate(sorted(set(units)))}
-        width = np.fromiter((widths[w] for w in units), np.int64, len(units))
+        _, width = widths(self.topology.links)
         keys = self.src * self.nodes + self.dst
         order = np.argsort(keys, kind="stable")
         _need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
@@ -191,7 +189,8 @@ class _Replay:
         lengths = np.fromiter((len(p) for p in given.paths), np.int64, len(given.paths))
         flat = np.fromiter((i for p in given.paths for i in p), np.int64, int(lengths.sum()) if len(lengths) else 0)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        room = np.array([int(k.bandwidth / unit) for k in self.topology.links], np.int64)
+        wide, which = widths(self.topology.links)
+        room = np.array([int(width / unit) for width in wide], np.int64)[which]
         limits = [(np.array(m.links, np.int64), int(m.bandwidth / unit), m.name) for m in self.topology.limits]
         members = np.concatenate([m for m, _, _ in limits]) if limits else np.zeros(0, np.int64)
         cuts = np.concatenate([[0], np.cumsum([len(m) for m, _, _ in limits])])[:-1].astype(np.int64)

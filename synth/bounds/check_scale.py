@@ -12,11 +12,14 @@ tail less that of its head, and costs at most the prices of its limits and, for 
 from __future__ import annotations
 
 import hashlib
+import sys
+from array import array
+from collections.abc import Iterable
 from fractions import Fraction
 
 from synth.errors import VerificationError
 from synth.rational import rational
-from synth.topology import Topology
+from synth.topology import Topology, bandwidths, columns
 
 KEYS = {
     "throughput-cut": {"kind", "topology", "collective", "root", "inside", "limits"},
@@ -28,16 +31,29 @@ TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 
 def digest(topology: Topology) -> str:
     """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(f"{topology.ranks} {len(topology.switches)}\n".encode())
-    words: dict[int, str] = {}
-    for part in (topology.links, topology.limits):
-        for item in part:
-            if id(item.bandwidth) not in words:
-                words[id(item.bandwidth)] = str(item.bandwidth)
-    found.update("\n".join([f"{k.src} {k.dst} {words[id(k.bandwidth)]}" for k in topology.links]).encode())
+    found = hashlib.sha256(f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode())
+    src, dst, width = columns(topology.links)
+    numbers: dict[Fraction, int] = {}
+    number: dict[int, int] = {}  # of each object: very many links share few
+    for value in (*bandwidths(topology.links), *bandwidths(topology.limits)):
+        number[id(value)] = numbers.setdefault(value, len(numbers))
+    order = sorted(numbers)
+    place = {n: order.index(value) for value, n in numbers.items()}
+    number = {key: place[n] for key, n in number.items()}
+    found.update(" ".join(map(str, order)).encode())
+    for column in (src, dst, map(number.__getitem__, map(id, width))):
+        found.update(_words(column))
     for limit in topology.limits:
-        found.update(f"\n{words[id(limit.bandwidth)]} {limit.links}".encode())
+        found.update(_words((number[id(limit.bandwidth)], len(limit.links), *limit.links)))
     return found.hexdigest()
+
+
+def _words(numbers: Iterable[int]) -> bytes:
+    """Eight bytes each, the least first."""
+    words = array("q", numbers)
+    if sys.byteorder == "big":
+        words.byteswap()
+    return words.tobytes()
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
@@ -124,8 +140,9 @@ def _ratio(
             paid[i] = paid.get(i, 0) + price
     bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
     single = cuts[0][1] if len(cuts) == 1 and not heights else None
-    for i, link in enumerate(topology.links):
-        a, b = (link.dst, link.src) if turned else (link.src, link.dst)
+    src, dst, widths = columns(topology.links)
+    tails, heads = (dst, src) if turned else (src, dst)
+    for i, (a, b, width) in enumerate(zip(tails, heads, widths, strict=True)):
         if single is not None and (not single[a] or single[b]):
             continue
         counts = sum(weight for weight, inside in cuts if inside[a] and not inside[b])
@@ -133,6 +150,6 @@ def _ratio(
             counts += heights.get(a, 0) - heights.get(b, 0)
         rest = counts - paid.get(i, 0)
         if rest > 0:
-            bandwidth += rest * link.bandwidth
+            bandwidth += rest * width
     need(bandwidth > 0, "is never left: the collective is impossible, not slow", "$")
     return Fraction(shards) / bandwidth

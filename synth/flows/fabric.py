@@ -13,15 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from operator import attrgetter
 
 import numpy as np
 
 from synth.errors import SynthError
 from synth.flows.maxflow import checked
+from synth.linktable import ends, widths
 from synth.topology import Topology
-
-_SRC, _DST, _WIDTH = attrgetter("src"), attrgetter("dst"), attrgetter("bandwidth")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +79,9 @@ class Fabric:
         if path in self._known:
             return self._known[path]
         src, dst, link, hub = self._lists
+        if len(path) == 1 and link[path[0]] >= 0 and hub[src[path[0]]] < 0 and hub[dst[path[0]]] < 0:
+            self._known[path] = whole = (link[path[0]],)
+            return whole
         found: list[int] = []
         start, inner, result = -1, -1, True
         for e in path:
@@ -139,25 +140,18 @@ def fabric(topology: Topology) -> Fabric:
     links = topology.links
     if not links:
         raise SynthError(f"{topology.name} has no links")
-    if not any(map(_WIDTH, links)):
+    wide, which = widths(links)
+    if not any(wide):
         raise SynthError(f"{topology.name}: no link has any bandwidth")
-    count = len(links)
-    names, first, which = np.unique(np.fromiter(map(id, map(_WIDTH, links)), np.int64, count), return_index=True, return_inverse=True)
-    distinct = tuple(links[i] for i in first.tolist())
-    # Many links share few bandwidths: the unit of all is that of one link of each.
-    unit = replace(topology, links=distinct, limits=tuple({id(m.bandwidth): m for m in topology.limits}.values())).unit_bandwidth()
-    widths = {id(k.bandwidth): k.bandwidth for k in (*distinct, *topology.limits)}
-    units = {name: int(width / unit) for name, width in widths.items()}
-    if min(units.values()) < 0:
+    unit = topology.unit_bandwidth()
+    each, limits = [int(width / unit) for width in wide], [int(m.bandwidth / unit) for m in topology.limits]
+    if min(each + limits) < 0:
         raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
-    each = [units[name] for name in names.tolist()]
     total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
-    checked(total + sum(units[id(m.bandwidth)] for m in topology.limits), topology.name)
+    checked(total + sum(limits), topology.name)
     cap = np.array(each, np.int64)[which]
-    ends = topology.ranks + len(topology.switches)
-    src = np.fromiter(map(_SRC, links), np.int64, count)
-    dst = np.fromiter(map(_DST, links), np.int64, count)
-    build = Builder(topology, ends, src, dst, cap, [units[id(m.bandwidth)] for m in topology.limits])
+    src, dst = ends(links)
+    build = Builder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
     rows, hub, ways = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]

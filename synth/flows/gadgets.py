@@ -51,7 +51,7 @@ class Builder:
         """Which limit each link meets on its way out and on its way in."""
         tightest: dict[bytes, tuple[int, np.ndarray]] = {}
         for k, limit in enumerate(self.topology.limits):
-            members = np.array(limit.links, np.int64)
+            members = np.asarray(limit.links, np.int64)
             if (members[1:] <= members[:-1]).any():
                 members = np.unique(members)
             if int(self.cap[members].sum()) <= self.widths[k]:
@@ -183,7 +183,7 @@ class Builder:
         return -1 - len(self.sets)
 
     def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
-        self._add(*((end, inner) if leaving else (inner, end)), width, -1, limit)
+        self.rows.append(np.array([[*((end, inner) if leaving else (inner, end)), width, -1, limit]], np.int64))
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from synth.bulk import COPY, REDUCE, Bulk
 from synth.errors import UsageError
 from synth.flows.automorphisms import orbits
 from synth.forest import Forest
+from synth.linktable import ends, widths
 from synth.topology import Topology
 
 MOST_SENDS = 1 << 28
@@ -132,20 +133,19 @@ def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray,
     np.add.at(base, (np.repeat(level, count), column), np.repeat(weight, count))
     base = base * copies // sizes[used]
     unit = topology.unit_bandwidth()
-    widths = {id(item.bandwidth): item.bandwidth for part in (topology.links, topology.limits) for item in part}
-    units = {key: int(width / unit) for key, width in widths.items()}  # many links share few bandwidths
-    room = np.array([units[id(topology.links[i].bandwidth)] for i in used.tolist()], np.int64)
+    wide, which = widths(topology.links)
+    room = np.array([int(width / unit) for width in wide], np.int64)[which[used]]
     where = np.full(len(label), -1, np.int64)
     where[used] = np.arange(len(used))
     rows, rooms, seen = [], [], set()
     for limit in topology.limits:
-        columns = where[label[np.array(limit.links, np.int64)]]
+        columns = where[label[np.asarray(limit.links, np.int64)]]
         members, times = np.unique(columns[columns >= 0], return_counts=True)
         key = (members.tobytes(), times.tobytes(), limit.bandwidth)
         if len(members) and key not in seen:
             seen.add(key)
             rows.append((base[:, members] * times).sum(axis=1))
-            rooms.append(units[id(limit.bandwidth)])
+            rooms.append(int(limit.bandwidth / unit))
     if rows:
         base, room = np.concatenate([base, np.array(rows).T], axis=1), np.concatenate([room, np.array(rooms, np.int64)])
     return room, base
@@ -157,8 +157,7 @@ def link_orbits(topology: Topology, generators: Sequence[np.ndarray]) -> np.ndar
     if not len(generators):
         return np.arange(len(links))
     nodes = topology.ranks + len(topology.switches)
-    src = np.fromiter((k.src for k in links), np.int64, len(links))
-    dst = np.fromiter((k.dst for k in links), np.int64, len(links))
+    src, dst = ends(links)
     keys = src * nodes + dst
     order = np.argsort(keys, kind="stable")
     images = [order[np.searchsorted(keys[order], g[src] * nodes + g[dst])] for g in map(np.asarray, generators)]

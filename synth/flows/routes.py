@@ -63,20 +63,23 @@ def doors(fabric: Fabric, orbit: np.ndarray, label: np.ndarray) -> Doors | None:
                 if o not in used:
                     kind = kinds.setdefault(tuple(sorted((*used, o))), len(kinds))
                     found.append(Door(kind, ways, last))
-    for a, b, o, e in zip(made.src, made.dst, made.orbit, range(len(made.src)), strict=True):
-        if a < fabric.ranks and b < fabric.ranks:
-            found.append(Door(kinds.setdefault((o,), len(kinds)), {a: ()}, {b: e}))
-    into: list[list[int]] = [[] for _ in range(fabric.ranks)]
-    outof: list[list[int]] = [[] for _ in range(fabric.ranks)]
+    ranks = fabric.ranks
+    straight: dict[int, int] = {}  # of each orbit its kind, where a way is one edge
+    for e, (a, b, o) in enumerate(zip(made.src, made.dst, made.orbit, strict=True)):
+        if a < ranks and b < ranks:
+            if o not in straight:
+                straight[o] = kinds.setdefault((o,), len(kinds))
+            found.append(Door(straight[o], {a: ()}, {b: e}))
+    into: list[list[int]] = [[] for _ in range(ranks)]
+    outof: list[list[int]] = [[] for _ in range(ranks)]
     for i, door in enumerate(found):
         for y in door.last:
             into[y].append(i)
         for x in door.ways:
             outof[x].append(i)
-    alike = [False] * len(kinds)
-    for door in found:
-        alike[door.kind] = label[next(iter(door.ways))] == label[next(iter(door.last))]
-    return Doors(tuple(found), tuple(map(tuple, into)), tuple(map(tuple, outof)), tuple(kinds), tuple(alike))
+    one = {door.kind: door for door in found}
+    alike = tuple(bool(label[next(iter(one[c].ways))] == label[next(iter(one[c].last))]) for c in range(len(kinds)))
+    return Doors(tuple(found), tuple(map(tuple, into)), tuple(map(tuple, outof)), tuple(kinds), alike)
 
 
 class _Ways:

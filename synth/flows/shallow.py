@@ -11,6 +11,7 @@ import numpy as np
 from synth.errors import InfeasibleError
 from synth.flows.automorphisms import orbits
 from synth.forest import ROOTED, TURNED, Forest
+from synth.linktable import ends as ends_of
 from synth.topology import Topology
 
 
@@ -22,7 +23,7 @@ class Shallow:
         self.topology, self.collective = topology, collective
         links = topology.links
         if ends is None:
-            ends = (np.fromiter((k.src for k in links), np.int64, len(links)), np.fromiter((k.dst for k in links), np.int64, len(links)))
+            ends = ends_of(links)
         leaves, self.enters = ends[::-1] if collective in TURNED else ends
         self.turned = collective in TURNED
         nodes = topology.ranks + len(topology.switches)

@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from synth.collector import collector_off
 from synth.flows.automorphisms import edge_images, orbits
 from synth.flows.budgets import Budgets, nesting
 from synth.flows.fabric import Fabric
@@ -31,6 +32,7 @@ COPIES, STEEP = 6, 6.0
 LOOKED_AT = 80
 
 
+@collector_off()
 def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | None:
     """Trees that need no more than `time` (shards per unit), for representatives of the roots' orbits; None where none are found.
 

@@ -5,14 +5,18 @@ A declared generator is a claim; `preserves` decides it in time linear in the li
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from synth.errors import UsageError
 from synth.topology import Limit, Link, Topology
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from synth.linktable import LinkTable
 
 MAX_RANKS = 16384
 MAX_LINKS = 1 << 20
@@ -50,20 +54,10 @@ def counted(pairs: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]
     return found
 
 
-@contextmanager
-def collector_off() -> Iterator[None]:
-    """Python's cycle collector rests: it would look again and again at millions of links, none of which is in a cycle."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 # Links from which arrays are worth their set-up.
 LARGE = 20_000
+# Pairs of ranks for each link up to which they are looked up in a table.
+DENSE = 4
 
 
 def duplex(edges: Iterable[tuple[int, int]], bandwidth: Fraction, latency: Fraction, kind: str) -> tuple[Link, ...]:
@@ -93,6 +87,29 @@ def port_limits(links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidt
         for way, members in (("out", out[g]), ("in", into[g])):
             if _exceeds((links[i].bandwidth for i in members), bandwidth):
                 limits.append(Limit(f"{what} {g} {way}", tuple(members), bandwidth))
+    return limits
+
+
+def table_limits(table: LinkTable, ranks: int, share: int, bandwidth: Fraction, what: str, start: int = 0) -> list[Limit]:
+    """`port_limits` of a table of links for groups of `share` ranks that follow one another."""
+    import numpy as np
+
+    from synth.linktable import Members
+
+    far, limits, ways = table[start:], [], []
+    width = [sort.bandwidth for sort in far.sorts]
+    for ends in (far.src, far.dst):
+        group = ends // share
+        # NumPy sorts 16 bits by counting.
+        order = np.argsort(group.astype(np.uint16) if ranks // share < 1 << 16 else group, kind="stable")
+        cuts = np.searchsorted(group[order], np.arange(ranks // share + 1)).tolist()
+        ways.append((order, cuts))
+    for g in range(ranks // share):
+        for way, (order, cuts) in zip(("out", "in"), ways, strict=True):
+            members = order[cuts[g] : cuts[g + 1]]
+            counts = np.bincount(far.sort[members], minlength=len(width)).tolist()
+            if sum(n * w for n, w in zip(counts, width, strict=True)) > bandwidth:
+                limits.append(Limit(f"{what} {g} {way}", Members(members + start), bandwidth))
     return limits
 
 
@@ -144,45 +161,96 @@ def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> 
     """`topology` with those of the candidates that are automorphisms of it declared; the identity and repeats are dropped."""
     identity = tuple(range(topology.ranks))
     distinct = {tuple(pi): None for pi in candidates}
-    keeps = _Large(topology).preserves if len(topology.links) > LARGE and not topology.switches else lambda pi: preserves(topology, pi)
+    large = _Large(topology) if len(topology.links) > LARGE and not topology.switches else None
+    keeps = large.preserves if large is not None and large.plain else lambda pi: preserves(topology, pi)
     return replace(topology, generators=tuple(pi for pi in distinct if pi != identity and keeps(pi)))
 
 
 class _Large:
-    """`preserves` for a topology of very many links and no switches: the same comparisons, in arrays made once."""
+    """`preserves` for a topology of very many links and no switches: the same comparisons, in arrays made once.
+
+    `plain`: no limit is empty or names a link twice; for others it is no judge.
+    """
 
     def __init__(self, topology: Topology) -> None:
         import numpy as np
 
+        from synth.linktable import ends, members, widths
+
         self.np, self.ranks = np, topology.ranks
-        links, limits = topology.links, topology.limits
-        names: dict[Fraction, int] = {}
-        keys = np.fromiter((id(k.bandwidth) for k in links), np.int64, len(links))  # few objects, shared by many links
-        few, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        ids = {key: names.setdefault(links[i].bandwidth, len(names)) for key, i in zip(few.tolist(), first.tolist(), strict=True)}
-        ids |= {id(m.bandwidth): names.setdefault(m.bandwidth, len(names)) for m in limits}
-        self.width = np.array([ids[key] for key in few.tolist()], np.int64)[which]
-        self.src = np.fromiter((k.src for k in links), np.int64, len(links))
-        self.dst = np.fromiter((k.dst for k in links), np.int64, len(links))
-        ends = self.src * self.ranks + self.dst
-        self.order = np.argsort(ends, kind="stable")
-        self.keys = ends[self.order]
-        self.single = bool((np.diff(self.keys) > 0).all())
-        self.limits = [(ids[id(m.bandwidth)], np.array(m.links, np.int64)) for m in limits]
-        self.known = sorted((width, np.sort(members).tobytes()) for width, members in self.limits)
+        _, self.width = widths(topology.links)
+        self.src, self.dst = ends(topology.links)
+        keys = self.src * self.ranks + self.dst
+        if self.ranks**2 <= DENSE * len(keys):
+            self.order = np.full(self.ranks**2, -1, np.int64)  # the link of each pair
+            self.order[keys] = np.arange(len(keys))
+            self.single = bool((self.order[keys] == np.arange(len(keys))).all())
+            self.keys = None
+        else:
+            self.order = np.argsort(keys, kind="stable")
+            self.keys = keys[self.order]
+            self.single = bool((np.diff(self.keys) > 0).all())
+        number: dict[tuple[int, bytes], int] = {}  # limits alike in width and links, and how many there are of each
+        held, times = [], []
+        self.plain = True
+        for width, links in zip(widths(topology.limits)[1].tolist(), members(topology.limits), strict=True):
+            if not (links[1:] > links[:-1]).all():
+                links = np.sort(links)
+                self.plain &= bool((links[1:] > links[:-1]).all())
+            self.plain &= len(links) > 0
+            at = number.setdefault((width, links.tobytes()), len(number))
+            if at == len(held):
+                held.append(links)
+                times.append(0)
+            times[at] += 1
+        self.like = np.array([(width, count) for (width, _), count in zip(number, times, strict=True)], np.int64).reshape(-1, 2)
+        self.sizes = np.array([len(m) for m in held], np.int64)
+        self.members = np.concatenate([np.zeros(0, np.int64), *held])
+        self.owner = np.repeat(np.arange(len(held)), self.sizes)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.holders = self._holders(len(keys))
+
+    def _holders(self, links: int) -> list[np.ndarray]:
+        """For each link the limits that hold it, one in each array; -1 where there are fewer."""
+        np, found = self.np, []
+        order = np.argsort(self.members, kind="stable")
+        link, limit = self.members[order], self.owner[order]
+        first = np.searchsorted(link, np.arange(links))
+        place = np.arange(len(link)) - first[link]
+        for layer in range(int(place.max()) + 1 if len(place) else 0):
+            row = np.full(links, -1, np.int64)
+            row[link[place == layer]] = limit[place == layer]
+            found.append(row)
+        return found
 
     def preserves(self, pi: Sequence[int]) -> bool:
         if not self.single or not is_permutation(pi, self.ranks):
             return False
         np, image = self.np, self.np.array(pi, self.np.int64)
         moved = image[self.src] * self.ranks + image[self.dst]
-        at = np.minimum(np.searchsorted(self.keys, moved), len(self.keys) - 1)
-        if (self.keys[at] != moved).any():
+        if self.keys is not None:
+            at = np.minimum(np.searchsorted(self.keys, moved), len(self.keys) - 1)
+            if (self.keys[at] != moved).any():
+                return False
+            moved = at
+        target = self.order[moved]
+        if (target < 0).any() or (self.width[target] != self.width).any():
             return False
-        target = self.order[at]
-        if (self.width[target] != self.width).any():
-            return False
-        return sorted((width, np.sort(target[members]).tobytes()) for width, members in self.limits) == self.known
+        return not len(self.sizes) or self._limits(target)
+
+    def _limits(self, target: np.ndarray) -> bool:
+        """Whether each set of links goes to one of as many, as wide and as often a limit, and no two to the same."""
+        np, moved = self.np, target[self.members]
+        goes = np.full(len(self.sizes), -1, np.int64)
+        for row in self.holders:
+            candidate = row[moved[self.starts]]
+            held = np.zeros(len(moved), bool)
+            for other in self.holders:
+                held |= other[moved] == candidate[self.owner]
+            good = np.logical_and.reduceat(held, self.starts) & (candidate >= 0)
+            good &= (self.sizes[candidate] == self.sizes) & (self.like[candidate] == self.like).all(axis=1)
+            goes = np.where(good & (goes < 0), candidate, goes)
+        return bool((goes >= 0).all()) and len(np.unique(goes)) == len(goes)
 
 
 def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:

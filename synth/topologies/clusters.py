@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import repeat
+from typing import TYPE_CHECKING
 
+from synth.collector import collector_off
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import MAX_LINKS, MAX_RANKS, Nic, Permutation, collector_off, port_limits, symmetric_group, with_generators
+from synth.topologies.build import (
+    LARGE,
+    MAX_LINKS,
+    MAX_RANKS,
+    Nic,
+    Permutation,
+    port_limits,
+    symmetric_group,
+    table_limits,
+    with_generators,
+)  # fmt: skip
 from synth.topology import Limit, Link, Topology
+
+if TYPE_CHECKING:
+    from synth.linktable import LinkTable
 
 OPTIONS = {
     "cross": "ranks of a box wired to their like in the next box, one unit each way, such as 0+2+5+7; no NICs",
@@ -31,6 +46,7 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
     if boxes < 2 or boxes * size > MAX_RANKS:
         raise UsageError(f"{name}: between 2 boxes and {MAX_RANKS} ranks in all are supported")
     links, limits = _copies(box, boxes)
+    table: LinkTable | None = None
     if "cross" in options:
         clash = [key for key in ("net", "nic", "nics") if key in options]
         if clash:
@@ -38,11 +54,12 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
         links += _wires(box, boxes, _members(options["cross"], size, name))
     else:
         nic = _chosen(nic, options, size, name)
-        limits += _network(links, box, boxes, nic, options.get("net", "all"), name)
+        table, ports = _network(links, box, boxes, nic, options.get("net", "all"), name)
+        limits += ports
     ends = boxes * size
     switches = tuple(f"box{b}.{s}" for b in range(boxes) for s in box.switches)
     nodes = tuple(b * (max(box.nodes, default=0) + 1) + n for b in range(boxes) for n in (box.nodes or (0,) * size))
-    whole = Topology(name, ends, tuple(links), tuple(limits), switches, nodes, box.unit, (), (), box.notes)
+    whole = Topology(name, ends, tuple(links) if table is None else table, tuple(limits), switches, nodes, box.unit, (), (), box.notes)
     return with_generators(whole, _candidates(box, boxes, options))
 
 
@@ -93,8 +110,8 @@ def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:
     return Nic(bandwidth, nic.latency, count)
 
 
-def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, name: str) -> list[Limit]:
-    """Appends the links across boxes to `links`; returns the limits of the NICs."""
+def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, name: str) -> tuple[LinkTable | None, list[Limit]]:
+    """Appends the links across boxes to `links`, or makes a table of them all where they are many; and the limits of the NICs."""
     size, start = box.ranks, len(links)
     peers = {
         "all": lambda i: range(size),
@@ -103,16 +120,39 @@ def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, n
     }.get(net)
     if peers is None:
         raise UsageError(f"{name}: net={net} is none of all, rail and odd-even")
-    if start + boxes * (boxes - 1) * sum(len(peers(i)) for i in range(size)) > MAX_LINKS:
+    count = start + boxes * (boxes - 1) * sum(len(peers(i)) for i in range(size))
+    if count > MAX_LINKS:
         raise UsageError(f"{name} has more than {MAX_LINKS} links; ask for fewer boxes, or net=rail")
+    share = size // nic.count
+    if count > LARGE:
+        table = _table(links, [list(peers(i)) for i in range(size)], boxes, nic)
+        return table, table_limits(table, boxes * size, share, nic.bandwidth, "NIC", start)
     ends = [[c * size + j for c in range(boxes) for j in peers(i)] for i in range(size)]
     own = [len(peers(i)) for i in range(size)]
     for b in range(boxes):
         for i in range(size):
             far = ends[i][: b * own[i]] + ends[i][(b + 1) * own[i] :]
             links += map(Link, repeat(b * size + i), far, repeat(nic.bandwidth), repeat(nic.latency), repeat("net"))
-    share = size // nic.count
-    return port_limits(links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start)
+    return None, port_limits(links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start)
+
+
+def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> LinkTable:
+    """The links of the boxes, then those across: from every rank, box by box, to the peers of its number in each other box."""
+    import numpy as np
+
+    from synth.linktable import LinkTable, Sort
+
+    size = len(peers)
+    rows = []
+    for i in range(size):
+        far = np.array(peers[i], np.int64)
+        start, end = np.meshgrid(np.arange(boxes), np.arange(boxes), indexing="ij")
+        start, end = (box[start != end].reshape(boxes, boxes - 1, 1) for box in (start, end))
+        src, dst = np.broadcast_arrays(start * size + i, end * size + far)
+        rows.append((src.reshape(boxes, -1), dst.reshape(boxes, -1)))
+    src, dst = (np.concatenate(column, axis=1).reshape(-1) for column in zip(*rows, strict=True))
+    across = LinkTable(src, dst, np.zeros(len(src), np.int64), [Sort(nic.bandwidth, nic.latency, "net")])
+    return LinkTable.joined([LinkTable.of(inside), across])
 
 
 def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[Permutation]:

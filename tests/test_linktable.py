@@ -1,0 +1,131 @@
+"""Links by column: the same topologies, symmetries, certificates and files as with tuples of links."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synth import bulk, topologies
+from synth.bounds import check_scale
+from synth.flows.cuts import throughput
+from synth.flows.fabric import fabric
+from synth.flows.forests import build
+from synth.flows.pipeline import Pipeline
+from synth.forestcheck import verify
+from synth.lengthcheck import digest_runs
+from synth.linktable import LinkTable, Members, ends, members, widths
+from synth.topologies import build as builder
+from synth.topologies import clusters
+from synth.topology import Limit, Link, Topology
+
+MACHINES = (
+    "dgx-a100*3", "dgx-a100*4:net=odd-even", "dgx-h100*3:net=rail", "dgx-a100*2:nics=2", "dgx-a100*2:nic=100,nics=4", "mi250*2", "ndv2*2",
+    "dgx1*3", "dgx-a100*2:nics=1",
+)  # fmt: skip
+SHARED = Fraction(25)
+LINKS = (Link(0, 1, SHARED, Fraction(1), "net"), Link(1, 0, SHARED, Fraction(1), "net"), Link(1, 2, Fraction(50)), Link(2, 0, Fraction(25)))
+
+
+@pytest.fixture
+def columns(monkeypatch):
+    """Every cluster is made with a table of links."""
+
+    def make(name):
+        monkeypatch.setattr(clusters, "LARGE", 0)
+        monkeypatch.setattr(builder, "LARGE", 0)
+        try:
+            return topologies.topology(name)
+        finally:
+            monkeypatch.undo()
+
+    return make
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_table_makes_the_same_machine(columns, name):
+    usual, table = topologies.topology(name), columns(name)
+    assert isinstance(table.links, LinkTable) and isinstance(usual.links, tuple)
+    assert tuple(table.links) == usual.links and table.links == usual.links and len(table.links) == len(usual.links)
+    assert [(m.name, tuple(m.links), m.bandwidth) for m in table.limits] == [(m.name, m.links, m.bandwidth) for m in usual.limits]
+    assert table.generators == usual.generators and table.unit_bandwidth() == usual.unit_bandwidth()
+    assert table.network() == usual.network() and table.nodes == usual.nodes
+    assert check_scale.digest(table) == check_scale.digest(usual) and digest_runs(table) == digest_runs(usual)
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*4", "dgx-h100*3:net=rail"])
+def test_flows_find_the_same_on_it(columns, name, tmp_path):
+    found = []
+    for machine in (topologies.topology(name), columns(name)):
+        graph = fabric(machine)
+        limit = throughput(graph, "allgather")
+        assert check_scale.check(limit.certificate, machine) == limit.time / graph.unit
+        forest = build(graph, "allgather").forest
+        made = Pipeline(forest).bulk(2)
+        made.save(tmp_path / "s.npz")
+        again = bulk.load(tmp_path / "s.npz")
+        assert again.topology.links == tuple(machine.links) and again.digest() == made.digest()
+        found.append((limit.time, limit.certificate, verify(forest), forest.parents.tolist(), made.digest()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*3", "dgx-a100*2:nics=2", "dgx-a100*4:net=odd-even"])
+def test_symmetries_are_judged_the_same(columns, name):
+    machine = columns(name)
+    quick = builder._Large(machine)
+    random = np.random.default_rng(1)
+    tries = [list(pi) for pi in machine.generators] + [random.permutation(machine.ranks).tolist() for _ in range(20)]
+    for pi in machine.generators:  # nearly right ones
+        wrong = list(pi)
+        a, b = random.choice(machine.ranks, 2, replace=False).tolist()
+        wrong[a], wrong[b] = wrong[b], wrong[a]
+        tries.append(wrong)
+    judged = [builder.preserves(machine, pi) for pi in tries]
+    assert [quick.preserves(pi) for pi in tries] == judged
+    assert True in judged and False in judged
+
+
+def test_limits_decide_where_links_alone_do_not():
+    links = tuple(Link(a, b, SHARED) for a in range(4) for b in range(4) if a != b)
+    shift = [1, 2, 3, 0]
+    for groups, widths_, keeps in [
+        ([[0, 1], [3, 4]], [25, 25], False), ([[i for i, k in enumerate(links) if k.src == r] for r in range(4)], [50] * 4, True),
+        ([[i for i, k in enumerate(links) if k.src == r] for r in range(4)], [50, 50, 50, 25], False),
+        ([[i for i, k in enumerate(links) if k.src == r] for r in (0, 1, 2, 3, 0)], [50] * 5, False),
+    ]:  # fmt: skip
+        limits = tuple(Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in enumerate(zip(groups, widths_, strict=True)))
+        machine = Topology("four", 4, links, limits)
+        assert builder.preserves(machine, shift) is keeps
+        assert builder._Large(machine).plain and builder._Large(machine).preserves(shift) is keeps
+    for odd in ((0, 0, 1), ()):
+        assert not builder._Large(Topology("four", 4, links, (Limit("odd", odd, SHARED),))).plain
+
+
+def test_a_table_acts_like_a_tuple():
+    table = LinkTable.of(LINKS)
+    assert table[0] == LINKS[0] and table[-1] == LINKS[-1] and tuple(table[1:3]) == LINKS[1:3] and LINKS[2] in table
+    assert table == LINKS and tuple(table) == LINKS and table == LinkTable.of(LINKS)
+    assert table != LinkTable.of(LINKS[:2]) and table != LINKS[:2]
+    assert hash(table) == hash(LINKS) and pickle.loads(pickle.dumps(table)) == LINKS
+    assert table != LinkTable.of((*LINKS[:3], replace(LINKS[3], kind="xgmi"))) and table != list(LINKS)
+    with pytest.raises(IndexError):
+        table[4]
+    assert tuple(LinkTable.joined([table, LinkTable.of(LINKS[:1]), LinkTable.of(())])) == (*LINKS, LINKS[0])
+
+
+@pytest.mark.parametrize("links", [LINKS, LinkTable.of(LINKS)])
+def test_columns_of_either(links):
+    src, dst = ends(links)
+    assert (src.tolist(), dst.tolist()) == ([0, 1, 1, 2], [1, 0, 2, 0])
+    wide, which = widths(links)
+    assert [wide[i] for i in which] == [k.bandwidth for k in LINKS] and len(wide) == 2
+
+
+def test_members_act_like_a_tuple():
+    some = Members(np.array([3, 1, 2]))
+    assert some == (3, 1, 2) and tuple(some) == (3, 1, 2) and repr(some) == "(3, 1, 2)" and some[1] == 1 and some[1:] == (1, 2)
+    assert hash(some) == hash((3, 1, 2)) and some != [3, 1, 2] and np.asarray(some, np.int64).tolist() == [3, 1, 2] and 3 in some
+    assert [m.tolist() for m in members([Limit("a", some, SHARED), Limit("b", (0,), SHARED)])] == [[3, 1, 2], [0]]
