@@ -187,18 +187,31 @@ def _works(
     found = []
     for name in names:
         count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
-        task = task_of(name, count or 8, () if root is None else (root,))
-        own = [f for f in frontiers if f.collective.name == task.name and (root is None or f.collective.roots == task.roots)]
-        if not own and machine is not None:
+        own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
+        if len({f.collective for f in own}) > 1:
+            raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
+        timed = any(m.collective == name for m in held)
+        task = own[0].collective if own else _task(name, count, root, timed)
+        if not own and machine is not None and task is not None:
             own = _synthesized(machine, task, max_chunks, search)
         there = next((f.network for f in own), network)
         for other in (*(f.network for f in own), *((network,) if network else ())):
             if there is not None and not _same(other, there):
-                raise UsageError(f"{task.name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
-        wanted = task.roots[0] if len(task.roots) == 1 else None
-        measured = [m for m in held if m.collective == task.name and count in (None, m.ranks) and m.root in (None, wanted)]
-        found.append(_Work(task.name, count, wanted, there, tuple(own), tuple(measured)))
+                raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
+        wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
+        measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
+        found.append(_Work(title, count, wanted, there, tuple(own), tuple(measured)))
     return found
+
+
+def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collective | None:
+    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody does."""
+    try:
+        return task_of(name, ranks or 2 + (root or 0), () if root is None else (root,))
+    except UsageError:
+        if timed:
+            return None
+        raise
 
 
 def _same(one: Network, other: Network) -> bool:

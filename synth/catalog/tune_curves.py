@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import exp, log
 
 from synth.catalog.tune_measured import Sample
@@ -42,17 +42,17 @@ class Curve:
         i = bisect_right(self.samples, size, key=lambda s: s.size)
         return max(s.spread / s.seconds for s in self.samples[max(0, i - 1) : i + 1])
 
+    @cached_property
+    def _missed(self) -> list[tuple[float, float]] | None:
+        """(log size, log of measured over predicted) of each sample; None without a model that knows them all."""
+        if self.model is None:
+            return None
+        then = [self.model(sample.size) for sample in self.samples]
+        return [(log(s.size), log(s.seconds / t)) for s, t in zip(self.samples, then, strict=True) if t] if all(then) else None
+
     def _corrected(self, size: int) -> float | None:
         now = self.model(size) if self.model else None
-        if now is None or self.model is None:
-            return None
-        missed = []
-        for sample in self.samples:
-            then = self.model(sample.size)
-            if not then:
-                return None
-            missed.append((log(sample.size), log(sample.seconds / then)))
-        return now * exp(_between(missed, log(size)))
+        return None if now is None or self._missed is None else now * exp(_between(self._missed, log(size)))
 
     def _interpolated(self, size: int) -> float:
         first, last = self.samples[0].size, self.samples[-1].size
