@@ -6,7 +6,8 @@ python -m bench.report --table
 The entries are frontiers of machines with up to 16 GPUs under every collective, each found within `--limit` seconds (what is open by
 then stays open), put into a catalog in the order of the list below; `--db` keeps the catalog, or takes one that is there. Opening is
 timed by Chromium's own clock, from the start of the navigation to its load event, by when the list of entries is drawn; then from the
-address of the entry with the most sends to its drawn schedule. Each run is a new browser. Wall seconds: other work on the machine shows.
+address of the entry with the longest schedule to its drawing. Each run is a new browser. Wall seconds: other work on the machine shows.
+A second page holds the entry with the most sends a hundred times, which is more than a catalog would.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bench.chromium import Chromium, missing
 from bench.measure import RESULTS, keep, markdown, median, setting, where
 from synth import api
 from synth.catalog.entry import DONE, OPEN, Entry, Provenance
+from synth.catalog.report import Given
 from synth.catalog.store import Store
 from synth.errors import SynthError
 from synth.frontier import Frontier
@@ -63,11 +65,23 @@ def fill(path: Path, entries: int, limit: float) -> None:
                 print(f"{len(store)}: {found!r}", file=sys.stderr)
 
 
-def made(path: Path, verify: bool) -> tuple[str, int, float]:
+def made(given: list[Given], verify: bool) -> tuple[str, int, float]:
     """The page, how many entries it has, and the CPU seconds it took."""
     start = time.process_time()
-    page = api.report(path, verify=verify)
+    page = api.report(given, verify=verify)
     return page.html, page.entries, time.process_time() - start
+
+
+def heavy(path: Path, entries: int) -> list[Given]:
+    """The entry with the most sends of a catalog, so many times."""
+    with Store.open(path) as store:
+        every = [store.get(fingerprint) for fingerprint in store.fingerprints()]
+
+    def sends(entry: Entry) -> int:
+        points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
+        return sum(len(step.sends) for point in points for step in point.schedule.steps)
+
+    return [max(every, key=sends)] * entries
 
 
 def heaviest(html: str) -> tuple[int, int]:
@@ -100,41 +114,44 @@ def opened(path: Path, entry: int) -> dict[str, float]:
         return found | {"entry": browser.run(drawn.format(entry)) / 1e3}
 
 
-def measure(path: Path, runs: int) -> dict:
-    """All figures of a catalog's page."""
-    page, entries, checked = made(path, True)
-    unchecked = made(path, False)[2]
+def measure(name: str, given: list[Given], runs: int) -> dict:
+    """All figures of one page."""
+    page, entries, checked = made(given, True)
+    unchecked = made(given, False)[2]
     entry, sends = heaviest(page)
     with tempfile.TemporaryDirectory(prefix="synth-report-") as folder:
         file = Path(folder) / "report.html"
         file.write_text(page, encoding="utf-8")
         seen = [opened(file, entry) for _ in range(runs)]
     return {
-        "entries": entries, "megabytes": len(page.encode()) / 1e6, "left_out": page.count("left out to keep this page small"),
-        "catalog_megabytes": path.stat().st_size / 1e6, "cpu_checked": checked, "cpu_unchecked": unchecked, "sends": sends,
+        "name": name, "entries": entries, "megabytes": len(page.encode()) / 1e6, "drawn": page.count('"move":{'),
+        "left_out": page.count("left out to keep this page small"), "cpu_checked": checked, "cpu_unchecked": unchecked, "sends": sends,
         **{key: [run[key] for run in seen] for key in ("open", "paint", "entry")},
     }  # fmt: skip
 
 
 def table(doc: dict) -> str:
-    """The figures as rows, with the goals."""
-    row = doc["row"]
+    """A column for each page, with the goals."""
+    rows = doc["rows"]
 
-    def seconds(key: str) -> str:
-        return f"{median(row[key]):.2f} ({min(row[key]):.2f} to {max(row[key]):.2f})"
+    def seconds(key: str) -> list[str]:
+        return [f"{median(row[key]):.2f} ({min(row[key]):.2f} to {max(row[key]):.2f})" for row in rows]
 
-    rows = [
-        ("size of the page, MB", f"{row['megabytes']:.2f}", f"< {GOALS['megabytes']:g}"),
-        ("schedules left out for room", str(row["left_out"]), ""),
-        ("opening, s to the load event", seconds("open"), f"< {GOALS['open']:g}"),
-        ("opening, s to the first paint with content", seconds("paint"), ""),
-        (f"an entry, s until its schedule of {row['sends']} sends is drawn", seconds("entry"), ""),
-        ("making the page, CPU s, everything re-checked", f"{row['cpu_checked']:.1f}", ""),
-        ("making the page, CPU s, `--no-verify`", f"{row['cpu_unchecked']:.1f}", ""),
+    lines = [
+        ("entries", *(str(row["entries"]) for row in rows), ""),
+        ("size of the page, MB", *(f"{row['megabytes']:.2f}" for row in rows), f"< {GOALS['megabytes']:g}"),
+        ("schedules drawn", *(str(row["drawn"]) for row in rows), ""),
+        ("schedules left out for room", *(str(row["left_out"]) for row in rows), ""),
+        ("opening, s to the load event", *seconds("open"), f"< {GOALS['open']:g}"),
+        ("opening, s to the first paint with content", *seconds("paint"), ""),
+        ("sends of the longest schedule", *(str(row["sends"]) for row in rows), ""),
+        ("its entry, s until it is drawn", *seconds("entry"), ""),
+        ("making the page, CPU s, everything re-checked", *(f"{row['cpu_checked']:.1f}" for row in rows), ""),
+        ("making the page, CPU s, `--no-verify`", *(f"{row['cpu_unchecked']:.1f}" for row in rows), ""),
     ]
-    head = f"# The page of a report on {row['entries']} entries\n\n"
-    how = f"\nSeconds: median (least to most) of {len(row['open'])} new browsers, wall time, by the browser's clock. {doc['browser']}.\n"
-    return head + markdown(("what", "measured>", "goal>"), rows) + how + f"\n{setting(doc['setting'])}\n"
+    head = ("what", *(f"{row['name']}>" for row in rows), "goal>")
+    how = f"Seconds: median (least to most) of {len(rows[0]['open'])} new browsers, wall time, by the browser's clock; {doc['browser']}."
+    return f"# The page of a report\n\n{markdown(head, lines)}\n{how}\n\n{setting(doc['setting'])}\n"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -156,13 +173,20 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="synth-report-") as folder:
         path = given.db or Path(folder) / "catalog.db"
         fill(path, given.entries, given.limit)
-        row = measure(path, given.runs)
+        rows = [
+            measure("a catalog", [path], given.runs),
+            measure("its heaviest entry, again and again", heavy(path, given.entries), given.runs),
+        ]
     with Chromium() as browser:
         version = browser.call("Browser.getVersion")["product"]
-    doc = {"setting": where(), "browser": version, "limit": given.limit, "row": row}
+    doc = {"setting": where(), "browser": version, "limit": given.limit, "rows": rows}
     keep(doc, table(doc), given.output)
     print(table(doc))
-    return int(row["megabytes"] >= GOALS["megabytes"] or median(row["open"]) >= GOALS["open"] or row["entries"] < given.entries)
+    missed = [
+        row["name"] for row in rows
+        if row["megabytes"] >= GOALS["megabytes"] or median(row["open"]) >= GOALS["open"] or row["entries"] < given.entries
+    ]  # fmt: skip
+    return int(bool(missed))
 
 
 if __name__ == "__main__":

@@ -300,6 +300,19 @@ def test_loads_are_coloured_by_step_and_in_total(at):
     assert told(page).startswith("step 2") and page.run("document.getElementById('loads').value") == "step"
 
 
+def test_limits_are_told_beside_their_links(browser, tmp_path):
+    found = api.pareto("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
+    (tmp_path / "r.html").write_text(api.report(found).html)
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    browser.wait("!!document.querySelector('#sends button')")
+    browser.run("document.querySelector('#sends button').focus()")
+    said = browser.run("document.getElementById('info').textContent")
+    assert said.startswith("0 → 1 (300 GB/s), step 1: ") and '(limit "all out of 0": 100%)' in said
+    names = browser.run("[...document.querySelectorAll('.heat text')].map(t => t.textContent)")
+    assert names[2].startswith("all ")  # after the heads: limits come before links
+
+
 def test_one_rank_s_data_can_be_followed(at):
     page = at(1)
     page.run("(() => { const s = document.getElementById('follow'); s.value = '5'; s.dispatchEvent(new Event('change')); })()")

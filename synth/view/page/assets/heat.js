@@ -10,13 +10,24 @@ const linkName = (machine, k) => {
 
 const capacity = (machine, k) => (k < machine.links.length ? machine.links[k][2] : machine.caps[k - machine.links.length][1]);
 
+/** The limit that is fullest by `loads` among those that count sends over a link: [name, load], null where there is none. */
+function fullestLimit(machine, link, loads) {
+  let found = null;
+  machine.caps.forEach(([name, , routes], k) => {
+    const load = loads[machine.links.length + k];
+    if ((!found || load > found[1]) && routes.some((route) => machine.routes[route][2].includes(link))) found = [name, load];
+  });
+  return found;
+}
+
 /** The grid, busiest links first where not all fit; `tell(text)` on hover, `go(step)` on a press. */
 function heatGrid(machine, schedule, tell, go) {
   const steps = schedule.steps.length;
   const all = schedule.total.map((_, k) => k).filter((k) => schedule.totals[k] > 0);
   const most = Math.max(8, Math.floor(MOST_CELLS / (steps + 1)));
   const busiest = [...all].sort((a, b) => schedule.total[b] - schedule.total[a]).slice(0, most);
-  const rows = all.filter((k) => busiest.includes(k));
+  const kept = all.filter((k) => busiest.includes(k)), isLimit = (k) => k >= machine.links.length;
+  const rows = [...kept.filter(isLimit), ...kept.filter((k) => !isLimit(k))];  // limits first: they are what fills up
   if (steps > MOST_CELLS / 8) return { element: make("p", { class: "note" }, `${steps} steps are too many for a grid of loads.`), mark() {} };
   const left = Math.min(110, 14 + 6 * Math.max(...rows.map((k) => linkName(machine, k).length), 5)), cell = Math.max(10, Math.min(44, Math.floor(480 / steps))), tall = 13;
   const width = left + cell * steps + 8 + 34, height = 18 + tall * rows.length;

@@ -37,11 +37,13 @@ function playerOf(machine, schedule) {
     const riders = [...groups()].filter(([r]) => (route === undefined ? machine.routes[r][2].includes(link) : r === route));
     const [load, count, room] = state.total || state.at === 0 ? [schedule.total[link], schedule.totals[link], capacity(machine, link) * schedule.rounds]
       : [schedule.loads[state.at - 1][link], schedule.counts[state.at - 1][link], capacity(machine, link) * schedule.steps[state.at - 1].rounds];
+    const limit = fullestLimit(machine, link, state.total || state.at === 0 ? schedule.total : schedule.loads[state.at - 1]);
+    const shared = limit ? ` (limit "${limit[0]}": ${percent(limit[1])})` : "";
     const name = route === undefined ? linkName(machine, link) : `${machine.routes[route][0]} → ${machine.routes[route][1]}`;
     const where = route === undefined ? "" : machine.routes[route][2].length > 1 ? ` through ${machine.routes[route][2].slice(1).map((k) => machine.ends[machine.links[k][0]][2]).join(", ")}` : "";
     const what_ = riders.map(([r, sends]) => `${riders.length > 1 ? `${machine.routes[r][0]} → ${machine.routes[r][1]} ` : ""}${chunksText(schedule, sends)}`).slice(0, 4).join("; ");
     const when = state.total || state.at === 0 ? "all steps" : `step ${state.at}`;
-    info.textContent = `${name}${where} (${machine.links[link][3]} GB/s), ${when}: ${count} of ${room} sends, ${percent(load)}${what_ ? ` — ${what_}` : ""}`;
+    info.textContent = `${name}${where} (${machine.links[link][3]} GB/s), ${when}: ${count} of ${room} sends, ${percent(load)}${shared}${what_ ? ` — ${what_}` : ""}`;
     view.light(route === undefined ? [link] : machine.routes[route][2]);
     mark(riders.map(([r]) => r));
   }
