@@ -52,6 +52,10 @@ class Memory:
         assert size == self.array.nbytes
         self.cupy.do(lambda: stream.give(lambda: self.array.fill(value)))
 
+    def copy_from_device_async(self, source, size, stream):
+        assert size == self.array.nbytes == source.array.nbytes
+        self.cupy.do(lambda: stream.give(lambda: np.copyto(self.array, source.array)))
+
 
 class Stream:
     """Works off what it is given, one after the other, in a thread of its own."""
@@ -242,6 +246,18 @@ class Cupy:
 
     def empty(self, shape, dtype):
         return self._new(np.empty(shape, dtype))
+
+    __version__ = "14.0.1"
+
+    def runtimeGetVersion(self):
+        return 13000
+
+    driverGetVersion = runtimeGetVersion
+
+    def getDeviceProperties(self, index):
+        return {
+            "name": b"A GPU", "major": 9, "minor": 0, "totalGlobalMem": 1 << 37, "multiProcessorCount": 132, "l2CacheSize": 50 << 20,
+        }  # fmt: skip
 
     def kernel(self, group, symbol, *, cooperative, scope="gpu"):
         return Kernel(self, group, symbol, cooperative, scope)

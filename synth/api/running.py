@@ -150,15 +150,20 @@ def bench(
     **options: object,
 ) -> Measured:
     """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of `baselines`
-    on the links of the schedule. The reference executor's are modelled. Raises VerificationError where an output is wrong.
+    on the links of the schedule; of these copy and nccl are no programs but the GPU's memcpy and NCCL, timed beside them where
+    the executor can. The reference executor's times are modelled. `options` are the executor's. Raises VerificationError
+    where an output is wrong.
     """
     from synth.runtime import measure
 
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology).network()
+    beside = [name.lower() for name in baselines if name.lower() in measure.BESIDE]
+    baselines = [name for name in baselines if name.lower() not in beside]
     candidates, network = _candidates(found, point, baselines, protocol, instances)
     how = measure.Settings(executor, dtype, op, 0, warmup, repeats, check)
-    return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, **options)
+    given = {name: value for name, value in options.items() if value is not None}
+    return measure.bench([candidate for candidate, _ in candidates], sizes, machine or network, how, beside, **given)
 
 
 def emulate(

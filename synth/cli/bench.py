@@ -11,16 +11,14 @@ from synth.cli.options import FILE, chosen_machine, machine_options, output_opti
 from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.sizes import Sizes
-from synth.cli.types import Positive, Ranks
+from synth.cli.types import Places, Positive, Ranks
 
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE)
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`).")
 @click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
-@click.option(
-    "--baseline", "baselines", multiple=True, metavar="NAME", help="Beside a schedule: ring, tree, ... on its links (repeatable)."
-)
+@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.")
 @click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given.")
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered.")
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of what is lowered: copies side by side.")
@@ -34,6 +32,10 @@ from synth.cli.types import Positive, Ranks
 )
 @click.option("--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before them.")
 @click.option("--check/--no-check", default=None, help="Compare every element; unless said: where a clock is read.")
+@click.option("--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each.")
+@click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
+@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
+@click.option("--no-graphs", is_flag=True, help="Of cuda: time launches one by one, not in replays of CUDA graphs.")
 @output_options
 def bench(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
@@ -50,8 +52,12 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
 
     ready(output)
     machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
-    same = ("executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check")
+    same = (
+        "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
+        "ranks_on", "threads", "timeout",
+    )  # fmt: skip
     done = api.bench(
-        file, topology=machine, collective=given["coll"], roots=given["root"] or (), **{key: given[key] for key in same}
+        file, topology=machine, collective=given["coll"], roots=given["root"] or (), **{key: given[key] for key in same},
+        graphs=False if given["no_graphs"] else None,
     ).to_json()  # fmt: skip
     deliver(lambda: done, lambda: print_report(measured(done)), output, form)

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError, UsageError
+from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.registry import installed, need
-from synth.runtime import cudadevices, hostbuild, kernels, nvrtc
+from synth.runtime import cudabeside, cudadevices, hostbuild, kernels, nvrtc
+from synth.runtime.cudadevices import described, driver_version
 from synth.runtime.cudamachine import CudaMachine
 from synth.runtime.cudatiming import timed
 from synth.runtime.dtypes import Dtype, operator
@@ -177,6 +179,31 @@ class Cuda:
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
             return timed(machine, arrays, warmup, repeats, self.graphs)
+
+    def beside(
+        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int
+    ) -> tuple[int, list[float]]:
+        """The bytes written by, and the seconds of each repeat of, what is no program: copy or nccl. Raises UsageError."""
+        call = cudabeside.Wanted(layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats)
+        with one_line(f"timing {name}"):
+            return cudabeside.beside(_cupy(), name, call)
+
+    def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The GPUs in use, the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""
+        cupy = _cupy()
+        on = sorted(set(self.ranks_on or (cupy.cuda.Device().id,)))
+        runtime, nvrtc_version = cupy.cuda.runtime, nvrtc.version()
+        versions = {
+            "cupy": str(cupy.__version__), "cuda": _dotted(runtime.runtimeGetVersion()), "nvrtc": f"{nvrtc_version[0]}.{nvrtc_version[1]}",
+        }  # fmt: skip
+        return {
+            "gpus": [described(runtime, index) for index in on], "ranks_on": list(self.ranks_on) if self.ranks_on else None,
+            "driver": driver_version(), "driver_cuda": _dotted(runtime.driverGetVersion()),
+        }, versions  # fmt: skip
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> Execution:

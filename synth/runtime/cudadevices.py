@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,3 +82,23 @@ def alias(cupy: Any, found: Facts, size: int, device: int) -> Any:
     with cupy.cuda.Device(device):
         memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
         return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def described(runtime: Any, index: int) -> dict[str, Any]:
+    """A GPU as a document names it."""
+    found = runtime.getDeviceProperties(index)
+    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    return {
+        "index": index, "name": name, "compute": f"{found['major']}.{found['minor']}", "bytes": int(found["totalGlobalMem"]),
+        "processors": int(found["multiProcessorCount"]), "l2_bytes": int(found["l2CacheSize"]),
+    }  # fmt: skip
+
+
+def driver_version() -> str | None:
+    """What the kernel module says of itself: ``580.65.06``; None where it says nothing."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
+            found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", file.readline())
+    except OSError:
+        return None
+    return found[0] if found else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from synth.program.program import Program
 from synth.runtime.outcome import bus_factor
@@ -48,9 +49,29 @@ class Row(NamedTuple):
         return (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
 
 
+class Beside(NamedTuple):
+    """What is no program but was timed at a size of `size` bytes: `label` (copy, nccl), the `bytes` that it writes on all ranks."""
+
+    label: str
+    says: str
+    size: int
+    bytes: int
+    seconds: tuple[float, ...]
+
+    def to_json(self) -> dict:
+        """As it stands in the document; `gbps`: bytes / median."""
+        n = len(self.seconds)
+        time = (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
+        return {
+            "label": self.label, "says": self.says, "size": self.size, "bytes": self.bytes, "seconds": time, "least": self.seconds[0],
+            "most": self.seconds[-1], "repeats": n, "gbps": self.bytes / time / 1e9 if time else None,
+        }  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Measured:
-    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read."""
+    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read. `where`: what the
+    executor says of the device, `used`: of the versions of what it uses."""
 
     executor: str
     says: str
@@ -60,21 +81,25 @@ class Measured:
     op: str
     candidates: tuple[Candidate, ...]
     rows: tuple[Row, ...]
+    beside: tuple[Beside, ...] = ()
+    where: Mapping[str, Any] = field(default_factory=dict)
+    used: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict:
         """The document; `element_count` is nccl-tests' count."""
         task = self.candidates[0].program.collective
         return {
-            "schema": SCHEMA, "executor": self.executor, "modelled": self.modelled, "says": self.says, "device": device(),
-            "versions": versions(), "topology": self.topology, "collective": task.name if task else None,
-            "ranks": self.candidates[0].program.ranks, "root": task.roots[0] if task and len(task.roots) == 1 else None,
+            "schema": SCHEMA, "executor": self.executor, "modelled": self.modelled, "says": self.says,
+            "device": device() | dict(self.where), "versions": versions() | dict(self.used), "topology": self.topology,
+            "collective": task.name if task else None, "ranks": self.candidates[0].program.ranks,
+            "root": task.roots[0] if task and len(task.roots) == 1 else None,
             "dtype": self.dtype, "op": self.op,
             "programs": [
                 {"label": c.label, "name": c.program.name, "fingerprint": c.fingerprint, "point": c.point, "steps": c.steps,
                  "bandwidth": c.bandwidth, "chunks": c.program.chunks, "protocol": c.program.protocol, "channels": c.program.channels}
                 for c in self.candidates
             ],
-            "rows": [self._row(row) for row in self.rows],
+            "rows": [self._row(row) for row in self.rows], "beside": [row.to_json() for row in self.beside],
         }  # fmt: skip
 
     def _row(self, row: Row) -> dict:

@@ -20,8 +20,12 @@ def measured(doc: dict) -> Report:
         any_ = next(iter(found.values()))
         start = (doc["programs"][k]["label"], str(size), str(any_["element_count"]), doc["dtype"], _operator(doc), _root(doc))
         rows.append((*start, *_half(found.get(False)), *_half(found.get(True))))
+    for row in doc.get("beside", ()):
+        time, rate = f"{row['seconds'] * 1e6:.2f}", _rate(row["gbps"])
+        rows.append((row["label"], str(row["size"]), "", doc["dtype"], "", "", time, rate, "-", "-", *[""] * 4))
     repeats = max((row["repeats"] for row in doc["rows"]), default=1)
     sentences = [f"times are {doc['says']}"]
+    sentences += list(dict.fromkeys(f"{row['label']}: {row['says']}; GB/s of the bytes written" for row in doc.get("beside", ())))
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
     return Report(f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor", columns, tuple(rows), tuple(sentences))
