@@ -243,14 +243,30 @@ def test_several_collectives_make_one_plan(folder):
     assert doc["tables"][0]["greatest_loss"] == max(doc["tables"][0]["losses"])
 
 
-def test_schedules_of_few_chunks_serve_sizes_that_the_frontier_does_not(folder):
+def test_what_divides_no_size_is_told_and_padding_is_advised():
     frontier = made("ring", topology="dgx1")  # 6 chunks
     plan = sound(api.tune(frontiers=[frontier], sizes=[1 << 20]))
     assert plan.choose("allgather", 1 << 20, 4) is None
     assert any("no algorithm admits 1 MB" in note for note in plan.notes)
-    plan = sound(api.tune(frontiers=[frontier], sizes=[64 << 20], baselines=["direct"]))
-    assert plan.choose("allgather", 64 << 20, 4) is not None
-    assert any("where buffers are padded" in note for note in plan.notes)  # the ring is faster, and does not divide the size
+    plan = sound(api.tune(frontiers=[frontier], sizes=[32 << 20, 64 << 20], baselines=["direct"]))
+    assert plan.choose("allgather", 64 << 20, 4).label == "direct"
+    assert plan.choose("allgather", 192 << 18, 4).label == "ring"
+    (note,) = [note for note in plan.notes if "padded to multiples of 192 bytes" in note]
+    assert "by ring" in note
+
+
+def test_schedules_are_found_that_divide_every_size(folder):
+    plan = sound(api.tune("dgx1", "allgather", [128, 64 << 20], dividing=True))
+    chosen = plan.choose("allgather", 64 << 20, 4)
+    assert (chosen.schedule.chunks, chosen.schedule.rounds, len(chosen.schedule.steps)) == (4, 5, 3)  # at most 4 chunks of 8 ranks' floats
+    assert all(t is not None for t in plan.tables[0].seconds)
+
+
+def test_a_wrong_schedule_is_found_out(folder):
+    doc = FRONTIER.to_json()
+    doc["points"][0]["schedule"]["steps"][0]["sends"].pop()
+    Path("wrong.json").write_text(json.dumps(doc))
+    synth("tune --from wrong.json", 5)
 
 
 def test_sizes_double_unless_said():
@@ -277,6 +293,7 @@ def test_sizes_double_unless_said():
         ("tune --from f.json --import t.csv", 2, "--from"),
         ("tune --import none.csv", 1, "does not exist"),
         ("tune --from f.json --db none.db", 1, "none.db"),
+        ("tune --from f.json --dividing", 2, "--topo"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(folder, words, code, what):

@@ -8,17 +8,16 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
-from synth.api.programs import read
 from synth.api.running import baseline
-from synth.api.synthesis import pareto
-from synth.collective import Collective
+from synth.api.tuninginputs import Work, frontier, logged, measurements
+from synth.api.tuninginputs import dividing as dividing_schedules
+from synth.api.tuninginputs import works as works_of
 from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier, LowerBound, Point
-from synth.large import Large
+from synth.frontier import Frontier
 from synth.plan import OURS, Plan
-from synth.topology import Network, Topology
+from synth.schedule import Schedule
+from synth.topology import Topology
 
 if TYPE_CHECKING:
     from synth.catalog.fit import Model
@@ -32,17 +31,6 @@ REFERENCE_PROTOCOLS = (
     "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between protocols by its times"
     " is no evidence for a GPU"
 )
-
-
-class _Work(NamedTuple):
-    """One collective: its frontiers and the network that they share (None: there are logs only)."""
-
-    name: str
-    ranks: int | None
-    root: int | None
-    network: Network | None
-    frontiers: tuple[Frontier, ...]
-    measured: tuple[Measurement, ...]
 
 
 class _Wish(NamedTuple):
@@ -72,7 +60,7 @@ def tune(
     dtype: str = "float32",
     in_place: bool = False,
     ranks: int | None = None,
-    max_chunks: int | None = None,
+    dividing: bool = False,
     time_limit: float | None = None,
     jobs: int | None = None,
     on_event: Listener | None = None,
@@ -80,8 +68,8 @@ def tune(
     """What to run at which size: of every point of the frontiers in every way, the `baselines`, and other backends' logs.
 
     `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those given
-    (values or files), else synthesized for `topology`; with `max_chunks` a second time with at most so many chunks, for sizes
-    that few chunks divide. `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose
+    (values or files), else synthesized for `topology`; with `dividing` schedules are looked for, too, whose chunks divide every
+    size. `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose
     measurements count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these the cost model
     decides. `protocols`, `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL
     and LL128 in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1%). `dtype`:
@@ -100,11 +88,15 @@ def tune(
         raise UsageError(f"tolerance {share}: a share of the best time, at least 0 and below 1")
     wish = _Wish(chosen, element_type(dtype).size, share, tuple(baselines), _ways(protocols, instances))
     search = {"time_limit": time_limit, "jobs": jobs, "on_event": on_event}
-    machine, opened = None if topology is None else named_topology(topology), [_frontier(given) for given in frontiers]
+    machine, opened = None if topology is None else named_topology(topology), [frontier(given) for given in frontiers]
     name = machine.name if machine else next((f.network.name for f in opened), None)
-    held = _measurements(measured, catalog, name, in_place)
-    works = _works(machine, collective, root, ranks, opened, held, max_chunks, search)
-    works = [work._replace(measured=(*work.measured, *_logs(logs, work, in_place))) for work in works]
+    held = measurements(measured, catalog, name, in_place)
+    works = works_of(machine, collective, root, ranks, opened, held, search)
+    if dividing:
+        if machine is None:
+            raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
+        works = [work._replace(dividing=_dividing(work, machine, wish, search)) for work in works]
+    works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
     return _plan(works, [_answer(work, wish, len(works) > 1) for work in works])
 
 
@@ -127,122 +119,11 @@ def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str
     return tuple(product([known[name.lower()] for name in protocols] or PROTOCOLS, instances or (1,)))
 
 
-def _frontier(given: Frontier | str | Path) -> Frontier:
-    """A value, or what a file holds. Raises FormatError, UsageError for a file of something else."""
-    found = given if isinstance(given, Frontier) else read(Path(given))
-    if not isinstance(found, Frontier):
-        raise UsageError(f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one")
-    return found
+def _dividing(work: Work, machine: Topology, wish: _Wish, search: dict[str, Any]) -> tuple[Schedule, ...]:
+    return tuple(s for f in work.frontiers for s in dividing_schedules(f, machine, wish.sizes, wish.element, search))
 
 
-def _measurements(
-    measured: Sequence[str | Path | dict], catalog: str | Path | None, machine: str | None, in_place: bool
-) -> list[Measurement]:
-    """All of the files and documents; of the catalog those of `machine` (None: of every one)."""
-    from synth.catalog import tune_measured
-
-    found: list[Measurement] = []
-    for given in measured:
-        if isinstance(given, dict):
-            found += tune_measured.document(given, "measured", in_place)
-        else:
-            found += tune_measured.load(Path(given), in_place)
-    if catalog is not None:
-        from synth.catalog.store import Store
-
-        with Store.open(catalog) as store:
-            for fingerprint in store.fingerprints():
-                for doc in store.measurements(fingerprint):
-                    if machine is None or doc.get("topology") in (None, machine):
-                        found += tune_measured.document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
-    return found
-
-
-def _logs(logs: Sequence[tuple[str, str | Path]], work: _Work, in_place: bool) -> list[Measurement]:
-    from synth.catalog import logs as readers
-
-    found = [m for backend, file in logs for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)]
-    counts = {m.ranks for m in (*work.measured, *found)}
-    if len(counts) > 1:
-        raise UsageError(f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say which: ranks")
-    return found
-
-
-def _works(
-    machine: Topology | None,
-    collective: str | Sequence[str],
-    root: int | None,
-    ranks: int | None,
-    frontiers: Sequence[Frontier],
-    held: Sequence[Measurement],
-    max_chunks: int | None,
-    search: dict[str, Any],
-) -> list[_Work]:
-    """The collectives that were asked for, each with what is known of it. Raises UsageError where nothing is."""
-    network = None if machine is None else machine.network()
-    asked = [collective] if isinstance(collective, str) else list(collective)
-    names = list(dict.fromkeys(asked)) or list(dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held]))
-    if not names:
-        raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
-    found = []
-    for name in names:
-        count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
-        own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
-        if len({f.collective for f in own}) > 1:
-            raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
-        timed = any(m.collective == name for m in held)
-        task = own[0].collective if own else _task(name, count, root, timed)
-        if not own and machine is not None and task is not None:
-            own = _synthesized(machine, task, max_chunks, search)
-        there = next((f.network for f in own), network)
-        for other in (*(f.network for f in own), *((network,) if network else ())):
-            if there is not None and not _same(other, there):
-                raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
-        wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
-        measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
-        found.append(_Work(title, count, wanted, there, tuple(own), tuple(measured)))
-    return found
-
-
-def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collective | None:
-    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody does."""
-    try:
-        return task_of(name, ranks or 2 + (root or 0), () if root is None else (root,))
-    except UsageError:
-        if timed:
-            return None
-        raise
-
-
-def _same(one: Network, other: Network) -> bool:
-    return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
-
-
-def _synthesized(machine: Topology, task: Collective, max_chunks: int | None, search: dict[str, Any]) -> list[Frontier]:
-    found = []
-    for limit in (None, *([max_chunks] if max_chunks else [])):
-        made = pareto(machine, task, max_chunks=limit, **search)
-        if isinstance(made, Frontier):
-            found.append(made)
-        else:
-            return [_written_out(made, machine.network())]  # flow methods take as many chunks as they need
-    return found
-
-
-def _written_out(found: Large, network: Network) -> Frontier:
-    """The points of the flow methods as ordinary schedules. Raises UsageError where they are too large to be written out."""
-    from synth.flows.expand import schedule
-
-    bound = LowerBound(found.bound, found.certificate)
-    made = tuple(replace(schedule(point.make()), network=network) for point in found.points)
-    points = tuple(
-        Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine)
-        for one, point in zip(made, found.points, strict=True)
-    )
-    return Frontier(network, made[0].collective, points, notes=found.notes)
-
-
-def _answer(work: _Work, wish: _Wish, several: bool) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:
+def _answer(work: Work, wish: _Wish, several: bool) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:
     from synth.catalog import fit, tune, tune_candidates, tune_measured
 
     measured = tuple(tune_measured.merged(work.measured))
@@ -260,12 +141,13 @@ def _answer(work: _Work, wish: _Wish, several: bool) -> tuple[Answer, Model | No
     return answer._replace(notes=(*found.notes, *answer.notes)), model, measured
 
 
-def _schedules(work: _Work, wish: _Wish) -> list[Named]:
+def _schedules(work: Work, wish: _Wish) -> list[Named]:
     """Every point, the baselines asked for, and those that measurements name and the links carry."""
     from synth.catalog.tune_candidates import Named
     from synth.runtime.baselines import SUMMARIES
 
-    made = [Named(f"S{p.steps}-R{p.rounds}-C{p.chunks}", p.schedule) for f in work.frontiers for p in f.points]
+    points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
+    made = [Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s) for s in points]
     if work.network is None or not work.frontiers:
         if wish.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
@@ -281,7 +163,7 @@ def _schedules(work: _Work, wish: _Wish) -> list[Named]:
     return made
 
 
-def _plan(works: Sequence[_Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]]) -> Plan:
+def _plan(works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]]) -> Plan:
     from synth.catalog import fit
 
     algorithms: list = []

@@ -20,7 +20,7 @@ from synth.catalog.tune_curves import Curve, remembered
 from synth.catalog.tune_measured import Sample
 from synth.catalog.tune_ranges import Option, ranges
 from synth.errors import SynthError
-from synth.plan import OURS, Algorithm, Range, Table
+from synth.plan import Algorithm, Range, Table
 from synth.view.report import size_text
 
 TOLERANCE = 0.01
@@ -135,21 +135,22 @@ def _judged(options: Sequence[Option], found: Sequence[Range], size: int, elemen
 
 
 def _padding(question: Question, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> list[str]:
-    """What a size that more algorithms admit would gain, where it is more than the tolerance."""
-    gains: dict[int, list[tuple[float, int]]] = {}
+    """What a size that more algorithms admit would gain at most, where that is more than the tolerance."""
+    gains: list[tuple[float, int, int]] = []
     for size in sizes:
         able = [(time, k) for k, option in enumerate(options) if (time := option.seconds(size)) is not None]
         admitted = [time for time, k in able if size % options[k].divisor == 0]
         if able and admitted:
             time, k = min(able)
-            gain = 1 - time / min(admitted)
-            if gain > question.tolerance:
-                gains.setdefault(k, []).append((gain, size))
+            gains.append((1 - time / min(admitted), size, k))
+    gains = [row for row in gains if row[0] > question.tolerance]
+    if not gains:
+        return []
+    gain, size, k = max(gains)
     return [
-        f"{candidates[k].algorithm.label} admits multiples of {options[k].divisor} bytes only: where buffers are padded to that, it takes"
-        f" up to {100 * max(found)[0]:.0f}% less time than what is chosen at {_texts([size for _, size in found])}"
-        for k, found in sorted(gains.items())
-        if candidates[k].algorithm.backend == OURS
+        f"{len(gains)} of these sizes are no multiples of what a faster algorithm divides: padded to multiples of"
+        f" {options[k].divisor} bytes, {size_text(size)} would take {100 * gain:.0f}% less time by {candidates[k].algorithm.label}; --dividing looks for schedules"
+        " that need no padding"
     ]
 
 

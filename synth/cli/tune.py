@@ -64,7 +64,7 @@ class Share(click.ParamType):
 @click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable).")
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
 @click.option("--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable).")
-@click.option("--max-chunks", type=Positive(), metavar="N", help="Synthesize with at most N chunks too: more sizes divide.")
+@click.option("--dividing", is_flag=True, help="Look for schedules, too, whose chunks divide every size.")
 @click.option("--tolerance", type=Share(), default="1%", show_default=True, metavar="1%", help="Loss that is accepted to save a switch.")
 @click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks.")
 @click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
@@ -105,7 +105,7 @@ def _tuned(given: dict[str, Any]) -> Any:
     name, file = one_of("topo", "topo_file")
     machine = None if name is None and file is None else api.topology(name or str(file), file=file, **changes(given))
     names = [name.strip() for value in given["coll"] for name in value.split(",") if name.strip()]
-    same = ("sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "max_chunks",
+    same = ("sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "dividing",
             "time_limit", "jobs")  # fmt: skip
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
         return api.tune(

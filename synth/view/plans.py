@@ -6,6 +6,7 @@ from synth.plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.html import report_html
 from synth.view.report import Report, number, size_text
 
+SHOWN = 2  # of the algorithms that stand in where the first does not divide; the document has all
 RANGES = (
     ("from", "right"), ("to", "right"), ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"),
     ("multiples of", "right"), ("else", "left"),
@@ -50,7 +51,8 @@ def _range(plan: Plan, table: Table, row: Range) -> tuple[str, ...]:
     step = first.divisor * table.element
     return (
         size_text(row.low), "" if row.high is None else size_text(row.high), first.label, first.backend, *_way(first),
-        f"{step} B" if first.divisor > 1 else "any", ", ".join(a.label for a in others),
+        f"{step} B" if first.divisor > 1 else "any", ", ".join(a.label for a in others[:SHOWN])
+        + (f", {len(others) - SHOWN} more" if len(others) > SHOWN else ""),
     )  # fmt: skip
 
 

@@ -1,0 +1,178 @@
+"""What a plan is made from: frontiers, the measurements of their programs, and other libraries' logs, by collective."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil, gcd
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from synth.api.inputs import collective as task_of
+from synth.api.programs import read
+from synth.api.synthesis import pareto, solve
+from synth.collective import Collective
+from synth.errors import UsageError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.large import Large
+from synth.schedule import Schedule
+from synth.topology import Network, Topology
+from synth.verdict import Sat
+
+if TYPE_CHECKING:
+    from synth.catalog.tune_measured import Measurement
+
+MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
+TRIES = 3  # numbers of chunks, the best first
+SECONDS = 20.0  # wall time for one of them, unless said
+
+
+class Work(NamedTuple):
+    """One collective: its frontiers and the network that they share (None: there are logs only)."""
+
+    name: str
+    ranks: int | None
+    root: int | None
+    network: Network | None
+    frontiers: tuple[Frontier, ...]
+    measured: tuple[Measurement, ...]
+    dividing: tuple[Schedule, ...] = ()
+
+
+def frontier(given: Frontier | str | Path) -> Frontier:
+    """A value, or what a file holds, its schedules replayed. Raises FormatError, VerificationError, UsageError for something else."""
+    from synth import verify
+
+    found = given if isinstance(given, Frontier) else read(Path(given))
+    if not isinstance(found, Frontier):
+        raise UsageError(f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one")
+    for point in found.points:
+        verify.schedule(point.schedule)
+    return found
+
+
+def measurements(
+    measured: Sequence[str | Path | dict], catalog: str | Path | None, machine: str | None, in_place: bool
+) -> list[Measurement]:
+    """All of the files and documents; of the catalog those of `machine` (None: of every one)."""
+    from synth.catalog import tune_measured
+
+    found: list[Measurement] = []
+    for given in measured:
+        if isinstance(given, dict):
+            found += tune_measured.document(given, "measured", in_place)
+        else:
+            found += tune_measured.load(Path(given), in_place)
+    if catalog is not None:
+        from synth.catalog.store import Store
+
+        with Store.open(catalog) as store:
+            for fingerprint in store.fingerprints():
+                for doc in store.measurements(fingerprint):
+                    if machine is None or doc.get("topology") in (None, machine):
+                        found += tune_measured.document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
+    return found
+
+
+def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -> list[Measurement]:
+    """What the logs say of the collective of `work`. Raises FormatError, UsageError where they are of different numbers of ranks."""
+    from synth.catalog import logs as readers
+
+    found = [m for backend, file in logs for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)]
+    counts = {m.ranks for m in (*work.measured, *found)}
+    if len(counts) > 1:
+        raise UsageError(f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say which: ranks")
+    return found
+
+
+def works(
+    machine: Topology | None,
+    collective: str | Sequence[str],
+    root: int | None,
+    ranks: int | None,
+    frontiers: Sequence[Frontier],
+    held: Sequence[Measurement],
+    search: dict[str, Any],
+) -> list[Work]:
+    """The collectives that were asked for, each with what is known of it. Raises UsageError where nothing is."""
+    network = None if machine is None else machine.network()
+    asked = [collective] if isinstance(collective, str) else list(collective)
+    names = list(dict.fromkeys(asked)) or list(dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held]))
+    if not names:
+        raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
+    found = []
+    for name in names:
+        count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
+        own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
+        if len({f.collective for f in own}) > 1:
+            raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
+        timed = any(m.collective == name for m in held)
+        task = own[0].collective if own else _task(name, count, root, timed)
+        if not own and machine is not None and task is not None:
+            own = [_synthesized(machine, task, search)]
+        there = next((f.network for f in own), network)
+        for other in (*(f.network for f in own), *((network,) if network else ())):
+            if there is not None and not _same(other, there):
+                raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
+        wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
+        measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
+        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured)))
+    return found
+
+
+def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collective | None:
+    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody does."""
+    try:
+        return task_of(name, ranks or 2 + (root or 0), () if root is None else (root,))
+    except UsageError:
+        if timed:
+            return None
+        raise
+
+
+def _same(one: Network, other: Network) -> bool:
+    return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
+
+
+def _synthesized(machine: Topology, task: Collective, search: dict[str, Any]) -> Frontier:
+    made = pareto(machine, task, **search)
+    return made if isinstance(made, Frontier) else _written_out(made, machine.network())
+
+
+def _written_out(found: Large, network: Network) -> Frontier:
+    """The points of the flow methods as ordinary schedules. Raises UsageError where they are too large to be written out."""
+    from synth.flows.expand import schedule
+
+    bound = LowerBound(found.bound, found.certificate)
+    made = tuple(replace(schedule(point.make()), network=network) for point in found.points)
+    points = tuple(
+        Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine)
+        for one, point in zip(made, found.points, strict=True)
+    )
+    return Frontier(network, made[0].collective, points, notes=found.notes)
+
+
+def dividing(found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: dict[str, Any]) -> list[Schedule]:
+    """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of the
+    frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give."""
+    count = gcd(*sizes) // element if all(size % element == 0 for size in sizes) else 0
+    units = found.collective.buffer_units
+    able = [c for c in range(1, MOST_CHUNKS + 1) if count and count % (c * units) == 0]
+    made: list[Schedule] = []
+    best = None
+    for point in found.points:
+        if point.chunks in able:
+            best = point.bandwidth
+            continue
+        tries = sorted((Fraction(max(point.steps, ceil(c * point.bandwidth)), c), c) for c in able)
+        for rate, chunks in tries[:TRIES]:
+            if best is not None and rate >= best:
+                break
+            limits = {"time_limit": search["time_limit"] or SECONDS, "jobs": search["jobs"]}
+            answer = solve(machine, found.collective, chunks, point.steps, int(rate * chunks), **limits)
+            if isinstance(answer, Sat):
+                made.append(answer.schedule)
+                best = rate
+                break
+    return made
