@@ -250,9 +250,9 @@ def test_what_divides_no_size_is_told_and_padding_is_advised():
     assert any("no algorithm admits 1 MB" in note for note in plan.notes)
     plan = sound(api.tune(frontiers=[frontier], sizes=[32 << 20, 64 << 20], baselines=["direct"]))
     assert plan.choose("allgather", 64 << 20, 4).label == "direct"
-    assert plan.choose("allgather", 192 << 18, 4).label == "ring"
+    assert plan.choose("allgather", 192 << 18, 4).label == "S7-R7-C6"
     (note,) = [note for note in plan.notes if "padded to multiples of 192 bytes" in note]
-    assert "by ring" in note
+    assert "by S7-R7-C6" in note
 
 
 def test_schedules_are_found_that_divide_every_size(folder):

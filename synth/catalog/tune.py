@@ -147,10 +147,11 @@ def _padding(question: Question, candidates: Sequence[Candidate], options: Seque
     if not gains:
         return []
     gain, size, k = max(gains)
+    say, label = candidates[k].algorithm.divisor * question.element, candidates[k].algorithm.label
     return [
-        f"{len(gains)} of these sizes are no multiples of what a faster algorithm divides: padded to multiples of"
-        f" {options[k].divisor} bytes, {size_text(size)} would take {100 * gain:.0f}% less time by {candidates[k].algorithm.label}; --dividing looks for schedules"
-        " that need no padding"
+        f"{len(gains)} of these sizes are no multiples of what a faster algorithm divides: padded to multiples of {say} bytes,"
+        f" {size_text(size)} would take {100 * gain:.0f}% less time by {label};"
+        " --dividing looks for schedules that need no padding"
     ]
 
 
