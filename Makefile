@@ -2,6 +2,7 @@
 # make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; EXTRAS=mpi: with MPI; ARGS=... for pytest)
 # make check   formatting, lint, types, layers
 # make bench   the benchmarks; make clean removes the environment and everything built
+# make catalog the published catalog of examples/fleet.yaml: catalog.db (DB=...), and its tables in docs/catalog-results.md
 #
 # Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
 
@@ -12,8 +13,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 EXTRAS ?=
+DB ?= catalog.db
+JOBS ?= 2
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench catalog clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -33,6 +36,11 @@ check: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(ARGS)
+
+# Intervals that are still open (exit code 4) are a result; failures are not.
+catalog: $(VENV)/.installed
+	$(BIN)/synth catalog build examples/fleet.yaml --db $(DB) --jobs $(JOBS) || test $$? -eq 4
+	$(BIN)/synth catalog table examples/fleet.yaml --db $(DB) --title "Built-in machines up to 16 GPUs" -o docs/catalog-results.md
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache

@@ -24,7 +24,7 @@ from synth.errors import SynthError
 
 TRIES = 2
 # A sweep ends itself at its time limit, give or take a linear program; what has not ended then is killed.
-LATE, LATER = 2.0, 30.0
+LATE, LATER = 1.5, 20.0
 NO_LIMIT = 6 * 3600.0
 CUT_SECONDS = 60.0
 TICK = 1.0

@@ -146,7 +146,8 @@ class Search:
                 cpu = ALIKE_CPU
             return began + LOADED * cpu, self.desk.cpu + cpu
         left = self.budget.seconds - (began - self.began)
-        return began + min(left, max(POINT_CPU, left / 4)), math.inf
+        share = max(left / 4, min(POINT_CPU, self.budget.seconds / 4))  # the steps to come have theirs too
+        return began + min(left, share), math.inf
 
     @cached_property
     def forest(self) -> tau.Forest | None:
