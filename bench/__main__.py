@@ -2,8 +2,8 @@
 
 import sys
 
-from bench import encodings, goals, scale, scale_rates, sweeps
+from bench import encodings, goals, scale, scale_rates, sweeps, tuning
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals, scale, scale_rates)))
+    sys.exit(max(part.main(arguments) for part in (encodings, sweeps, goals, scale, scale_rates, tuning)))

@@ -74,7 +74,7 @@ def test_any_table_of_the_form_comes_back(tmp_path_factory, rows, name, ranks):
 
 
 def test_a_tuned_plan_has_a_table_for_each_operation(file):
-    algorithms = (Algorithm("S2", schedule=None, divisor=8), Algorithm("nccl", "nccl"))
+    algorithms = (Algorithm("S2", schedule=None, divisor=8), Algorithm("nccl/ring/LL", "nccl", options=(("algorithm", "ring"),)))
     one = Table("allgather", 4, (Range(8, 100, (0, 1)),), (8, 64, 100), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
     plan = Plan(algorithms, (one, Table("allreduce", 4, (Range(8, 8, (1,)),), (8,), (1.0,), (1.0,))), "measured", "wall\ntime")
     files = dict(plan_mcrdl.files(plan))

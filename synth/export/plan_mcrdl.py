@@ -56,7 +56,7 @@ def text(plan: Plan, table: Table) -> str:
 
 def backend(algorithm: Algorithm) -> str:
     """What the form calls it: the library's name, ``synth`` for what is ours. Raises SynthError for a name with a comma."""
-    name = OURS if algorithm.backend == OURS else algorithm.label
+    name = algorithm.backend if algorithm.backend == OURS or algorithm.options else algorithm.label
     if any(mark in name for mark in ',"\r\n'):
         raise SynthError(f"{name!r} cannot stand in a table of bytes and backends")
     return name
