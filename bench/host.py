@@ -1,26 +1,31 @@
-"""Every program of a DGX-1's frontiers by the host executor, 1 and 4 threads a block, every element checked.
+"""Every program of a DGX-1's frontiers by the host executor, 1 and 4 threads a block, every element checked: through FIFOs, put
+directly, and as packets (LL).
 
 python -m bench.host [COLLECTIVE ..] [--frontiers DIR] [--time-limit 60] [--tsan] [-o FILE.md]
 
-The frontiers are those of bench.programs (kept in DIR). --tsan also runs each program under ThreadSanitizer. Ends with 1
+The frontiers are those of bench.programs (kept in DIR). --tsan also runs each under ThreadSanitizer. Ends with 1
 if anything is wrong, or reported.
 """
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.programs import COLLECTIVES, TOPOLOGY, frontier
 from synth import api
 from synth.errors import SynthError
 from synth.pareto.log import default_directory
-from synth.program.program import Program
+from synth.program.direct import puts
+from synth.program.program import SENDING, Program
 from synth.runtime import race
 
 THREADS = (1, 4)
 ELEMENTS = 13  # of a chunk: divisible by nothing
+WAYS: dict[str, dict[str, Any]] = {"FIFO": {"direct": False}, "direct": {}, "packets": {"protocol": "LL"}}
 
 
 def programs(names: Sequence[str], folder: Path, limit: float) -> Iterator[tuple[str, Program]]:
@@ -30,21 +35,28 @@ def programs(names: Sequence[str], folder: Path, limit: float) -> Iterator[tuple
             yield f"{name} ({point.chunks},{point.steps},{point.rounds})", api.lower(point.schedule)
 
 
-def row(name: str, program: Program, threads: int, tsan: bool) -> tuple[bool, str]:
+def row(name: str, program: Program, way: str, threads: int, tsan: bool) -> tuple[bool, str]:
     """Whether all is as it should be, and the line of the table."""
     size, start, good, found = program.loop_chunks * 4 * ELEMENTS, time.process_time(), True, "not run"
+    in_place = program.in_place == "in"
     try:
-        done = api.run(program, executor="host", threads=threads, size=size)
+        done = api.run(program, executor="host", threads=threads, size=size, in_place=in_place, **WAYS[way])
         said = f"right, {done.checked.elements if done.checked else 0} elements"
     except SynthError as error:
         good, said = False, f"WRONG: {error}"
     spent = time.process_time() - start
     if tsan:
-        raced = race.race(program, threads=threads, elements=ELEMENTS)
+        raced = race.race(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
         good = good and raced == race.Raced((), False, True)
         found = "silent" if not raced.races else "; ".join(raced.races)
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)
-    return good, f"| {name} | {blocks} | {program.ops} | {threads} | {said} | {spent:.2f} | {found} |"
+    put = f"{len(puts(program, in_place, 1 << 20))} of {messages(program)}" if way == "direct" else ""
+    return good, f"| {name} | {blocks} | {program.ops} | {way} | {put} | {threads} | {said} | {spent:.2f} | {found} |"
+
+
+def messages(program: Program) -> int:
+    """Ops that send."""
+    return sum(op.code in SENDING for gpu in program.gpus for block in gpu.blocks for op in block.ops)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     rows, wrong = [], 0
     for name, program in programs(given.names or list(COLLECTIVES), given.frontiers, given.time_limit):
-        for threads in THREADS:
-            good, line = row(name, program, threads, given.tsan)
+        for way, threads in itertools.product(WAYS, THREADS):
+            good, line = row(name, program, way, threads, given.tsan)
             wrong += not good
             rows.append(line)
             print(line, flush=True)
@@ -67,8 +79,8 @@ def main(arguments: Sequence[str]) -> int:
         f" {wrong} wrong.\n"
     )
     columns = (
-        "| program (chunks, steps, rounds) | blocks | ops | threads a block | result | CPU s | ThreadSanitizer |\n"
-        "|---|--:|--:|--:|---|--:|---|"
+        "| program (chunks, steps, rounds) | blocks | ops | way | messages put | threads a block | result | CPU s | ThreadSanitizer |\n"
+        "|---|--:|--:|---|--:|--:|---|--:|---|"
     )
     if given.output:
         given.output.write_text("\n".join((head, columns, *rows, "")))
