@@ -269,6 +269,13 @@ def test_a_wrong_schedule_is_found_out(folder):
     synth("tune --from wrong.json", 5)
 
 
+def test_options_from_the_configuration_and_the_environment(folder, monkeypatch):
+    Path("synth.toml").write_text('coll = "allgather"\n[tune]\nfrom-files = "f.json"\nsizes = "1KiB,4KiB"\n')
+    assert "4 KB" in synth("tune").stdout
+    monkeypatch.setenv("SYNTH_SIZES", "8KiB")
+    assert "8 KB" in synth("tune").stdout
+
+
 def test_sizes_double_unless_said():
     assert Sizes(2).convert("1KiB:1GiB", None, None) == SIZES
     assert len(Sizes().convert("1KiB:1GiB", None, None)) == 11

@@ -49,7 +49,7 @@ def read(rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int
         raise FormatError("has a header of nccl-tests and no row with a time below it", file)
     count = len(seen) or ranks
     if count is None:
-        raise FormatError("does not list its ranks; say how many there are (a topology, or --ranks-in-logs N)", file)
+        raise FormatError("does not list its ranks; say how many there are (a topology, or --gpus N)", file)
     if ranks is not None and count != ranks:
         raise FormatError(f"is of {count} ranks, expected {ranks}", file)
     return [Measurement("nccl", "nccl", collective, count, pooled(samples), "times as nccl-tests printed them", file)]

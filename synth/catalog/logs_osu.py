@@ -35,7 +35,7 @@ def heads(line: str) -> bool:
 def read(rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool) -> list[Measurement]:
     """One measurement of `collective`; label and backend are the caller's to say. Raises FormatError with the line."""
     if ranks is None:
-        raise FormatError("OSU's output does not say how many ranks there were; say it (a topology, or --ranks-in-logs N)", file)
+        raise FormatError("OSU's output does not say how many ranks there were; say it (a topology, or --gpus N)", file)
     times = ranks if collective in PER_RANK else 1
     columns, samples = 0, []
     for number, line in rows:

@@ -53,7 +53,8 @@ def _fill(group: click.Group, shared: dict[str, Any], own: dict[str, Any], file:
                 raise FormatError(f"{name} has no option {key!r}; `synth {where.replace('.', ' ')} -h` shows those it has", file, where)
         used |= options
         mine = {_name(key): value for key, value in {**shared, **table}.items()}
-        filled[name] = {key: value for key, value in mine.items() if key in options}
+        many = {p.name for p in command.params if isinstance(p, click.Option) and p.multiple} if command else set()
+        filled[name] = {key: [value] if key in many and isinstance(value, str) else value for key, value in mine.items() if key in options}
     strays = [key for key in own if key not in filled]
     if strays:
         raise FormatError(mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0])

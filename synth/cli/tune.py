@@ -15,7 +15,7 @@ from synth.cli.sizes import Sizes
 from synth.cli.types import Duration, Positive
 from synth.errors import UsageError
 
-CONFLICTS = {"topo": "topo", "topo_file": "topo-file", "from_files": "from", "measured": "measured", "database": "db", "logs": "log"}
+CONFLICTS = {"topo": "topo", "topo_file": "topo-file", "from_files": "from", "measured": "measured", "db": "db", "logs": "log"}
 
 
 class Log(click.ParamType):
@@ -57,7 +57,7 @@ class Share(click.ParamType):
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]", help="To judge at; or 1KB,6MB.")
 @click.option("--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable).")
 @click.option("--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable).")
-@click.option("--db", "database", type=FILE, metavar="FILE", help="A catalog whose measurements of this machine count too.")
+@click.option("--db", type=FILE, metavar="FILE", help="A catalog whose measurements of this machine count too.")
 @click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not say, where no machine is named.")
@@ -109,6 +109,6 @@ def _tuned(given: dict[str, Any]) -> Any:
             "time_limit", "jobs")  # fmt: skip
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
         return api.tune(
-            machine, names, frontiers=given["from_files"], catalog=given["database"], ranks=given["gpus"], on_event=listen,
+            machine, names, frontiers=given["from_files"], catalog=given["db"], ranks=given["gpus"], on_event=listen,
             **{key: given[key] for key in same},
         )  # fmt: skip
