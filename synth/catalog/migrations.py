@@ -59,6 +59,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (measurement, program)
         ) WITHOUT ROWID""",
         "CREATE INDEX measured_program ON measured (program)",
+        # What `ls` shows of points, beside the entry; and blobs that were cut, which need not be looked for one by one.
+        "ALTER TABLE entries ADD COLUMN points INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE entries ADD COLUMN fewest INTEGER",
+        "ALTER TABLE entries ADD COLUMN most INTEGER",
+        """UPDATE entries SET points = (SELECT count(*) FROM points WHERE entry = id),
+            fewest = (SELECT min(steps) FROM points WHERE entry = id), most = (SELECT max(steps) FROM points WHERE entry = id)""",
+        "CREATE INDEX blobs_cut ON blobs (entry) WHERE length(body) != packed",
     ),
 )
 VERSION = len(MIGRATIONS)

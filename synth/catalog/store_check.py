@@ -20,7 +20,21 @@ from synth.frontier import Frontier
 from synth.large import Large
 
 # Columns of a row and what of an entry they repeat.
-REPEATED = ("collective", "roots", "ranks", "engine", "complete", "intervals", "invariant", "alpha", "unit", "share")
+REPEATED = (
+    "collective",
+    "roots",
+    "ranks",
+    "engine",
+    "complete",
+    "intervals",
+    "invariant",
+    "alpha",
+    "unit",
+    "share",
+    "points",
+    "fewest",
+    "most",
+)
 
 
 class Checked(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,8 +22,8 @@ from synth.frontier import Frontier
 from synth.program.program import Program
 
 DIGITS = frozenset("0123456789abcdef")
-# Up to so many bytes `ls` takes the checksums of all documents; of larger catalogs it only compares their lengths.
-SUMMED = 32 << 20
+# Of a file of up to so many bytes `ls` takes the checksums of all documents; of larger ones it only compares lengths.
+SUMMED = 8 << 20
 
 
 class Reader:
@@ -147,27 +148,34 @@ class Reader:
     ) -> Iterator[Row | FormatError]:
         """The entries by topology and collective, read without their frontiers; one that is damaged as the error that says so."""
         wanted = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
-        where = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
-        values = [value for value in wanted.values() if value is not None]
-        text = f"SELECT * FROM ({LIGHT}) {'WHERE ' + where if where else ''} ORDER BY topology, collective, roots, options"
-        with said(self.path):
+        given = {name: value for name, value in wanted.items() if value is not None}
+        with said(self.path), snapshot(self.base):
             broken = self._broken()
-            for columns in self.base.execute(text, values):
-                try:
-                    made = light(columns)
-                    if made.fingerprint in broken:
-                        raise FormatError(f"entry {made.id} is damaged: its {broken[made.fingerprint]}")
-                    yield made
-                except FormatError as error:
-                    yield error
+            rows = []
+            for text, own in zip(LIGHT, ("e", "a"), strict=True):
+                where = [f"{own if name in ('topology', 'collective') else 'e'}.{name} = ?" for name in given]
+                rows += self.base.execute(f"{text} WHERE {' AND '.join(where) or 'TRUE'}", list(given.values())).fetchall()
+        try:
+            rows.sort(key=itemgetter(1, 2, 3, 5))  # topology, collective, roots, options
+        except TypeError:  # a damaged row
+            rows.sort(key=lambda columns: tuple(map(str, columns)))
+        for columns in rows:
+            try:
+                made = light(columns)
+                if made.fingerprint in broken:
+                    raise FormatError(f"entry {made.id} is damaged: its {broken[made.fingerprint]}")
+                yield made
+            except FormatError as error:
+                yield error
 
     def _broken(self) -> dict[str, str]:
-        """By fingerprint, what is wrong with documents of entries: lengths that do not fit, and checksums as far as `SUMMED` bytes go."""
+        """By fingerprint, what is wrong with documents of entries: lengths that do not fit and, of a small catalog, checksums."""
         text = "SELECT e.fingerprint, b.name FROM blobs b JOIN entries e ON e.id = b.entry WHERE length(b.body) != b.packed"
         found = {key: f"{name} is not as long as what was written" for key, name in self.base.execute(text)}
         text = "SELECT fingerprint FROM entries WHERE state != 'failed' AND id NOT IN (SELECT entry FROM blobs WHERE name = 'frontier')"
         found |= {key: "frontier is gone" for (key,) in self.base.execute(text)}
-        if self.base.execute("SELECT coalesce(sum(packed), 0) FROM blobs").fetchone()[0] <= SUMMED:
+        pages, size = (self.base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
+        if pages * size <= SUMMED:
             text = "SELECT e.fingerprint, b.name, b.sum, b.size, b.body FROM blobs b JOIN entries e ON e.id = b.entry"
             for key, name, *blob in self.base.execute(text):
                 try:

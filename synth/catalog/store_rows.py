@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from synth.catalog import store_large
@@ -92,7 +93,10 @@ def packed(entry: Entry) -> Packed:
         "invariant": invariant(found.network, found.collective, entry.options) if isinstance(found, Frontier) else "",
         "alpha": alpha, "unit": unit, "share": share, "reason": entry.reason, "seconds": entry.seconds,
         "provenance": json.dumps(entry.provenance.to_json()), "created": entry.provenance.created,
+        "points": len(found.points) if found is not None else 0, "fewest": None, "most": None,
     }  # fmt: skip
+    if found is not None and found.points:
+        columns |= {"fewest": min(p.steps for p in found.points), "most": max(p.steps for p in found.points)}
     rows: list[tuple] = []
     blobs = {}
     if isinstance(found, Frontier):
@@ -156,31 +160,29 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
 
 def light(columns: tuple) -> Row:
     """A row of `LIGHT`. Raises FormatError for one that is not what was written."""
-    fingerprint, topology, collective, roots, ranks, options, state, engine, complete, intervals, *rest = columns
-    seconds, created, reason, points, low, high, like = rest
     try:
-        texts = (fingerprint, topology, collective, roots, options, state, engine, created, reason)
-        if state not in STATES or engine not in (EXACT, FLOW) or not all(isinstance(x, str) for x in texts):
+        (
+            fingerprint, topology, collective, roots, ranks, options, state, engine, complete, intervals, seconds, created, reason, points,
+            fewest, most, like,
+        ) = columns  # fmt: skip
+        if state not in STATES or engine not in (EXACT, FLOW):
             raise ValueError(f"state {state!r}, engine {engine!r}")
-        own = tuple(int(r) for r in roots.split(",")) if roots else ()
-        steps = None if low is None else (low, high)
+        if not type(topology) is type(collective) is type(created) is type(reason) is str:
+            raise ValueError("a text is none")
+        steps = None if fewest is None else (fewest, most)
         return Row(
-            fingerprint, topology, collective, own, ranks, _options(options), state, engine, bool(complete), intervals, points, steps,
-            float(seconds), created, reason, like,
+            fingerprint, topology, collective, _ints(roots), ranks, _options(options), state, engine, bool(complete), intervals, points,
+            steps, float(seconds), created, reason, like,
         )  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
-        raise FormatError(f"entry {str(fingerprint)[:12]} is damaged: its row cannot be read: {error}"[:300]) from None
+        raise FormatError(f"entry {str(columns[0])[:12]} is damaged: its row cannot be read: {error}"[:300]) from None
 
 
-_FACTS = (
-    "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, coalesce(p.many, 0), p.low, p.high"
-)
-_POINTS = "LEFT JOIN (SELECT entry, count(*) many, min(steps) low, max(steps) high FROM points GROUP BY entry) p ON p.entry = e.id"
-# Every entry, and every machine that one answers for too.
+_FACTS = "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, e.points, e.fewest, e.most"
+# Every entry, and every machine that one answers for too; a condition follows each.
 LIGHT = (
-    f"SELECT e.fingerprint, e.topology, e.collective, e.roots, {_FACTS}, '' FROM entries e {_POINTS} UNION ALL"
-    f" SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint"
-    f" FROM aliases a JOIN entries e ON e.id = a.entry {_POINTS}"
+    f"SELECT e.fingerprint, e.topology, e.collective, e.roots, {_FACTS}, '' FROM entries e",
+    f"SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint FROM aliases a JOIN entries e ON e.id = a.entry",
 )
 
 
@@ -188,5 +190,14 @@ def _roots(roots: tuple[int, ...]) -> str:
     return ",".join(map(str, roots))
 
 
+@lru_cache(1 << 12)
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(int(r) for r in text.split(",")) if text else ()
+
+
+@lru_cache(1 << 12)
 def _options(text: str) -> tuple[tuple[str, str], ...]:
-    return tuple(json.loads(text).items()) if text != "{}" else ()
+    return tuple(_DECODER.raw_decode(text)[0].items()) if text != "{}" else ()
+
+
+_DECODER = json.JSONDecoder()
