@@ -58,8 +58,11 @@ def costs_of(store: Store) -> Costs:
     return Costs(Taken(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
 
-def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False) -> None:
-    """Fill in what the catalog says of the task; one that is to be tried again takes the points that are known along."""
+def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True) -> None:
+    """Fill in what the catalog says of the task; one that is to be tried again takes the points that are known along.
+
+    An open entry is to be tried again where the task may spend more than it did, unless `go_on` says not to.
+    """
     task = item.task
     fate: Fate = "known"
     state = store.has(task.fingerprint)
@@ -74,7 +77,7 @@ def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed:
     made = (entry.id, entry.provenance.created)
     if made == item.before:
         return
-    if (entry.state == OPEN and (retry_open or _more(task, entry))) or (entry.state == FAILED and retry_failed):
+    if (entry.state == OPEN and (retry_open or (go_on and _more(task, entry)))) or (entry.state == FAILED and retry_failed):
         points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
         item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), made
         return

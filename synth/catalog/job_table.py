@@ -52,7 +52,7 @@ def markdown(fleet: Fleet, store: Store, title: str) -> str:
 
 def _answered(task: Task, store: Store) -> Answered:
     item = Item(0, task)
-    look_up(item, store)
+    look_up(item, store, go_on=False)
     return Answered(task, store.get(item.entry) if item.entry else None)
 
 

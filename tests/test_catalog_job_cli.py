@@ -1,0 +1,112 @@
+"""`synth catalog build` and `table` as a user runs them: what they print, exit codes, Ctrl-C, and kills that lose nothing."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench import catalog_kills
+from synth.cli.root import root
+
+FLEET = "topologies: ['ring:4']\ncollectives: [allgather, {name: broadcast, roots: all}]\noptions: {max-steps: 2}\n"
+SYNTH = str(Path(sys.executable).with_name("synth"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    return tmp_path
+
+
+def synth(*arguments):
+    done = CliRunner().invoke(root, arguments, prog_name="synth")
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_a_job_from_plan_to_page(folder):
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
+    assert code == 0
+    assert told.startswith("5 tasks, 5 to do, about")
+    assert not (folder / "catalog.db").exists()
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--jobs", "1", "--format", "json")
+    done = json.loads(told)
+    assert code == 0
+    assert done["counts"]["done"] == {"solved": 2, "known": 0, "alike": 3}
+    assert {row["fate"] for row in done["tasks"]} == {"todo", "alike"}
+    code, told, _ = synth("catalog", "build", "fleet.yaml")
+    assert code == 0
+    assert [line.split()[:4] for line in told.splitlines() if line.startswith("done")] == [["done", "2", "3", "5"]]
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--dry-run")
+    assert told.startswith("5 tasks, 0 to do")
+    assert "broadcast from 3 on ring:4" in told
+    code, _, told = synth("catalog", "table", "fleet.yaml", "--title", "Rings", "-o", "rings.md")
+    assert (code, told) == (0, "synth: wrote rings.md\n")
+    page = (folder / "rings.md").read_text()
+    assert page.startswith("# Rings\n\n5 problems (5 done), answered by 2 entries")
+    assert "| broadcast from 3 | 2: 1 | complete to 2 steps |" in page
+
+
+def test_open_intervals_end_with_four_and_stand_in_the_page(folder):
+    (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 6}\n")
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.1")
+    assert code == 4
+    assert [line.split()[0] for line in told.splitlines() if "an interval is left" in line] == ["open"]
+    _, page, _ = synth("catalog", "table", "fleet.yaml")
+    assert "1 open" in page
+    assert any(mark in page for mark in (" to ", "≥"))
+    assert "| open: time |" in page
+
+
+BAD = {
+    "a job that is not there": (["none.yaml"], 1, "none.yaml: does not exist"),
+    "a wrong key": (["bad.yaml"], 1, "bad.yaml:2: colls: unknown key 'colls'"),
+    "two runners": (["fleet.yaml", "--inline", "--slurm"], 2, "--inline, --dask and --slurm exclude each other"),
+    "no address": (["fleet.yaml", "--dask", "nowhere"], 2, "--dask nowhere: expected local"),
+    "no cluster": (["fleet.yaml", "--slurm"], 1, "--slurm needs cores and memory"),
+    "no such folder": (["fleet.yaml", "--db", "none/catalog.db"], 1, "cannot write none/catalog.db: its folder does not exist"),
+    "no catalog": (["fleet.yaml", "--db", "fleet.yaml"], 1, "fleet.yaml: is no catalog"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_one_line(folder, case):
+    (folder / "bad.yaml").write_text("topologies: [dgx1]\ncolls: [allgather]\n")
+    arguments, code, told = BAD[case]
+    found = synth("catalog", "build", *arguments)
+    assert found[0] == code
+    assert told in found[2]
+    assert len(found[2].splitlines()) == 1
+
+
+def test_ctrl_c_keeps_what_has_ended(folder):
+    (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [allgather, multi-broadcast]\n")
+    process = subprocess.Popen([SYNTH, "catalog", "build", "fleet.yaml", "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        code, told, _ = synth("catalog", "ls", "--format", "json")
+        if code == 0 and json.loads(told):
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"left" in out
+    assert err.endswith(b"interrupted; the same command continues\n")
+    assert [row["collective"] for row in json.loads(synth("catalog", "ls", "--format", "json")[1])] == ["allgather"]
+
+
+def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
+    fleet = "topologies: ['ring:5', 'ring:4']\ncollectives: [allgather, alltoall]\n"
+    found = catalog_kills.killed(tmp_path, fleet, kills=2, chance=random.Random(5))
+    assert found["same"]
+    assert found["codes"] == [0, 0]
+    assert (found["entries"], found["left_over"], found["logs_left"]) == (4, 0, 0)
