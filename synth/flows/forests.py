@@ -20,8 +20,12 @@ from synth.flows.trees import Grown, finished
 from synth.forest import Forest
 
 METHODS = ("symmetric", "packing")
+# Ranks of a switched machine from which a broadcast takes the trees of the symmetric allgather: packing them takes many seconds.
+REROOTED = 64
 # Roots times ranks (steps of growth) times edges up to which trees are packed one by one: about a minute of CPU.
 PACKED = 80_000_000
+# The same for one root where switches are to be split off.
+PACKED_SWITCHED = 600_000
 # Where nothing is found at the bound, these many times slower is tried.
 SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (3, 2), (2, 1), (3, 1)))
 
@@ -55,19 +59,50 @@ def build(
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves)
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
+    best = _rerooted(fabric, bound, moves, methods)
+    if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
+        return best
     search = _Search(bound, moves, methods)
     for method, graph, time in search.plans():
         group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
         grown = _grown(method, graph, time, bound.shards, group)
+        if best is not None and time / graph.unit >= best.forest.time:
+            return Built(best.forest, search.bound)
         if grown is not None:
             reached = replace(bound, fabric=graph, time=time)
             return Built(finished(graph, reached, grown, group, method), search.bound)
         reached = int(bound.shards.sum()) * graph.unit / time
         progress(f"{method} finds no forest at {float(reached):.6g} GB/s")
+    if best is not None:
+        return Built(best.forest, search.bound)
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: the bound is"
         f" {float(search.bound.bandwidth):.6g} GB/s"
     )
+
+
+def _rerooted(fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]) -> Built | None:
+    """A broadcast or reduce on a large symmetric machine with switches by its allgather's trees; None elsewhere."""
+    rooted = bound.collective in ROOTED and "symmetric" in methods
+    if not rooted or fabric.ranks < REROOTED or fabric.nodes == fabric.ranks:
+        return None
+    group = free_group(moves, fabric.ranks)
+    if not group:
+        return None
+    from synth.flows.reroot import rerooted
+
+    every = throughput(fabric, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
+    for slower in (Fraction(1), *SLOWER):
+        grown = grow(bound.fabric, group, every.time * slower, program=False)
+        if grown is not None:
+            made = rerooted(bound.fabric, grown, group, bound.root, bound.time)
+            if made is None:
+                return None
+            trees, time = made
+            if time > bound.time:
+                bound, _ = sharpened(bound)
+            return Built(finished(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound)
+    return None
 
 
 @dataclass
@@ -117,4 +152,5 @@ def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group
 
 
 def _packable(graph: Fabric, shards: np.ndarray) -> bool:
-    return int(shards.sum()) * graph.ranks * len(graph.src) <= PACKED
+    work = int(shards.sum()) * graph.ranks * len(graph.src)
+    return work <= (PACKED_SWITCHED if int(shards.sum()) == 1 and graph.nodes > graph.ranks else PACKED)
