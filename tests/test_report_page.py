@@ -14,6 +14,8 @@ from synth import api
 from synth.frontier import Frontier, LowerBound, Point
 from synth.schedule import Schedule, Send, Step
 from synth.verify import schedule as replayed
+from synth.view.page import html
+from synth.view.page.sheets import About, of_schedule
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
@@ -81,6 +83,7 @@ def at(browser, path):
         browser.open(path, f"#{entry}" if entry else "")
         if entry:
             browser.wait("!!document.querySelector('#stage').textContent")
+            browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # plots have taken their room
         return browser
 
     yield go
@@ -163,6 +166,17 @@ def test_search_filters_and_sorting(at):
     page.run("history.back()")
     page.wait("!!document.querySelector('.list')")
     assert [int(row[1]) for row in page.run(rows)] == sorted(ranks, reverse=True)  # what was asked for is kept
+
+
+def test_long_lists_are_drawn_in_parts(browser, tmp_path):
+    sheets = [of_schedule(allreduce().points[0].schedule, About(f"{k}")) for k in range(301)]
+    (tmp_path / "r.html").write_text(html.page(sheets))
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    count = "document.querySelectorAll('.list tbody tr').length"
+    assert browser.run(count) == 300 and browser.run("document.getElementById('count').textContent") == "301 entries"
+    press(browser, "#more")
+    assert browser.run(count) == 301 and browser.run("document.getElementById('more').hidden") is True
 
 
 def test_buttons_step_through_the_schedule(at, gather):
@@ -252,27 +266,32 @@ def test_the_slider_goes_to_a_step(at):
 def test_pointing_tells_which_chunk_goes_where(at, gather):
     page = at(1)
     schedule = gather.points[0].schedule
-    going = sorted(s.chunk for s in schedule.steps[0].sends if (s.src, s.dst) == (0, 4))
-    link = next(k for k, r in enumerate(schedule.network.routes) if (r.src, r.dst) == (0, 4))
+    step = schedule.steps[0]
+    link, route = next((k, r) for k, r in enumerate(schedule.network.routes) if any((s.src, s.dst) == (r.src, r.dst) for s in step.sends))
+    going = sorted(s.chunk for s in step.sends if (s.src, s.dst) == (route.src, route.dst))
+    room = route.units * step.rounds
     x, y = page.run(
         f"(() => {{ const g = document.querySelector('[data-link=\"{link}\"]'); g.scrollIntoView({{block: 'center'}});"
-        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.22).matrixTransform(m); return [p.x, p.y]; })()"
+        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.4).matrixTransform(m); return [p.x, p.y]; })()"
     )
     page.point(x, y)
     said = page.run("document.getElementById('info').textContent")
-    assert said.startswith("0 → 4 (50 GB/s), step 1: 2 of 2 sends, 100%")
-    assert f"rank 0's data: chunks {', '.join(map(str, going))}" in said
+    assert said.startswith(
+        f"{route.src} → {route.dst} ({25 * route.units} GB/s), step 1: {len(going)} of {room} sends, {100 * len(going) // room}%"
+    )
+    assert f"rank {route.src}'s data: chunk{'s' * (len(going) > 1)} {', '.join(map(str, going))}" in said
     assert page.run("document.querySelectorAll('.wire.lit').length") == 1
-    assert page.run("document.querySelector('#sends .lit').textContent").startswith("0 → 4")
+    assert page.run("document.querySelector('#sends .lit').textContent").startswith(f"{route.src} → {route.dst}")
 
 
 def test_the_list_of_sends_tells_the_same_by_keyboard(at):
     page = at(1)
+    first, second = page.run("[...document.querySelectorAll('#sends b')].map(b => b.textContent)")[:2]
     page.run("document.querySelector('#sends button').focus()")
-    assert page.run("document.getElementById('info').textContent").startswith("0 → 1 ")
+    assert page.run("document.getElementById('info').textContent").startswith(f"{first} (")
     page.press("ArrowDown")
-    assert page.run("document.getElementById('info').textContent").startswith("0 → 2 ")
-    assert page.run("document.activeElement.textContent").startswith("0 → 2")
+    assert page.run("document.getElementById('info').textContent").startswith(f"{second} (") and first != second
+    assert page.run("document.activeElement.textContent").startswith(second)
     assert page.run("document.querySelectorAll('#sends [tabindex=\"0\"]').length") == 1
     page.press("ArrowRight")
     assert told(page).startswith("step 2")  # arrows still step

@@ -11,6 +11,8 @@ const COLUMNS = [
   { key: "measured", name: "measured", right: true, text: (e) => (e.measured ? plural(e.measured, "time") : "") },
 ];
 
+const MOST_ROWS = 300;  // more are drawn when asked for: thousands of rows make typing slow
+
 /** Entries `words` are all found in, and which the filters let through, in order of the column `by`. */
 function selected(entries, { words, collective, status, by, down }) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
@@ -29,6 +31,7 @@ function selected(entries, { words, collective, status, by, down }) {
 /** The list as an element; `state` keeps what was asked for while an entry is looked at. */
 function entryList(entries, state) {
   const body = make("tbody"), count = make("p", { class: "soft", role: "status", id: "count" });
+  const more = make("button", { type: "button", id: "more", onclick: () => { state.every = true; show(); } });
   const heads = COLUMNS.map((column) => {
     const press = () => {
       state.down = state.by === column.key && !state.down;
@@ -45,7 +48,10 @@ function entryList(entries, state) {
   };
   function show() {
     const found = selected(entries, state);
-    body.replaceChildren(...found.map((entry) => make("tr", {}, COLUMNS.map((column, i) => cell(entry, column, i)))));
+    const rows = state.every ? found : found.slice(0, MOST_ROWS);
+    more.hidden = rows.length === found.length;
+    more.textContent = `show all ${found.length}`;
+    body.replaceChildren(...rows.map((entry) => make("tr", {}, COLUMNS.map((column, i) => cell(entry, column, i)))));
     const all = entries.length === 1 ? "1 entry" : `${entries.length} entries`;
     count.textContent = found.length === entries.length ? all : `${found.length} of ${all}`;
     heads.forEach((head, i) => {
@@ -66,5 +72,6 @@ function entryList(entries, state) {
       filter("status", "proved")),
     count,
     make("table", { class: "list" }, make("caption", { class: "gone" }, "entries of this report"),
-      make("thead", {}, make("tr", {}, heads)), body));
+      make("thead", {}, make("tr", {}, heads)), body),
+    make("p", {}, more));
 }

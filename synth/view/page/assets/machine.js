@@ -15,9 +15,8 @@ function machineView(machine, tell) {
     const aside = both.has(`${b} ${a}`) ? 4 : 0;
     return [x1 + radius(a) * dx - aside * dy, y1 + radius(a) * dy + aside * dx, x2 - radius(b) * dx - aside * dy, y2 - radius(b) * dy + aside * dx];
   });
-  const hear = (what) => ({ onpointerenter: () => tell(what), onpointerleave: () => tell(null), onclick: () => tell(what, true) });
-  const wires = links.map(([, , units], k) => draw("path", { class: "wire", "stroke-width": 1 + (2.4 * units) / widest, d: "M%L%".replace("%", `${lines[k][0]} ${lines[k][1]}`).replace("%", `${lines[k][2]} ${lines[k][3]}`) }));
-  const grips = links.map((_, k) => draw("path", { class: "grip", d: wires[k].getAttribute("d"), "data-link": k, ...hear({ link: k }) }));
+  const wires = links.map(([, , units], k) => draw("path", { class: "wire", "stroke-width": 1 + (2.4 * units) / widest, "data-link": k,
+    d: `M${lines[k][0]} ${lines[k][1]}L${lines[k][2]} ${lines[k][3]}` }));
   const gauges = [];
   const bodies = ends.map(([x, y, name, isSwitch], end) => {
     if (isSwitch) {
@@ -25,12 +24,22 @@ function machineView(machine, tell) {
         draw("text", { x, y: y + 4 }, name.slice(0, 7)));
     }
     gauges[end] = draw("circle", { class: "gauge", cx: x, cy: y, r: 15, pathLength: 100, "stroke-dasharray": "0 100", transform: `rotate(-90 ${x} ${y})` });
-    return draw("g", { class: "end", "data-rank": end, ...hear({ rank: end }) }, draw("circle", { class: "body", cx: x, cy: y, r: 15 }), gauges[end],
+    return draw("g", { class: "end", "data-rank": end }, draw("circle", { class: "body", cx: x, cy: y, r: 15 }), gauges[end],
       draw("text", { x, y: y + 4 }, name));
   });
   const tokens = draw("g", {});
   const svg = draw("svg", { viewBox: `0 35 ${width} ${height - 110}`, role: "img", "aria-label": "the machine: ranks and links", id: "machine" },
-    wires, grips, bodies, tokens);
+    wires, bodies, tokens);
+  let under = "";
+  const hear = (event, stay) => {
+    const rank = event.target.closest("[data-rank]")?.dataset.rank, { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const link = rank === undefined ? nearest(lines, x, y) : null, now = `${rank} ${link}`;
+    if (now === under && !stay) return;
+    under = now;
+    tell(rank !== undefined ? { rank: Number(rank) } : link === null ? null : { link }, stay);
+  };
+  fill(svg, { onpointermove: (event) => hear(event, false), onclick: (event) => hear(event, true),
+    onpointerleave: () => { under = ""; tell(null, false); } }, []);
   const ways = machine.routes.map(([, , way]) => wayOf(way.map((k) => lines[k])));
   let moving = [];
   return {
@@ -60,6 +69,18 @@ function machineView(machine, tell) {
       for (const { route, element } of moving) element.classList.toggle("lit", machine.routes[route][2].some((k) => lit.includes(k)));
     },
   };
+}
+
+/** The line nearest to a point, null where none is near. */
+function nearest(lines, x, y) {
+  let found = null, least = 9;
+  lines.forEach(([x1, y1, x2, y2], k) => {
+    const [dx, dy] = [x2 - x1, y2 - y1];
+    const along = Math.max(0, Math.min(1, ((x - x1) * dx + (y - y1) * dy) / (dx * dx + dy * dy || 1)));
+    const far = Math.hypot(x - x1 - along * dx, y - y1 - along * dy);
+    if (far < least) [found, least] = [k, far];
+  });
+  return found;
 }
 
 /** A function from a share of the way to the point there. */

@@ -2,7 +2,7 @@
 
 const head = held("head");
 const entries = head.entries.map((entry, i) => ({ ...entry, place: i + 1 }));
-const asked = { words: "", collective: "", status: "", by: null, down: false };
+const asked = { words: "", collective: "", status: "", by: null, down: false, every: false };
 const machines = new Map();
 const main = document.getElementById("main");
 let current = null;
