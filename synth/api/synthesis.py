@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from synth.large import Large
 
 
-LARGE_SCHEMA = "synth.large/1"
+LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
 
 
 def pareto(
@@ -196,6 +196,10 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
             from synth import auditlarge
 
             return auditlarge.document(doc, Path(given).parent if isinstance(given, str | Path) else Path(), by_name(doc))
+        if doc.get("schema") == GROUPS_SCHEMA:
+            from synth import auditgroups
+
+            return auditgroups.document(doc)
         if doc.get("schema") == refutation.SCHEMA:
             return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
         return audit.document(doc)

@@ -43,7 +43,7 @@ def document(found: Any) -> dict:
         for group, alone in zip(found.groups, found.alone, strict=True)
     ]  # fmt: skip
     return {
-        "schema": "synth.groups/1", "topology": found.network.name, "groups": groups,
+        "schema": "synth.groups/1", "topology": found.network.to_json(), "groups": groups,
         "bound": {"seconds": show(found.bound.seconds), "certificate": found.bound.certificate}, "unit_bytes": show(found.task.unit),
         "seconds": None if found.seconds is None else show(found.seconds), "gap": None if found.gap is None else show(found.gap),
         "schedule": None if found.schedule is None else found.schedule.to_json(),

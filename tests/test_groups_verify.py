@@ -1,0 +1,80 @@
+"""`synth verify` of what `synth groups` writes."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root as cli
+from synth.errors import FormatError, SynthError, VerificationError
+from synth.groups import Group
+from synth.view import groups as view
+
+FILE = "groups:\n  - {name: tensor, size: 2, collective: allreduce, bytes: 2}\n  - {stride: 2, collective: broadcast, bytes: 1}\n"
+
+
+@cache
+def made(search: bool = True) -> str:
+    """Tensor pairs and data groups on a ring of 4."""
+    groups = [
+        Group((0, 1), "allreduce", Fraction(2), None, "tensor"), Group((2, 3), "allreduce", Fraction(2), None, "tensor"),
+        Group((0, 2), "broadcast", Fraction(1), 0), Group((1, 3), "broadcast", Fraction(1), 1),
+    ]  # fmt: skip
+    return json.dumps(view.document(api.groups("ring:4", groups, search=search)))
+
+
+def test_what_groups_writes_is_verified(tmp_path):
+    (tmp_path / "groups.yaml").write_text(FILE)
+    run = CliRunner().invoke(cli, ["groups", "--topo", "ring:4", "--file", f"{tmp_path}/groups.yaml", "-o", f"{tmp_path}/out.json"])
+    assert run.exit_code == 0, run.stderr
+    said = CliRunner().invoke(cli, ["verify", f"{tmp_path}/out.json"])
+    assert said.exit_code == 0, said.stderr
+    first, alone, schedule, last = said.stdout.splitlines()
+    assert first.startswith("4 groups at once on ring:4: at least ") and "were not checked" in alone
+    assert schedule.startswith("schedule: C=") and last.endswith("verified")
+
+
+def test_without_a_schedule_the_bound_is_checked():
+    assert len(api.verify(json.loads(made(False)))) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("bound.seconds", "1000", "is claimed"), ("groups.0.slowdown", "9", r"groups\[0\].slowdown"),
+        ("groups.0.bytes", "3", "other groups"),
+        ("groups.0.ranks", [0, 0], "two different ranks"), ("groups.0.ranks", ["a", 1], "expected a group"),
+        ("unit_bytes", "7", "unit_bytes"),
+        ("seconds", "1/9", "the schedule takes"), ("schedule.steps.0.sends", [], r"schedule"), ("gap", "9", "the gap is"),
+        ("topology.links.0", [0, 1, 7], "speaks about other groups or another topology"), ("extra", 1, "not a known field"),
+        ("bound.certificate.routes", [], "proved|weighs|claimed"), ("topology", "ring:4", "without its links"),
+        ("schema", "synth.groups/9", "schema"),
+        ("schedule", None, "there is none"), ("groups", 3, "malformed"),
+    ],
+)  # fmt: skip
+def test_a_changed_document_is_refused(path, value, words):
+    doc = json.loads(made())
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    inner = doc
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    with pytest.raises(SynthError, match=words) as caught:
+        api.verify(doc)
+    assert isinstance(caught.value, VerificationError | FormatError) and "\n" not in str(caught.value)
+
+
+def test_a_schedule_of_other_groups_or_another_machine_is_refused():
+    doc = json.loads(made())
+    pair = [Group((0, 1), "allreduce", Fraction(2))]
+    doc["schedule"] = view.document(api.groups("ring:4", pair))["schedule"]
+    with pytest.raises(VerificationError, match="moves other data than the groups ask for"):
+        api.verify(doc)
+    doc["schedule"] = view.document(api.groups("fully-connected:4", pair))["schedule"]
+    with pytest.raises(VerificationError, match="runs on another topology"):
+        api.verify(doc)
