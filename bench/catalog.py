@@ -104,7 +104,7 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
     assert isinstance(own, Frontier)
     network, roots = renumbered(own.network, random.Random(1))
     task = api.collective(own.collective.name, network.ranks, [roots[r] for r in own.collective.roots])
-    fresh = entry(frontier, count + 1)
+    fresh = entry(frontier, len(PROBLEMS) * (count + 1))
 
     def whole(store: Store) -> str:
         rows = list(store.ls())
