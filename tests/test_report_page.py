@@ -293,6 +293,13 @@ def test_the_list_of_sends_tells_the_same_by_keyboard(at):
     assert page.run("document.getElementById('info').textContent").startswith(f"{second} (") and first != second
     assert page.run("document.activeElement.textContent").startswith(second)
     assert page.run("document.querySelectorAll('#sends [tabindex=\"0\"]').length") == 1
+    x, y = page.run(
+        "(() => { const b = document.querySelector('[data-rank=\"3\"]').getBoundingClientRect(); return [b.x + 9, b.y + 9]; })()"
+    )
+    page.point(x, y)
+    assert page.run("document.getElementById('info').textContent").startswith("rank 3 ")
+    page.point(1, 1)
+    assert page.run("document.getElementById('info').textContent").startswith(f"{second} (")  # as the focus is still there
     page.press("ArrowRight")
     assert told(page).startswith("step 2")  # arrows still step
 

@@ -10,7 +10,7 @@ function playerOf(machine, schedule) {
   let clock = null, last = 0;
   const info = make("p", { class: "info", role: "status", id: "info" }), told = make("strong", { id: "told" });
   const list = make("div", { class: "sends tall", role: "group", "aria-label": "sends of this step", id: "sends" });
-  const view = machineView(machine, (what, stay) => { if (stay) state.stuck = what; point(what ?? state.stuck); });
+  const view = machineView(machine, (what, stay) => { if (stay) state.stuck = what; point(what ?? rest()); });
   const grid = heatGrid(machine, schedule, (text) => { info.textContent = text; }, (step) => (step === null ? setTotal(true) : (setTotal(false), go(step))));
 
   const sendsNow = () => (state.at === 0 ? [] : schedule.steps[state.at - 1].sends
@@ -48,12 +48,18 @@ function playerOf(machine, schedule) {
     mark(riders.map(([r]) => r));
   }
 
+  /** What is told of while nothing is pointed at: what was pressed, else the send that has the focus. */
+  function rest() {
+    const route = list.contains(document.activeElement) ? document.activeElement.dataset.route : undefined;
+    return state.stuck ?? (route === undefined ? null : { route: Number(route) });
+  }
+
   const hint = () => "Point at a link or a rank, or go through the list of sends: it says which chunk goes where.";
   const mark = (routes) => { for (const row of list.children) row.classList.toggle("lit", routes.includes(Number(row.dataset.route))); };
 
   function listSends() {
     const rows = [...groups()].map(([route, sends], i) => make("button", { type: "button", "data-route": route, tabindex: i ? -1 : 0,
-      onfocus: () => point({ route }), onpointerenter: () => point({ route }), onpointerleave: () => point(state.stuck), onclick: () => point((state.stuck = { route })) },
+      onfocus: () => point({ route }), onpointerenter: () => point({ route }), onpointerleave: () => point(rest()), onclick: () => point((state.stuck = { route })) },
       make("b", {}, `${machine.routes[route][0]} → ${machine.routes[route][1]}`), chunksText(schedule, sends, 3)));
     list.replaceChildren(...(rows.length ? rows : [make("p", { class: "soft" }, state.at === 0 ? "Before the first step." : "No sends at this step.")]));
   }
