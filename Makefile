@@ -1,7 +1,9 @@
 # make demo    install, run the main job, show its result
-# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; EXTRAS=mpi: with MPI; ARGS=... for pytest)
+# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; EXTRAS="mpi test-cuda": with MPI, with NVRTC; ARGS=... for pytest)
 # make check   formatting, lint, types, layers
 # make bench   the benchmarks; make clean removes the environment and everything built
+# make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
+#              CuPy and the rest already, nothing is installed; ARGS='--executor host': rehearsed on CPU threads)
 # make catalog the published catalog of examples/fleet.yaml: catalog.db (DB=...), and its tables in docs/catalog-results.md
 #
 # Needs make and Python >= 3.11 with venv. Everything else goes into .venv.
@@ -13,10 +15,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
 EXTRAS ?=
+CUDA ?= 13
+GPU_PYTHON ?= $(BIN)/python
 DB ?= catalog.db
 JOBS ?= 2
 
-.PHONY: demo test check bench catalog clean
+.PHONY: demo test check bench catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -42,6 +46,12 @@ catalog: $(VENV)/.installed
 	$(BIN)/synth catalog build examples/fleet.yaml --db $(DB) --jobs $(JOBS) || test $$? -eq 4
 	$(BIN)/synth catalog table examples/fleet.yaml --db $(DB) --title "Built-in machines up to 16 GPUs" -o docs/catalog-results.md
 
+test-gpu: $(if $(findstring $(BIN),$(GPU_PYTHON)),$(VENV)/.installed-cuda$(CUDA))
+	$(GPU_PYTHON) -m bench.gpu_checks $(ARGS)
+
+bench-gpu: $(if $(findstring $(BIN),$(GPU_PYTHON)),$(VENV)/.installed-cuda$(CUDA))
+	$(GPU_PYTHON) -m bench.gpu $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
 
@@ -53,6 +63,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi $(VENV)/.installed-cuda12 $(VENV)/.installed-cuda13: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[$*]'
 	@touch $@

@@ -34,6 +34,30 @@ class Memory:
     def __getitem__(self, key):
         return Memory(self.cupy, self.array[key], self.gpu)
 
+    def __setitem__(self, key, other):
+        self.cupy.not_captured("a copy")
+        self.array[key] = other.array
+
+    def _like(self, array):
+        return Memory(self.cupy, array, self.gpu)
+
+    def reshape(self, *shape):
+        return self._like(self.array.reshape(*shape))
+
+    def view(self, kind):
+        return self._like(self.array.view(kind))
+
+    def astype(self, kind):
+        return self._like(self.array.astype(kind))
+
+    def __rshift__(self, count):
+        return self._like(self.array >> np.uint32(count))
+
+    def __eq__(self, other):
+        return self.array == other.array
+
+    __hash__ = None
+
     def set(self, values):
         self.cupy.not_captured("a copy")
         assert self.gpu == self.cupy.Device().id, "the array is another device's"
@@ -45,6 +69,7 @@ class Memory:
 
     def memset(self, value, size):
         self.cupy.not_captured("memset")
+        assert self.gpu == self.cupy.Device().id, "the array is another device's: the order of two devices' streams is not known"
         assert size == self.array.nbytes
         self.array.fill(value)
 
@@ -98,6 +123,7 @@ class Stream:
         self.cupy.captured = []
 
     def end_capture(self):
+        assert self.cupy.captured is not None
         tasks, self.cupy.captured = self.cupy.captured, None
         return Graph(tasks)
 
@@ -151,7 +177,7 @@ class Cupy:
     """The part of CuPy that the cuda executor uses, on `gpus` GPUs of `units` multiprocessors with room for `each` blocks of 256.
     `apart`: pairs of GPUs without peer access."""
 
-    uint8, uint64 = np.uint8, np.uint64
+    uint8, uint32, uint64 = np.uint8, np.uint32, np.uint64
     CUDARuntimeError = CUDADriverError = CudaError
     OutOfMemoryError = MemoryError
 
@@ -244,8 +270,14 @@ class Cupy:
     def free_all_blocks(self):
         self.freed = True
 
-    def empty(self, shape, dtype):
-        return self._new(np.empty(shape, dtype))
+    def arange(self, count, dtype):
+        return self._new(np.arange(count, dtype=dtype))
+
+    def zeros(self, shape, dtype):
+        return self._new(np.zeros(shape, dtype))
+
+    def memGetInfo(self):
+        return self.room, self.room
 
     __version__ = "14.0.1"
 

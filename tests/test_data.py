@@ -16,6 +16,7 @@ def test_blocks_and_periods_compare_every_element_as_the_whole_does(monkeypatch,
     for program in (direct_allgather(3), ring_allreduce(3)):
         layout, type_ = Layout(program.collective, program.chunks), dtype(kind)
         monkeypatch.setattr(data, "PERIOD", 5)
+        monkeypatch.setattr(data, "FRESH", 0)
         given = data.inputs(layout, 23, type_, "sum", 1)
         assert all((rows[:, 5:10] == rows[:, :5]).all() and (rows[:, 20:] == rows[:, :3]).all() for rows in given)
         assert all((rows[:, 5:10] != rows[:, 6:11]).any() for rows in given)

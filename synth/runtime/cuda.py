@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,8 +91,17 @@ def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") ->
 
 @cache
 def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str) -> Any:
-    cupy = _cupy()
-    arch = int(cupy.cuda.Device(device).compute_capability)
+    target = _built(int(_cupy().cuda.Device(device).compute_capability), group, scope)
+    with one_line(f"loading {target}"):
+        return _cupy().RawModule(path=str(target), enable_cooperative_groups=cooperative).get_function(symbol)
+
+
+def prebuild(group: str) -> None:
+    """Compile a group of kernels (`kernels.GROUPS`) for the current GPU, unless the cache has it. Many threads may at once."""
+    _built(int(_cupy().cuda.Device().compute_capability), group, "gpu")
+
+
+def _built(arch: int, group: str, scope: str) -> Path:
     version = nvrtc.version()
     if arch < 75 and version[0] >= 13:
         raise SynthError(f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12")
@@ -100,8 +110,7 @@ def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str)
     target = hostbuild.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
     if not target.exists():
         hostbuild.keep(target, nvrtc.compile_group(group, arch, options).cubin)
-    with one_line(f"loading {target}"):
-        return cupy.RawModule(path=str(target), enable_cooperative_groups=cooperative).get_function(symbol)
+    return target
 
 
 @dataclass(frozen=True)
@@ -114,8 +123,8 @@ class Cuda:
     seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what is proved safe.
     `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it moves the
     data) or paced (real time too is held to `stretch` times that; 16 unless given).
-    `graphs`: launches are timed in replays of CUDA graphs. `network` is only named in the report.
-    `protocol`, `depth`, `part`, `runtime` as for the reference.
+    `graphs`: launches are timed in replays of CUDA graphs. `fetch`: their outputs are fetched and compared. `network`
+    without a clock is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
     """
 
     network: Network | None = None
@@ -131,6 +140,7 @@ class Cuda:
     clock: str | None = None
     stretch: int = 0
     graphs: bool = True
+    fetch: bool = True
 
     def available(self) -> str | None:
         """None where a GPU can be used, else why not."""
@@ -178,7 +188,7 @@ class Cuda:
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
-            return timed(machine, arrays, warmup, repeats, self.graphs)
+            return timed(machine, arrays, warmup, repeats, graphs=self.graphs, fetch=self.fetch)
 
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int

@@ -17,7 +17,7 @@ from synth.runtime.clocked import Timed, clockwork
 from synth.runtime.compiled import compiled
 from synth.runtime.crews import crews
 from synth.runtime.cudastate import State
-from synth.runtime.dtypes import Dtype, poison
+from synth.runtime.dtypes import Dtype
 from synth.runtime.host import layout_of, waits
 from synth.runtime.memory import Arena
 from synth.runtime.sizes import cut
@@ -169,13 +169,13 @@ class CudaMachine:
     def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
         """Poison the k-th set of buffers, put the inputs there, and let the next launches work on it."""
         self.own(k)
+        width, spoiled = self.elements * self.kind.size, 0xFF if self.kind.digits else SPOILED  # not a number
         for rank, memory in enumerate(self.sets[k]):
-            rows = self.arena.rows[rank] - self.program.gpus[rank].scratch
-            image = np.full((rows, self.elements), poison(self.kind), self.kind.numpy)
-            first = self.arena.first(rank, "i")
-            image[first : first + len(self.layout.inputs[rank])] = given[rank]
+            at = self.arena.first(rank, "i") * width
+            held = np.ascontiguousarray(given[rank], self.kind.numpy).reshape(-1).view(np.uint8)
             with self.cupy.cuda.Device(self.on[rank]):
-                memory[: image.nbytes].set(image.reshape(-1).view(np.uint8))
+                memory.data.memset(spoiled, memory.nbytes)
+                memory[at : at + held.nbytes].set(held)
         self.state.synchronize()
 
     def launch(self, stream: Any = None) -> None:

@@ -111,7 +111,8 @@ class State:
     def clear(self) -> None:
         """As before the first launch: counters, flags and what the connections remember of them are 0."""
         for array in (*self._lines, *self.flags, *self.status, self.abort):
-            array.data.memset(0, array.nbytes)
+            with self.cupy.cuda.Device(array.device.id):
+                array.data.memset(0, array.nbytes)
         for device, conns in self._conns.items():
             with self.cupy.cuda.Device(device):
                 conns.set(self._fresh)

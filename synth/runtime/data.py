@@ -19,7 +19,7 @@ from synth.program.layout import Layout
 from synth.runtime.dtypes import Dtype, divide
 
 Array = np.ndarray
-PERIOD = (1 << 20) + 7  # elements of a chunk after which the random data begin anew: odd, so no size that is moved divides it
+FRESH, PERIOD = 4 << 20, (1 << 16) + 1  # random elements of a rank; the least of a chunk after which they begin anew
 BLOCK = 1 << 20  # elements of every chunk that are compared at a time
 
 
@@ -36,10 +36,11 @@ def inputs(layout: Layout, elements: int, kind: Dtype, op: str, seed: int) -> li
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, int], kind: Dtype, op: str, ranks: int, rank: int) -> Array:
-    if shape[1] > PERIOD:
-        base, found = _random(rng, (shape[0], PERIOD), kind, op, ranks, rank), np.empty(shape, kind.numpy)
-        for low in range(0, shape[1], PERIOD):
-            found[:, low : low + PERIOD] = base[:, : shape[1] - low]
+    period = max(PERIOD, FRESH // max(1, shape[0]) | 1)  # odd: no slice is a multiple of it
+    if shape[1] > period:
+        base, found = _random(rng, (shape[0], period), kind, op, ranks, rank), np.empty(shape, kind.numpy)
+        for low in range(0, shape[1], period):
+            found[:, low : low + period] = base[:, : shape[1] - low]
         return found
     if kind.digits == 0:
         info = np.iinfo(kind.numpy)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, NamedTuple
 
+import synth
 from synth.program.program import Program
 from synth.runtime.outcome import bus_factor
 from synth.schedule import canonical
@@ -129,4 +130,4 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Of synth, Python and NumPy."""
-    return {"synth": metadata.version("ccl-synth"), "python": sys.version.split()[0], "numpy": metadata.version("numpy")}
+    return {"synth": synth.__version__, "python": sys.version.split()[0], "numpy": metadata.version("numpy")}

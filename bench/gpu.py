@@ -1,0 +1,190 @@
+"""The GPU bench: what one GPU reaches with 8 virtual ranks, beside its own memory copy, and the targets.
+
+python -m bench.gpu [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make bench-gpu)
+
+Direct allgather and ring allreduce, as bytes that must move / time, against a device-to-device copy; time per dependent hop with
+packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring and the copy beside; emulation with
+the kernel's clock against the reference executor's, and paced. All ranks share one GPU's memory: none of these times says
+anything about links. `--executor host` rehearses it on CPU threads at small sizes; its figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import lcm
+from typing import Any
+
+from bench.gpu_common import Suite, build, frontier, group, options, ready
+from synth import api
+from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.runtime import kernels
+from synth.runtime.measured import Measured
+from synth.schedule import Schedule
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compared with the definition
+INSTANCES = (1, 2, 4)
+CHAINS = (2, 4, 8, 16, 32)
+STRETCHES = (4, 8, 16, 32)
+GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0, "paced": 0.05}
+
+
+def mandatory(schedule: Schedule, size: int, in_place: bool) -> int:
+    """Bytes that `schedule` must read and write: of each copy its source and its result, of each sum both operands and its
+    result, and out of place the copies of what a rank keeps. What FIFOs add is not counted."""
+    task = schedule.collective
+    chunk = size * task.unit_share / schedule.chunks
+    moved = sum(3 if send.kind == "reduce" else 2 for step in schedule.steps for send in step.sends)
+    if not in_place and not task.combining:
+        moved += 2 * schedule.chunks * sum(len(pre & post) for pre, post in zip(task.pre, task.post, strict=True))
+    return int(moved * chunk)
+
+
+def _sizes(suite: Suite) -> tuple[int, ...]:
+    return (4 * KIB, 64 * KIB) if suite.small else tuple(KIB * 4**k for k in range(11))
+
+
+def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> list[Measured]:
+    """Times of all sizes: the checked ones and the others, on a GPU without fetching what came out."""
+    words = {"repeats": 3 if suite.small else 20, "warmup": 1 if suite.small else 3} | words
+    if suite.executor == "host":
+        words |= {"threads": 1}
+    small, large = [s for s in sizes if s <= CHECKED], [s for s in sizes if s > CHECKED]
+    found = [api.bench(source, small, suite.executor, check=True, **words)] if small else []
+    if large:
+        found.append(
+            api.bench(source, large, suite.executor, check=False, **({"fetch": False} if suite.executor == "cuda" else {}), **words)
+        )
+    return found
+
+
+def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
+    """Bytes that must move / time against those of a copy, by size and instances; the largest sizes are compared too."""
+    schedule, best = api.baseline(algorithm, f"full:{suite.ranks}", collective), 0.0
+    sizes = (64 * KIB,) if suite.small else (MIB, 16 * MIB, 256 * MIB, GIB)
+    for instances in INSTANCES[:1] if suite.small else INSTANCES:
+        for measured in _bench(suite, schedule, sizes, instances=instances, baselines=("copy",)):
+            copies = {row.size: 2 * row.bytes / _median(row.seconds) for row in measured.beside}
+            for row in measured.rows:
+                rate = mandatory(schedule, row.size, row.in_place) / row.median
+                share = rate / copies[row.size]
+                best = max(best, share if row.size >= 256 * MIB else 0)
+                how = f"{instances} instance{'s' if instances > 1 else ''}{', in place' if row.in_place else ''}"
+                suite.row(
+                    f"{algorithm} {collective} {row.size} B, {how}", f"{rate / 1e9:8.1f} GB/s moved, {100 * share:5.1f}% of the copy", None,
+                    seconds=row.median, least=row.seconds[0], most=row.seconds[-1], right=row.right, share=share, instances=instances,
+                )  # fmt: skip
+    if not suite.small:  # the size of the goal, compared with the definition
+        each = 4 * api.lower(schedule).loop_chunks
+        done = api.run(schedule, executor=suite.executor, size=256 * MIB // each * each, bound=False)
+        suite.row(
+            f"{algorithm} {collective} 256 MiB",
+            f"{done.checked.elements if done.checked else 0} elements compared",
+            done.checked is not None,
+        )
+    goal = GOALS[collective]
+    found = f"{100 * best:.1f}% at best from 256 MiB on; the goal is {100 * goal:.0f}%"
+    suite.row(
+        f"GOAL: {algorithm} {collective} against the copy",
+        "only rehearsed" if suite.small else found,
+        None if suite.small else best >= goal,
+    )
+
+
+def chain(ranks: int) -> Program:
+    """A broadcast from rank to rank: `ranks` - 1 hops, each waits for the one before."""
+
+    def ops(r: int) -> tuple[Op, ...]:
+        if r == 0:
+            return (Op("s", (Span("i", 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),)))
+        return (Op("rcs" if r < ranks - 1 else "r", (), (Span("o", 0),)),)
+
+    blocks = [Block(r + 1 if r < ranks - 1 else None, r - 1 if r else None, 0, ops(r)) for r in range(ranks)]
+    gpus = tuple(Gpu(r, 0 if r else 1, 1, 0, (block,)) for r, block in enumerate(blocks))
+    return Program(f"chain-{ranks}", api.collective("broadcast", ranks), 1, gpus)
+
+
+def hops(suite: Suite) -> None:
+    """Microseconds a dependent hop of 8 bytes: the slope of the time over the hops, by least squares."""
+    for name, words in (("LL", {"protocol": "LL"}), ("FIFO", {"direct": False}), ("direct", {})):
+        points = []
+        for ranks in CHAINS[:3] if suite.small else CHAINS:
+            measured = _hop(suite, chain(ranks), words)
+            points.append((ranks - 1, 1e6 * measured.rows[0].median))
+        middle, mean = (sum(p[k] for p in points) / len(points) for k in (0, 1))
+        slope = sum((x - middle) * (y - mean) for x, y in points) / sum((x - middle) ** 2 for x, _ in points)
+        goal = GOALS.get(name)
+        good = None if suite.small or goal is None else slope <= goal
+        said = f"{slope:.2f} us{f'; the goal is {goal:g}' if goal else ''}{' (only rehearsed)' if suite.small else ''}"
+        suite.row(f"{'GOAL: ' if goal else ''}per hop, {name}", said, good, microseconds=slope, points=points)
+
+
+def _hop(suite: Suite, program: Program, words: dict) -> Measured:
+    program = replace(program, protocol=words.get("protocol", program.protocol))
+    rest = {name: value for name, value in words.items() if name != "protocol"}
+    return _bench(suite, program, (8,), dtype="float64", **rest)[0]
+
+
+def points(suite: Suite, name: str) -> None:
+    """Every point of a DGX-1's frontier, the ring and the copy beside, at every size."""
+    found = frontier(name)
+    programs = [api.lower(schedule) for schedule in (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))]
+    each = 4 * lcm(*(program.loop_chunks for program in programs))  # the sizes that all of them divide
+    for measured in _bench(suite, found, [max(each, size // each * each) for size in _sizes(suite)], baselines=("ring", "copy")):
+        doc = measured.to_json()
+        suite.more.setdefault("measured", []).append(doc)
+        for size in sorted({row["size"] for row in doc["rows"]}):
+            here = [row for row in doc["rows"] if row["size"] == size and not row["in_place"]]
+            said = ", ".join(f"{doc['programs'][row['program']]['label']} {1e6 * row['seconds']:.1f}" for row in here)
+            suite.row(f"DGX-1 {name} {size} B, us", said, all(row["right"] is not False for row in here))
+
+
+def emulation(suite: Suite, name: str) -> None:
+    """The kernel's clock against the reference executor's, the regret of the prediction, and paced runs."""
+    found, sizes = frontier(name), (64 * KIB,) if suite.small else tuple(64 * KIB * 4**k for k in range(7))
+    model = api.emulate(found, sizes)
+    kernel = api.emulate(found, sizes, suite.executor, stretches=STRETCHES[:2] if suite.small else STRETCHES, timeout=30)
+    same = [s.emulated for s in model.sizes] == [s.emulated for s in kernel.sizes] and model.controls == kernel.controls
+    suite.row(f"emulated DGX-1 {name}: kernel against reference", f"{len(sizes)} sizes x {len(model.entries)} programs", same)
+    suite.more.setdefault("emulated", []).append(kernel.to_json())
+    for at in kernel.sizes:
+        labels = [entry.label for entry in kernel.entries]
+        said = f"predicted {labels[at.chosen]}, best {labels[at.best]}, regret {100 * float(at.regret):.2f}%"
+        suite.row(f"emulated DGX-1 {name} {at.size} B (a model)", said, None)
+    for change in kernel.controls:
+        suite.row(f"control: {change.change}", f"{change.before} ps before, {change.after} after", change.heard)
+    valid = [run for run in kernel.paced if run.valid]
+    for run in kernel.paced:
+        said = f"real / {run.stretch} = {100 * run.ratio:.1f}% of the model{'' if run.valid else '; not valid: it is slower by itself'}"
+        suite.row(f"paced DGX-1 {name} {run.size} B", said, None)
+    worst = max((abs(run.ratio - 1) for run in valid if run.stretch >= 16), default=None)
+    said = "no valid run" if worst is None else f"at most {100 * worst:.1f}% apart in valid runs from 16 times on; the goal is 5%"
+    suite.row(f"GOAL: paced {name}", said, None if suite.small else worst is not None and worst <= GOALS["paced"])
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2]
+
+
+def main(arguments: Sequence[str]) -> int:
+    given = options(__doc__, "gpu", arguments)
+    ready(given.executor)
+    suite = Suite(given.executor, given.small)
+    wanted = [group(name, feature) for name in ("copy", "f32") for feature in kernels.FEATURES]
+    sections: dict[str, Callable[[], None]] = {
+        "kernels": partial(build, suite, wanted), "allgather": partial(against_copy, suite, "direct", "allgather"),
+        "allreduce": partial(against_copy, suite, "ring", "allreduce"), "hops": partial(hops, suite),
+        "points allgather": partial(points, suite, "allgather"), "points allreduce": partial(points, suite, "allreduce"),
+        "emulation allgather": partial(emulation, suite, "allgather"), "emulation allreduce": partial(emulation, suite, "allreduce"),
+    }  # fmt: skip
+    for name, work in sections.items():
+        if given.only is None or given.only in name:
+            suite.section(name, work)
+    return suite.end(given.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,182 @@
+"""Parts of the GPU suite that work on the caller's arrays: launch after launch, views, graphs, torch, beyond 4 GiB.
+
+With `--executor host` the arrays are NumPy's, and what needs a GPU's streams is left out and said so.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+import synth
+from bench.gpu_common import Suite
+from synth import api
+from synth.program.layout import Layout
+from synth.program.program import Program
+from synth.runtime import data
+from synth.runtime.dtypes import dtype
+
+HOW: dict[str, dict] = {"direct": {}, "packets": {"protocol": "LL"}, "fifo": {"direct": False}}
+LAUNCHES = 1000
+KIND = dtype("int32")
+GIB = 1 << 30
+
+
+def library(suite: Suite) -> Any:
+    """Whose arrays: CuPy's or NumPy's."""
+    if suite.executor != "cuda":
+        return np
+    from synth.runtime.cuda import _cupy
+
+    return _cupy()
+
+
+def _host(array: Any) -> np.ndarray:
+    return array.get() if hasattr(array, "get") else array
+
+
+def _arrays(suite: Suite, program: Program, elements: int, seed: int) -> tuple[list, list, list]:
+    """Random inputs in the host's memory; the same where the executor works; poisoned outputs there."""
+    xp, layout = library(suite), Layout(program.collective, program.chunks)  # type: ignore[arg-type]
+    given = data.inputs(layout, elements, KIND, "sum", seed)
+    results = [np.full(len(wanted) * elements, 0x5A5A5A5A, np.int32) for wanted in layout.outputs]
+    return given, [xp.asarray(array) for array in given], [xp.asarray(array) for array in results]
+
+
+def _check(program: Program, given: list, results: list) -> int:
+    layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
+    rows = [_host(array).reshape(len(wanted), -1) for array, wanted in zip(results, layout.outputs, strict=True)]
+    return data.check(layout, KIND, "sum", given, rows).elements
+
+
+def launches(suite: Suite) -> None:
+    """1000 launches back to back, in one launch each and as 4 side by side; right at the end, and with new data after it."""
+    four = "full:4"
+    programs = {
+        f"{kind} {name}": api.lower(api.baseline(kind, four, name)) for kind, name in (("ring", "allreduce"), ("direct", "allgather"))
+    }
+    for (label, program), how, on in itertools.product(programs.items(), HOW, (None, (0, 0, 0, 0))):
+        given, inputs, outputs = _arrays(suite, program, 501, 1)
+        words: dict[str, Any] = {"ranks_on": on} if on else {}
+        if suite.executor == "host":
+            words["threads"] = 1
+        ready = synth.prepare(program, inputs, outputs, suite.executor, **words, **HOW[how])
+        count = 20 if suite.small else LAUNCHES
+        streams = None
+        if suite.executor == "cuda" and on:
+            streams = [library(suite).cuda.Stream(non_blocking=True) for _ in on]
+        for _ in range(count):
+            ready.launch(streams)
+        ready.finish(streams)
+        elements = _check(program, given, outputs)
+        given, inputs, outputs = _arrays(suite, program, 501, 2)
+        ready.use(inputs, outputs)
+        ready.launch()
+        ready.finish()
+        elements += _check(program, given, outputs)
+        name = f"{label} {how}, {'4 launches side by side' if on else 'one launch'}"
+        suite.row(f"back to back: {name}", f"{count + 1} launches, {elements} elements compared", elements > 0, launches=count + 1)
+
+
+def views(suite: Suite) -> None:
+    """Arrays that begin anywhere, not alike from rank to rank; and those that are refused."""
+    xp, program, count = library(suite), suite.program("direct", "allgather"), 0
+    for elements, shift in itertools.product((1, 3, 1003), (0, 1, 2, 3)):
+        rooms = [xp.asarray(np.arange(elements + 8, dtype=np.int32) + 1000 * rank) for rank in range(suite.ranks)]
+        given = [room[(rank + shift) % 5 :][:elements] for rank, room in enumerate(rooms)]
+        results = [
+            xp.asarray(np.zeros(suite.ranks * elements + 3, np.int32))[shift % 4 :][: suite.ranks * elements] for _ in range(suite.ranks)
+        ]
+        ready = synth.prepare(program, given, results, suite.executor)
+        ready.launch()
+        ready.finish()
+        wanted = np.concatenate([_host(array) for array in given])
+        count += sum(int((_host(array) == wanted).all()) for array in results)
+    suite.row("views that begin anywhere", f"{count} of {12 * suite.ranks} outputs right", count == 12 * suite.ranks)
+    told = 0
+    good = [xp.asarray(np.zeros(8, np.int32)) for _ in range(suite.ranks)]
+    outs = [xp.asarray(np.zeros(8 * suite.ranks, np.int32)) for _ in range(suite.ranks)]
+    odd = (
+        xp.asarray(np.zeros(40, np.uint8))[1:33].view(np.int32) if suite.executor == "cuda" else np.zeros(40, np.uint8)[1:33].view(np.int32)
+    )
+    bad = (xp.asarray(np.zeros(7, np.int32)), xp.asarray(np.zeros(8, np.float32)), xp.asarray(np.zeros((8, 2), np.int32))[:, 0], odd)
+    for array in bad:
+        try:
+            synth.prepare(program, [*good[:-1], array], outs, suite.executor)
+        except synth.SynthError as error:
+            told += len(str(error).splitlines()) == 1
+    suite.row("arrays that do not fit", f"{told} of {len(bad)} refused with one line", told == len(bad))
+
+
+def graphs(suite: Suite) -> None:
+    """Captured in a CUDA graph, in one launch and as 4 on streams of their own; replayed on new data."""
+    if suite.executor != "cuda":
+        suite.row("CUDA graphs", "not run: the host executor", None)
+        return
+    cupy, program = library(suite), api.lower(api.baseline("ring", "full:4", "allreduce"))
+    for how, on in itertools.product(HOW, (None, (0, 0, 0, 0))):
+        _, inputs, outputs = _arrays(suite, program, 777, 1)
+        ready = synth.prepare(program, inputs, outputs, "cuda", **({"ranks_on": on} if on else {}), **HOW[how])
+        stream = cupy.cuda.Stream(non_blocking=True)
+        stream.begin_capture()
+        for _ in range(3):
+            ready.launch(stream)
+        graph = stream.end_capture()
+        elements = 0
+        for seed in (2, 3):
+            given, fresh, poisoned = _arrays(suite, program, 777, seed)
+            for old, new in zip((*inputs, *outputs), (*fresh, *poisoned), strict=True):
+                old.reshape(-1)[:] = new.reshape(-1)
+            cupy.cuda.Device().synchronize()
+            graph.launch(stream)
+            ready.finish(stream)
+            elements += _check(program, given, outputs)
+        suite.row(f"a CUDA graph of 3 launches {how}{', 4 side by side' if on else ''}", f"{elements} elements compared", elements > 0)
+
+
+def torch_tensors(suite: Suite) -> None:
+    """torch's tensors, through DLPack, on a stream of torch's; bfloat16 too."""
+    try:
+        import torch  # type: ignore[import-not-found]
+    except ImportError:
+        suite.row("torch tensors", "not run: torch is not installed", None)
+        return
+    place = "cuda" if suite.executor == "cuda" else "cpu"
+    program = suite.program("ring", "allreduce")
+    for kind in (torch.float32, torch.bfloat16, torch.int64):
+        each = program.loop_chunks * 5
+        inputs = [torch.arange(each, device=place).remainder(7).add(rank).to(kind) for rank in range(suite.ranks)]
+        outputs = [torch.zeros(each, dtype=kind, device=place) for _ in range(suite.ranks)]
+        if place == "cuda":
+            with torch.cuda.stream(torch.cuda.Stream()):
+                inputs = [array + 1 for array in inputs]  # still under way when the launch is queued behind it
+                done = synth.run(program, inputs, suite.executor, outputs=outputs)
+        else:
+            done = synth.run(program, inputs, suite.executor, outputs=outputs)
+        wanted = sum(array.double() for array in inputs)
+        good = all(bool((array.double() == wanted).all()) for array in outputs)
+        suite.row(f"torch tensors {kind}", f"{done.checked.elements if done.checked else 0} elements compared", good)
+
+
+def large(suite: Suite) -> None:
+    """Buffers beyond 4 GiB: of 2 ranks, each output 5 GiB; every byte is compared, on the GPU."""
+    xp, program = library(suite), api.lower(api.baseline("direct", "full:2", "allgather"))
+    part = (5 * GIB // 2 if not suite.small else 3 << 20) + 13
+    if suite.executor == "cuda":
+        free = xp.cuda.runtime.memGetInfo()[0]
+        if free < 12 * part:
+            suite.row("beyond 4 GiB", f"not run: {free / GIB:.0f} GiB of the GPU's memory are free, {12 * part / GIB:.0f} are needed", None)
+            return
+    for how in HOW:
+        if how == "packets" and not suite.small:
+            continue  # flags would double what is moved, and say nothing about offsets that FIFOs do not
+        inputs = [(xp.arange(part, dtype=xp.uint32) >> 8 * rank).astype(xp.uint8) for rank in range(2)]
+        outputs = [xp.zeros(2 * part, dtype=xp.uint8) for _ in range(2)]
+        ready = synth.prepare(program, inputs, outputs, suite.executor, **HOW[how])
+        ready.launch()
+        ready.finish()
+        good = all(bool((out[rank * part : (rank + 1) * part] == inputs[rank]).all()) for out in outputs for rank in range(2))
+        suite.row(f"outputs of {2 * part / GIB:.2f} GiB, {how}", f"{4 * part} bytes compared", good)
+        del ready, inputs, outputs

@@ -1,0 +1,196 @@
+"""The GPU suite: is every element right, whatever the type, operator, protocol, collective, size, stream and launch.
+
+python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make test-gpu)
+
+8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a CUDA
+graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor; and, where
+compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it
+all on CPU threads, at small sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from bench import gpu_arrays
+from bench.gpu_arrays import HOW
+from bench.gpu_common import ROOT, Suite, build, frontier, group, options, ready
+from synth import api
+from synth.errors import SynthError
+from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.runtime import kernels
+from synth.runtime.dtypes import DTYPES, OPERATORS
+from synth.runtime.waits import DeadlockError
+
+TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
+COLLECTIVES = (
+    ("ring", "broadcast"), ("ring", "reduce"), ("ring", "allgather"), ("ring", "reduce-scatter"), ("ring", "allreduce"),
+    ("tree", "allreduce"), ("recursive-doubling", "allreduce"), ("direct", "allgather"), ("direct", "alltoall"), ("direct", "gather"),
+    ("direct", "scatter"), ("direct", "sendrecv"), ("direct", "alltonext"), ("direct", "allreduce"),
+)  # fmt: skip
+ODD = 61  # elements of a chunk: divisible by nothing
+SANITIZERS = ("memcheck", "synccheck")
+
+
+def _right(suite: Suite, name: str, cases: Sequence[tuple[str, Program, dict]]) -> None:
+    """One row for many runs: how many were right, and the first that was not."""
+    elements, wrong = 0, ""
+    count = 0
+    for label, program, words in cases:
+        count += 1
+        try:
+            done = api.run(program, executor=suite.executor, **words)
+            elements += done.checked.elements if done.checked else 0
+        except SynthError as error:
+            wrong = wrong or f"; first wrong: {label}: {error}"
+    suite.row(name, f"{count} runs, {elements} elements compared{wrong}", not wrong and count > 0, runs=count, elements=elements)
+
+
+def _bytes(program: Program, elements: int, size: int = 4) -> int:
+    return program.loop_chunks * elements * size
+
+
+def types(suite: Suite) -> None:
+    """Every type × operator × protocol of a sum that goes round, in place and not."""
+    program, made = suite.program("ring", "allreduce"), {kind.name: kind for kind in DTYPES}
+    names = ("float32", "bfloat16", "int8") if suite.small else TYPES
+    for name, how in itertools.product(names, HOW):
+        cases = [
+            (
+                f"{name} {op} {how}",
+                program,
+                {"dtype": name, "op": op, "size": _bytes(program, ODD, made[name].size), "in_place": inside} | HOW[how],
+            )
+            for op, inside in itertools.product(OPS, (False, True))
+        ]
+        _right(suite, f"ring allreduce {name} {how}: {', '.join(OPS)}", cases)
+
+
+def collectives(suite: Suite) -> None:
+    """Every collective of the baselines × protocol."""
+    for how in HOW:
+        cases = []
+        for algorithm, name in COLLECTIVES[::3] if suite.small else COLLECTIVES:
+            program = suite.program(algorithm, name)
+            for kind in ("uint8",) if suite.small else ("uint8", "float64"):
+                size = _bytes(program, ODD, 1 if kind == "uint8" else 8)
+                cases.append((f"{algorithm} {name} {kind} {how}", program, {"dtype": kind, "size": size} | HOW[how]))
+        _right(suite, f"collectives {how}", cases)
+
+
+def sizes(suite: Suite) -> None:
+    """No element, one, few, and numbers that nothing divides."""
+    counts = (0, 1, 3, 1021) if suite.small else (0, 1, 2, 3, 7, 31, 1021, 65_537, 1_048_583)
+    for how in HOW:
+        cases = [
+            (f"{program.name} {count} {how}", program, {"dtype": kind, "size": _bytes(program, count, width)} | HOW[how])
+            for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather"))
+            for count, (kind, width) in itertools.product(counts, (("float16", 2), ("int32", 4)))
+        ]
+        _right(suite, f"sizes {how}: {', '.join(map(str, counts))} elements a chunk", cases)
+
+
+def frontiers(suite: Suite) -> None:
+    """Every point of the DGX-1's frontiers: right, and its logical time the reference executor's."""
+    for name in ("allgather", "allreduce"):
+        found = frontier(name)
+        cases, times = [], []
+        for k, point in enumerate(found.points, 1):
+            program = api.lower(point.schedule)
+            cases += [(f"point {k} {how}", program, {"size": _bytes(program, 5)} | HOW[how]) for how in HOW]
+            for elements in (3,) if suite.small else (1, 3, 1000, 30_000):
+                times.append((program, _bytes(program, elements)))
+        _right(suite, f"DGX-1 {name}: {len(found.points)} points", cases)
+        apart = []
+        for program, size in times:
+            model = api.run(program, size=size, topology="dgx1", data=False, bound=False).execution.picoseconds
+            kept = api.run(program, executor=suite.executor, size=size, topology="dgx1", clock="logical", bound=False).execution.picoseconds
+            apart += [] if kept == model else [f"{program.name} {size} B: {kept} ps, not {model}"]
+        suite.row(
+            f"DGX-1 {name}: logical clock against the reference",
+            f"{len(times)} runs{'; ' if apart else ''}{'; '.join(apart[:2])}",
+            not apart,
+        )
+
+
+def stuck() -> Program:
+    """Three ranks that all send more than their connections hold before they receive."""
+    ops = (*(Op("s", (Span("i", c),)) for c in range(9)), *(Op("r", (), (Span("o", c),)) for c in range(9)))
+    gpus = tuple(Gpu(r, 9, 9, 0, (Block((r + 1) % 3, (r - 1) % 3, 0, ops),)) for r in range(3))
+    return Program("all-send-first", api.collective("sendrecv", 3), 9, gpus)
+
+
+def deadlock(suite: Suite) -> None:
+    """A program that deadlocks is told, and the process lives on; the same as the reference executor tells."""
+    try:
+        api.run(stuck(), size=36)
+    except DeadlockError as error:
+        wanted = error.cycle
+    for on in (None, (0, 0, 0)):
+        try:
+            api.run(stuck(), executor=suite.executor, size=36, timeout=0.5, ranks_on=on)
+            found = None
+        except DeadlockError as error:
+            found = error.cycle
+        suite.row(f"a deadlock, {'3 launches' if on else 'one launch'}", "told, with its cycle" if found else "not told", found == wanted)
+        done = api.run(suite.program("ring", "allreduce"), executor=suite.executor)
+        suite.row("the next run after it", f"{done.checked.elements if done.checked else 0} elements compared", done.checked is not None)
+
+
+def sanitizers(suite: Suite) -> None:
+    """compute-sanitizer on small cases, in a process of its own."""
+    tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    if suite.executor != "cuda" or tool is None:
+        suite.row("compute-sanitizer", "not run: " + ("the host executor" if suite.executor != "cuda" else "the tool is not here"), None)
+        return
+    for name in SANITIZERS:
+        command = [tool, "--tool", name, "--error-exitcode", "9", sys.executable, "-m", "bench.gpu_checks", "--sanitized"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}
+        )
+        said = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line] or done.stderr.splitlines()[-1:]
+        suite.row(
+            f"compute-sanitizer {name}", (said or ["it said nothing"])[-1].strip("= "), done.returncode == 0, output=done.stdout[-4000:]
+        )
+
+
+def sanitized() -> int:
+    """What runs under the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in turn."""
+    suite = Suite("cuda", True)
+    for how in HOW.values():
+        for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather")):
+            for elements in (1, ODD):
+                api.run(program, executor="cuda", size=_bytes(program, elements), timeout=60, **how)
+    return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    if list(arguments) == ["--sanitized"]:
+        return sanitized()
+    given = options(__doc__, "gpu_checks", arguments)
+    ready(given.executor)
+    suite = Suite(given.executor, given.small)
+    names = ["copy", *(kind.short for kind in DTYPES)]
+    features = (kernels.PLAIN, kernels.DIRECT, kernels.LL)
+    wanted = [group(name, feature) for name, feature in itertools.product(names, features)]
+    sections = {
+        "kernels": partial(build, suite, [*wanted, group("copy", kernels.CLOCK), group("f32", kernels.CLOCK)]),
+        "types": partial(types, suite), "collectives": partial(collectives, suite), "sizes": partial(sizes, suite),
+        "frontiers": partial(frontiers, suite), "launches": partial(gpu_arrays.launches, suite), "views": partial(gpu_arrays.views, suite),
+        "graphs": partial(gpu_arrays.graphs, suite), "torch": partial(gpu_arrays.torch_tensors, suite),
+        "deadlock": partial(deadlock, suite), "large": partial(gpu_arrays.large, suite), "sanitizers": partial(sanitizers, suite),
+    }  # fmt: skip
+    for name, work in sections.items():
+        if given.only in (None, name):
+            suite.section(name, work)
+    return suite.end(given.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""What the GPU suite and the GPU bench share: where they run, their table, and a section that fails without ending the rest.
+
+Both run on one GPU (`--executor cuda`) and, with small sizes, on CPU threads (`--executor host`): the same calls, so that they
+have been through once before they meet a GPU. Neither needs a solver: schedules are baselines, or frontiers in bench/frontiers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from synth import api
+from synth.api.programs import read
+from synth.errors import SynthError
+from synth.frontier import Frontier
+from synth.program.program import Program
+from synth.runtime import kernels
+from synth.runtime.cuda import Cuda, prebuild
+from synth.runtime.host import Host
+from synth.runtime.measured import device, versions
+
+ROOT = Path(__file__).parent.parent
+RESULTS, FRONTIERS = ROOT / "bench" / "results", ROOT / "bench" / "frontiers"
+
+
+@dataclass
+class Suite:
+    """Rows of a table: `name`, what was `found`, whether it is as it should be (None: it was only looked at). Small ones are of 4
+    virtual ranks, others of 8, all joined."""
+
+    executor: str
+    small: bool
+    rows: list[dict] = field(default_factory=list)
+    more: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.monotonic)
+
+    def row(self, name: str, found: str, good: bool | None, **values: Any) -> None:
+        """Add a row, and print it."""
+        self.rows.append({"name": name, "found": found, "good": good, **values})
+        mark = {True: "ok", False: "WRONG", None: "--"}[good]
+        print(f"{mark:6}{name:62}{found}", flush=True)
+
+    def section(self, name: str, work: Callable[[], None]) -> None:
+        """Do `work`; what it raises is a wrong row, and the next section follows."""
+        start = time.monotonic()
+        try:
+            work()
+        except SynthError as error:
+            self.row(name, f"{type(error).__name__}: {error}", False)
+        except Exception as error:  # the first time on a GPU: the rest is worth seeing
+            self.row(name, f"{type(error).__name__}: {(str(error).splitlines() or ['-'])[0]}", False, traceback=traceback.format_exc())
+        print(f"      {name}: {time.monotonic() - start:.1f} s", flush=True)
+
+    @property
+    def ranks(self) -> int:
+        """How many virtual ranks."""
+        return 4 if self.small else 8
+
+    def program(self, algorithm: str, collective: str) -> Program:
+        """A baseline on as many joined ranks, lowered."""
+        return api.lower(api.baseline(algorithm, f"full:{self.ranks}", collective))
+
+    @property
+    def wrong(self) -> int:
+        """Rows that are not as they should be."""
+        return sum(row["good"] is False for row in self.rows)
+
+    def end(self, path: Path) -> int:
+        """Write the document and the last line. The exit code."""
+        where, used = Cuda().facts() if self.executor == "cuda" else ({}, {})
+        doc = {
+            "schema": "synth.gpu_suite/1", "executor": self.executor, "small": self.small, "date": datetime.now(UTC).date().isoformat(),
+            "device": device() | where, "versions": versions() | used, "seconds": round(time.monotonic() - self.started, 1),
+            "wrong": self.wrong, "rows": self.rows, **self.more,
+        }  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
+        print(f"{len(self.rows)} rows, {self.wrong} wrong, {doc['seconds']} s; written to {path}")
+        return int(self.wrong > 0)
+
+
+def options(description: str | None, name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """--executor, --small and -o, which both commands take."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
+    parser.add_argument("--small", action="store_true", help="few cases and small sizes; as --executor host takes them anyway")
+    parser.add_argument("-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given")
+    parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
+    given = parser.parse_args(arguments)
+    given.small = given.small or given.executor == "host"
+    given.output = given.output or RESULTS / f"{name}{'' if given.executor == 'cuda' else '_host'}.json"
+    return given
+
+
+def ready(executor: str) -> None:
+    """Ends the program with one line where the executor cannot run here."""
+    missing = (Cuda() if executor == "cuda" else Host()).available()
+    if missing:
+        sys.exit(f"the {executor} executor cannot run here: {missing}")
+
+
+def build(suite: Suite, groups: Sequence[str]) -> None:
+    """Compile these groups of kernels for this GPU before anything is timed, as many at once as there are processors."""
+    if suite.executor == "cuda":
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(prebuild, groups))
+        suite.row("kernels", f"{len(groups)} groups compiled, or found in the cache", None)
+
+
+def frontier(collective: str) -> Frontier:
+    """The DGX-1's, from the repository: found once, with proofs, by `synth pareto`."""
+    found = read(FRONTIERS / f"dgx1-{collective}.json")
+    if not isinstance(found, Frontier):
+        raise SynthError(f"dgx1-{collective}.json is no frontier")
+    return found
+
+
+def group(name: str, feature: str) -> str:
+    """A group of `kernels.GROUPS`."""
+    found = f"{name}-{feature}".rstrip("-")
+    if found not in kernels.GROUPS:
+        raise SynthError(f"there is no group {found}")
+    return found

@@ -1,0 +1,98 @@
+"""The GPU suite and the GPU bench, rehearsed: on CPU threads, and on the stand-in for CuPy, so that a GPU is not the first to run them."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from standin import Cupy
+
+from bench import gpu, gpu_arrays, gpu_checks, gpu_common
+from synth import api
+from synth.errors import VerificationError
+from synth.runtime import cuda, data, hostbuild
+
+pytestmark = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+
+
+@pytest.fixture
+def standin(monkeypatch):
+    cupy = Cupy(cache=1 << 16)
+    for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
+        monkeypatch.setattr(cuda, name, value)
+    monkeypatch.setattr(cuda.nvrtc, "version", lambda: (13, 0))
+    monkeypatch.setattr(gpu_common, "prebuild", lambda group: None)
+    monkeypatch.setattr(gpu_checks, "shutil", SimpleNamespace(which=lambda name: None))
+    return cupy
+
+
+def document(module, path, *words, code=0):
+    assert module.main([*words, "-o", str(path)]) == code
+    found = json.loads(path.read_text())
+    assert found["wrong"] == sum(row["good"] is False for row in found["rows"])
+    return found
+
+
+@pytest.mark.parametrize("section", ["collectives", "launches", "views", "deadlock", "large", "sanitizers", "graphs", "torch"])
+def test_the_suite_on_cpu_threads(tmp_path, section, capsys):
+    found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", section)
+    assert (found["schema"], found["executor"], found["small"], found["wrong"]) == ("synth.gpu_suite/1", "host", True, 0)
+    assert len(found["rows"]) >= 1
+    assert f"{len(found['rows'])} rows, 0 wrong" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("section", ["kernels", "collectives", "launches", "views", "graphs", "deadlock", "large", "sanitizers"])
+def test_the_suite_on_the_stand_in(tmp_path, section, standin):
+    found = document(gpu_checks, tmp_path / "a.json", "--small", "--only", section)
+    assert (found["executor"], found["wrong"], found["device"]["gpus"][0]["name"]) == ("cuda", 0, "A GPU")
+    assert found["rows"]
+
+
+@pytest.mark.parametrize("section", ["allgather", "hops"])
+def test_the_bench_on_cpu_threads_and_on_the_stand_in(tmp_path, section, standin):
+    for words in (["--executor", "host"], ["--small"]):
+        found = document(gpu, tmp_path / "a.json", *words, "--only", section)
+        assert found["wrong"] == 0
+        assert any(row["name"].startswith("GOAL") and row["good"] is None for row in found["rows"] if section != "emulation allgather")
+
+
+def test_a_wrong_element_and_a_crash_are_rows_and_the_exit_code(tmp_path, monkeypatch):
+    def wrong(*words):
+        raise VerificationError("rank 0 output chunk 0 element 0: found 1, the allreduce (sum) is 2")
+
+    monkeypatch.setattr(data, "check", wrong)
+    found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "collectives", code=1)
+    assert found["wrong"] == 3
+    assert "rank 0 output chunk 0 element 0" in found["rows"][0]["found"]
+    monkeypatch.setattr(gpu_arrays.synth, "prepare", lambda *words, **more: 1 / 0)
+    found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "views", code=1)
+    assert found["rows"][-1]["found"].startswith("ZeroDivisionError") and "traceback" in found["rows"][-1]
+
+
+def test_where_nothing_can_run_one_line_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(cuda, "missing", lambda: "needs CuPy: pip install it")
+    with pytest.raises(SystemExit, match=r"^the cuda executor cannot run here: needs CuPy"):
+        gpu_checks.main(["-o", str(tmp_path / "a.json")])
+
+
+def test_no_solver_is_needed():
+    """The frontiers are in the repository: a machine with a GPU needs no solver."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('z3', 'ortools', 'pysat')))\n"
+        "from bench.gpu_common import Suite, frontier\nfrom bench import gpu, gpu_checks\nfrom synth import api\n"
+        "print([len(frontier(name).points) for name in ('allgather', 'allreduce')])\n"
+        "[api.lower(point.schedule) for name in ('allgather', 'allreduce') for point in frontier(name).points]\n"
+        "[Suite('cuda', True).program(*names) for names in gpu_checks.COLLECTIVES]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=gpu_common.ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[2, 4]\n"
+
+
+def test_bytes_that_must_move():
+    direct, ring = api.baseline("direct", "full:4", "allgather"), api.baseline("ring", "full:4", "allreduce")
+    assert gpu.mandatory(direct, 4000, True) == 2 * 4 * 3 * 1000
+    assert gpu.mandatory(direct, 4000, False) == 2 * 4 * 4 * 1000
+    # of each chunk: three sums (two operands and a result), three copies
+    assert gpu.mandatory(ring, 4800, False) == gpu.mandatory(ring, 4800, True) == (3 * 3 + 3 * 2) * 4800
