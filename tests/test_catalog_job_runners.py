@@ -151,8 +151,15 @@ def test_a_scheduler_that_runs_already_is_used_and_left_running():
         runner = cluster.connect(job_work.echo, own.scheduler_address, 1)
         found = answers(runner, [Call(1, "a", 60.0), Call(2, "die", 60.0)])
         assert runner.slots == 1
-        runner.close()
         assert (found[1].text, found[2].why) == ("aa", "crash")
+        runner.start(Call(3, "sleep", 60.0))
+        nurseries = [psutil.Process(pid) for (whose, _), one in cluster._runners.items() if whose == runner.owner for pid in one.pids]
+        until = time.monotonic() + 30
+        while not (children := nurseries[0].children()) and time.monotonic() < until:
+            time.sleep(0.02)
+        runner.close()
+        assert children
+        assert not psutil.wait_procs(children, timeout=10)[1]
         assert own.status.name == "running"
     finally:
         own.close()

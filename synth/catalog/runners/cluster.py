@@ -11,39 +11,47 @@ import logging
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from synth.catalog.runners import Answer, Call, Work
+from synth.catalog.runners.processes import Processes
 from synth.errors import SynthError, UsageError
 from synth.registry import need
 
 INSTALL = "pip install 'ccl-synth[cluster]'"
 CONNECT_SECONDS = 5.0
+CLOSE_SECONDS = 15.0
 LOCAL = "local"
 
-_here = threading.local()
+# On a worker: the runner of each of its threads for each client, so that a client that leaves ends its own children only.
+_runners: dict[tuple[str, int], Processes] = {}
 
 
-def carry_out(work: Work, call: Call) -> Answer:
+def carry_out(work: Work, call: Call, owner: str) -> Answer:
     """On a worker: the call in a child of this process."""
-    from synth.catalog.runners.processes import Processes
-
-    runner: Processes | None = getattr(_here, "runner", None)
-    if runner is None or runner.work is not work:
-        runner = _here.runner = Processes(work, 1)
+    runner = _runners.setdefault((owner, threading.get_ident()), Processes(work, 1))
     runner.start(call)
     while not (found := runner.wait(None)):
         pass
     return found[0]
 
 
+def give_up(owner: str) -> None:
+    """On a worker: end the children of a client that leaves; the threads that wait for them come free."""
+    for (whose, _), runner in list(_runners.items()):
+        if whose == owner:
+            runner.abandon()
+
+
 class Cluster:
-    """Calls as Dask tasks. `extra` calls beyond the number of workers are kept waiting there, so that none is idle."""
+    """Calls as Dask tasks. `cluster`: one that ends with this runner. `slots`: None for as many as there are workers."""
 
     def __init__(self, work: Work, client: Any, cluster: Any = None, slots: int | None = None) -> None:
         self.work, self.client, self.cluster = work, client, cluster
         self._slots = slots
+        self.owner = uuid.uuid4().hex
         self._futures: dict[Any, tuple[int, float]] = {}
 
     @property
@@ -55,7 +63,7 @@ class Cluster:
 
     def start(self, call: Call) -> None:
         """Hand it to the scheduler."""
-        future = self.client.submit(carry_out, self.work, call, pure=False)
+        future = self.client.submit(carry_out, self.work, call, self.owner, pure=False)
         self._futures[future] = call.number, time.monotonic()
 
     def wait(self, seconds: float | None) -> list[Answer]:
@@ -88,10 +96,11 @@ class Cluster:
         with contextlib.suppress(Exception):
             if self._futures:
                 self.client.cancel(list(self._futures), force=True)
+                self.client.run(give_up, self.owner, on_error="ignore")
         for thing in (self.client, self.cluster):
             with contextlib.suppress(Exception):
                 if thing is not None:
-                    thing.close()
+                    thing.close(timeout=CLOSE_SECONDS)
 
 
 def connect(work: Work, address: str, jobs: int) -> Cluster:
