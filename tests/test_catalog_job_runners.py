@@ -34,6 +34,15 @@ def answers(runner, calls):
     return {a.number: a for a in found}
 
 
+def forked(runner):
+    """The children of a runner's nursery, once there are some."""
+    nursery, until = psutil.Process(runner.pids[0]), time.monotonic() + 30
+    while not (children := nursery.children()) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert children
+    return children
+
+
 def test_processes_end_what_is_late_or_too_large_and_tell_why():
     texts = ["a", "die", "leave", "raise", "eat", "sleep"]
     runner = Processes(job_work.echo, 2, modules=("job_work",))
@@ -58,9 +67,11 @@ def test_the_process_that_children_come_from_may_be_killed_too():
     runner = Processes(job_work.echo, 1, modules=("job_work",))
     try:
         runner.start(Call(1, "sleep", 60.0))
+        children = forked(runner)
         os.kill(runner.pids[0], signal.SIGKILL)
         (lost,) = runner.wait(10)
         assert (lost.text, lost.why) == (None, "crash")
+        assert not psutil.wait_procs(children, timeout=10)[1]
         assert answers(runner, [Call(2, "b", 60.0)])[2].text == "bb"
     finally:
         runner.close()
@@ -153,12 +164,8 @@ def test_a_scheduler_that_runs_already_is_used_and_left_running():
         assert runner.slots == 1
         assert (found[1].text, found[2].why) == ("aa", "crash")
         runner.start(Call(3, "sleep", 60.0))
-        nurseries = [psutil.Process(pid) for (whose, _), one in cluster._runners.items() if whose == runner.owner for pid in one.pids]
-        until = time.monotonic() + 30
-        while not (children := nurseries[0].children()) and time.monotonic() < until:
-            time.sleep(0.02)
+        children = forked(next(one for (whose, _), one in cluster._runners.items() if whose == runner.owner))
         runner.close()
-        assert children
         assert not psutil.wait_procs(children, timeout=10)[1]
         assert own.status.name == "running"
     finally:
@@ -198,10 +205,8 @@ def test_workers_with_another_synth_or_none_are_refused(found, told):
 def test_nothing_is_left_when_a_runner_closes():
     runner = Processes(job_work.echo, 1, modules=("job_work",))
     runner.start(Call(1, "sleep", 60.0))
-    nursery, until = psutil.Process(runner.pids[0]), time.monotonic() + 30
-    while not (children := nursery.children()) and time.monotonic() < until:
-        assert runner.wait(0.05) == []
-    assert len(children) == 1
+    nursery, children = psutil.Process(runner.pids[0]), forked(runner)
+    assert runner.wait(0.05) == []
     runner.close()
     assert not psutil.wait_procs([nursery, *children], timeout=10)[1]
 

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 _COMMAND = struct.Struct("=cqq")  # what, job, bytes of memory allowed (0: no limit)
@@ -183,6 +184,7 @@ def serve(fd: int, modules: tuple[str, ...]) -> None:
     for module in modules:
         with contextlib.suppress(Exception):
             importlib.import_module(module)
+    _libc()  # once for all children
     gc.collect()
     gc.freeze()
     wake, woken = os.pipe()
@@ -218,8 +220,9 @@ def _obey(control: socket.socket, children: dict[int, _Child], wake: int, woken:
         return False
     what, number, memory = _COMMAND.unpack(data)
     if what == b"j":
-        pid = os.fork()
+        nursery, pid = os.getpid(), os.fork()
         if pid == 0:
+            _end_with(nursery)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             control.close()
@@ -234,6 +237,29 @@ def _obey(control: socket.socket, children: dict[int, _Child], wake: int, woken:
         if child.number == number:
             os.kill(pid, order)
     return True
+
+
+@cache
+def _libc() -> Any:
+    """The C library, where the kernel can end a process with its parent (Linux); None elsewhere."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        library = ctypes.CDLL(None)
+        return library if hasattr(library, "prctl") else None
+    except OSError:
+        return None
+
+
+def _end_with(nursery: int) -> None:
+    """Have the kernel end this child when the nursery is killed in a way that it cannot see."""
+    library = _libc()
+    if library is not None:
+        library.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != nursery:
+            os._exit(1)
 
 
 def _reap(control: socket.socket, children: dict[int, _Child]) -> None:
