@@ -401,6 +401,22 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
 
 
+def test_a_plan_of_a_wrong_schedule_is_not_shown(dgx1, tmp_path):
+    plan = Plan((Algorithm("ours", schedule=dgx1.points[0].schedule),), (Table("allgather", 8, (Range(1, None, (0,)),)),), "model", "so")
+    doc = plan.to_json()
+    doc["algorithms"][0]["schedule"]["steps"][0]["sends"].pop()
+    found = report.collect([save(tmp_path / "plan.json", doc)])
+    assert [s.status for s in found.sheets] == ["failed its check"] and found.wrong[0].startswith("plan.json: ours: ")
+
+
+@pytest.mark.parametrize("odd", [{"size": 10**400}, {"size": 0}, {"seconds": 1e300}, {"seconds": "1"}, {"most": 0}, {"least": None}])
+def test_times_that_no_machine_has_are_refused(odd, tmp_path):
+    doc = measured()
+    doc["rows"][1] |= odd
+    with pytest.raises(FormatError, match="is malformed"):
+        report.collect([save(tmp_path / "m.json", doc)])
+
+
 def test_a_schedule_alone_is_shown_without_claims(dgx1, tmp_path):
     (sheet,) = report.collect([save(tmp_path / "s.json", dgx1.points[1].schedule.to_json())]).sheets
     assert sheet.proofs == () and sheet.algorithms[0].move is not None and sheet.stairs is None

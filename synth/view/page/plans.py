@@ -10,7 +10,7 @@ from synth.rational import show
 from synth.schedule import Schedule
 from synth.topology import Network
 from synth.view import report
-from synth.view.page import motion
+from synth.view.page import motion, times
 from synth.view.page.sheet import GOOD, Algorithm, Mark, Sheet, Times
 from synth.view.page.sheets import About
 
@@ -75,7 +75,7 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
     modelled = plan.source == "model"
     marks = []
     for label, values in (("the best at each size", table.best), ("what the plan takes", table.seconds)):
-        points = tuple((size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
+        points = tuple(times.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
         if points:
             marks.append(Mark(label, points, plan.says, modelled))
     return tuple(marks)

@@ -12,6 +12,7 @@ from synth.view import report
 from synth.view.page import words
 from synth.view.page.sheet import Mark, Stairs, Times
 
+MOST_BYTES, MOST_SECONDS = 1 << 53, 1e9
 Win = tuple[float, float | None, str, int | None]
 
 
@@ -76,16 +77,28 @@ def _floor(found: Frontier, stair: Stairs) -> tuple[tuple[float, float], ...]:
 
 
 def series(doc: dict, found: Frontier | None = None) -> list[Mark]:
-    """A mark for each program of a ``synth.measured/1`` document; out of place where both were timed."""
+    """A mark for each program of a ``synth.measured/1`` document; out of place where both were timed.
+
+    Raises KeyError, TypeError, ValueError on a malformed document.
+    """
     both = {(row["program"], row["size"], row["in_place"]): row for row in doc["rows"]}
     marks = []
     for k, program in enumerate(doc["programs"]):
         sizes = sorted({size for p, size, _ in both if p == k})
         rows = [both.get((k, size, False)) or both[k, size, True] for size in sizes]
-        points = tuple((row["size"], row["seconds"], row["least"], row["most"]) for row in rows if row["seconds"] > 0)
+        points = tuple(measurement(row["size"], row["seconds"], row["least"], row["most"]) for row in rows if row["seconds"] > 0)
         if points:
             marks.append(Mark(str(program["label"]), points, str(doc["says"]), bool(doc["modelled"]), _point(program, found)))
     return marks
+
+
+def measurement(size: int, seconds: float, least: float, most: float) -> tuple[int, float, float, float]:
+    """A point of a `Mark`. Raises ValueError for a size or a time that no machine has."""
+    if type(size) is not int or not 0 < size < MOST_BYTES:
+        raise ValueError(f"{size!r} is no size in bytes")
+    if not all(isinstance(t, int | float) and 0 < t < MOST_SECONDS for t in (seconds, least, most)):
+        raise ValueError(f"{seconds!r}, {least!r}, {most!r} are no seconds")
+    return size, float(seconds), float(least), float(most)
 
 
 def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
