@@ -185,6 +185,23 @@ def test_files_that_are_no_catalog_are_refused(tmp_path) -> None:
         assert len(store) == 0
 
 
+def test_a_catalog_that_may_only_be_read_is_read(ring, path, monkeypatch) -> None:
+    """Of a folder where nothing may be written: SQLite would want files of its own there."""
+    strange = path.with_name("a ?#% catalog.db")
+    with Store.open(strange, create=True) as store:
+        store.put(entry(ring))
+    before = sorted(path.parent.iterdir())
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with Store.open(strange) as store:
+        assert len(rows(store)) == 1 and store.get(entry(ring).id).frontier is not None
+        assert sorted(path.parent.iterdir()) == before
+        with pytest.raises(SynthError, match="cannot be written"):
+            store.put(entry(ring, n="1"))
+    old(path)
+    with pytest.raises(SynthError, match="of version 1 and read-only"):
+        Store.open(path)
+
+
 def test_a_newer_version_is_refused_and_left_alone(ring, path) -> None:
     with Store.open(path, create=True) as store:
         store.put(entry(ring))

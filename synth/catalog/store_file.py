@@ -35,7 +35,7 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
     elif not path.is_file():
         raise SynthError(f"{path} is a folder or a device, no catalog")
     with said(path):
-        base = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        base = sqlite3.connect(_address(path), timeout=PATIENCE, isolation_level=None, uri=True)
         try:
             base.execute("PRAGMA foreign_keys = ON")
             _ready(base, path, create, finish)
@@ -43,6 +43,14 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
             base.close()
             raise
     return base
+
+
+def _address(path: Path) -> str:
+    """The file as SQLite takes it. Where nothing may be written, not even the files beside it that readers share, it is taken as it is."""
+    file = path.resolve().as_uri()
+    if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return file
+    return f"{file}?mode=ro" if path.with_name(f"{path.name}-wal").exists() else f"{file}?immutable=1"
 
 
 def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.catalog import db_option
+from synth.cli.progress import progress
 from synth.cli.root import CONTEXT
 
 FAILED = 5
@@ -25,11 +26,14 @@ def verify(db: Path, verbose: bool) -> int:
       synth catalog verify
     """
     from synth.api import catalog
+    from synth.pareto.events import Event
 
     count = bad = 0
-    with catalog.open(db) as store:
+    with catalog.open(db) as store, progress(f"verify {db}") as listen:
+        whole = len(store)
         for found in catalog.verify(store):
             count += 1
+            listen(Event("query", f"{count} of {whole}: {found.name}"))
             bad += found.error is not None
             if found.error is not None:
                 click.echo(f"{found.fingerprint[:12]} {found.name}: {found.error}")
