@@ -118,11 +118,11 @@ def test_a_curve_goes_through_its_samples(rows):
         assert bent.seconds(size) == pytest.approx(time)
 
 
-def test_between_samples_the_model_bends_the_curve():
+def test_between_samples_time_is_linear_in_the_size():
     truth = lambda size: 5e-6 + 1e-9 * size  # noqa: E731
-    found = tuple(Sample(size, 1.3 * truth(size)) for size in (256, 1 << 24))
-    assert Curve(found, truth).seconds(4096) == pytest.approx(1.3 * truth(4096))
-    assert Curve(found).seconds(4096) > 2 * truth(4096)  # a straight line in log-log is far off
+    curve = Curve(tuple(Sample(size, truth(size)) for size in (256, 1 << 12, 1 << 24)))
+    for size in (128, 300, 4096, 5000, 1 << 20, 1 << 25):
+        assert curve.seconds(size) == pytest.approx(truth(size))
 
 
 def test_beyond_the_samples_a_curve_ends():
@@ -130,10 +130,18 @@ def test_beyond_the_samples_a_curve_ends():
     assert curve.seconds(4096) == pytest.approx(8e-6)  # in proportion, no steeper
     assert curve.seconds(512) == pytest.approx(0.5e-6)
     assert curve.seconds(4097) is None and curve.seconds(511) is None
+    falling = Curve((Sample(1024, 4e-6), Sample(2048, 1e-6)))
+    assert (falling.seconds(512), falling.seconds(4096)) == (4e-6, 1e-6)
     assert Curve((Sample(1024, 1e-6),)).seconds(2048) == pytest.approx(1e-6)
     assert Curve().seconds(1024) is None
-    modelled = Curve(curve.samples, model=lambda size: 1e-9 * size)
-    assert modelled.seconds(4096) == pytest.approx(8e-6) and modelled.seconds(4097) is None
+
+
+def test_a_single_time_scales_the_model():
+    model = lambda size: 1e-6 + 1e-9 * size  # noqa: E731
+    curve = Curve((Sample(1000, 3e-6),), model)
+    assert curve.seconds(2000) == pytest.approx(4.5e-6)
+    assert curve.seconds(2001) is None
+    assert Curve((), model).seconds(1 << 30) == model(1 << 30)
 
 
 def test_the_order_of_options_does_not_change_what_is_chosen():

@@ -4,8 +4,8 @@
     Question   collective ranks sizes element tolerance root
     Answer     table algorithms notes
 
-What was measured is followed where there are measurements: between measured sizes by the model's shape, of algorithms that
-were not measured by a fit alone. A nominal model and a clock are never compared.
+What was measured is followed where there are measurements; algorithms that were not measured are predicted by what was fitted
+to those that were. A nominal model and a clock are never compared.
 """
 
 from __future__ import annotations
