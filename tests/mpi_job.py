@@ -17,9 +17,9 @@ from programs import (
 )
 
 from synth import api
-from synth.collective import COLLECTIVES
+from synth.collective import COLLECTIVES, Collective
 from synth.errors import SynthError
-from synth.program.program import Program
+from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import mpi_world
 from synth.runtime.dtypes import DTYPES, OPERATORS
 
@@ -56,12 +56,28 @@ def frontiers(*paths) -> dict:
     return done
 
 
+def chain_scan(n: int) -> Program:
+    """Each rank adds what it holds to what it is given, keeps that, and hands it on."""
+
+    def ops(r: int) -> tuple[Op, ...]:
+        if r == 0:
+            return (Op("s", (Span("i", 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),)))
+        return (Op("rrcs" if r < n - 1 else "rrc", (Span("i", 0),), (Span("o", 0),)),)
+
+    blocks = [Block(r + 1 if r < n - 1 else None, r - 1 if r else None, 0, ops(r)) for r in range(n)]
+    return Program("chain-scan", api.collective("scan", n), 1, tuple(Gpu(r, 1, 1, 0, (block,)) for r, block in enumerate(blocks)))
+
+
 def collectives() -> dict:
-    """Every collective on a DGX-1, by direct sends; in place too where it can be."""
-    names = [name for name in COLLECTIVES if name not in ("scan", "allgatherv", "reduce-scatterv", "alltoallv")]
-    done = {}
-    for name in names:
-        program = api.lower(api.baseline("direct", "dgx1", name))
+    """Every collective on a DGX-1, by direct sends, and one that has no name; in place too where it can be."""
+    uneven, pairs = (1, 2, 0, 1, 1, 3, 1, 1), tuple(tuple((i * j + i) % 3 if i != j else 0 for j in range(N)) for i in range(N))
+    sizes = {"allgatherv": uneven, "reduce-scatterv": uneven, "alltoallv": pairs}
+    tasks = {name: api.collective(name, N, sizes=sizes.get(name)) for name in COLLECTIVES if name != "scan"}
+    halves = tuple(frozenset({r}) for r in range(N)), tuple(frozenset({(r + 1) % N, (r + 3) % N}) for r in range(N))
+    tasks["custom"] = Collective("custom", N, *halves)
+    done = {"scan": same(chain_scan(N), size=4 * 9)}
+    for name, task in tasks.items():
+        program = api.lower(api.baseline("direct", "dgx1", task))
         size = program.loop_chunks * 4 * 9
         done[name] = same(program, size=size)
         if program.in_place == "both":
