@@ -115,7 +115,7 @@ function playerOf(machine, schedule) {
 
   function tick(now) {
     if (!state.playing) return;
-    state.share += Math.max(0, (now - last) / 1000) * (state.speed / STEP_SECONDS);
+    state.share += Math.min(0.1, Math.max(0, (now - last) / 1000)) * (state.speed / STEP_SECONDS);  // no leap after a pause of the browser
     last = now;
     if (state.share >= 1) {
       if (state.at === steps) { pause(); show(); return; }

@@ -59,23 +59,23 @@ function holdings(schedule, machine) {
       }
     }
   });
-  const state = new Map(own);
-  const told = () => {
-    const rows = Array.from({ length: ranks }, () => [0, 0]);
-    for (const [at, bits] of want) {
-      rows[at % ranks][0] += ones((state.get(at) ?? 0n) & bits);
-      rows[at % ranks][1] += ones(bits);
-    }
-    return rows;
+  const state = new Map(), rows = Array.from({ length: ranks }, () => [0, 0]);
+  for (const [at, bits] of want) rows[at % ranks][1] += ones(bits);
+  const land = (at, bits) => {  // counts are kept up with what lands, as a schedule may be long
+    const asked = want.get(at) ?? 0n;
+    rows[at % ranks][0] += ones(bits & asked) - ones((state.get(at) ?? 0n) & asked);
+    state.set(at, bits);
   };
+  const told = () => rows.map((row) => [...row]);
+  for (const [at, bits] of own) land(at, bits);
   const held = [told()];
   for (const { sends } of schedule.steps) {
     const landed = sends.map(({ route, chunk, kind }) => {
       const [src, dst] = machine.routes[route];
       return { at: key(dst, chunk), bits: (kind.endsWith("input") ? own : state).get(key(src, chunk)) ?? 0n, adds: kind.startsWith("reduce") };
     });
-    for (const { at, bits, adds } of landed) if (!adds) state.set(at, bits);
-    for (const { at, bits, adds } of landed) if (adds) state.set(at, (state.get(at) ?? 0n) | bits);
+    for (const { at, bits, adds } of landed) if (!adds) land(at, bits);
+    for (const { at, bits, adds } of landed) if (adds) land(at, (state.get(at) ?? 0n) | bits);
     held.push(told());
   }
   return held;
