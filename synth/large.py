@@ -58,7 +58,8 @@ class Large:
     @property
     def latency(self) -> Fraction:
         """The greatest latency of a link, µs: the α of the cost model (a way through switches counts each link)."""
-        return max({id(k.latency): k.latency for k in self.topology.links}.values(), default=Fraction(0))
+        sorts = getattr(self.topology.links, "sorts", self.topology.links)  # a table of links names each latency once
+        return max({id(k.latency): k.latency for k in sorts}.values(), default=Fraction(0))
 
     @property
     def unit_share(self) -> Fraction:

@@ -51,7 +51,8 @@ def pareto(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
-    flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows.
+    flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows, below exact synthesis, and
+    where that leaves something open the points of flow methods that improve on it (`Point.construction` says so).
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
@@ -69,7 +70,8 @@ def pareto(
         max_steps, max_chunks, encoding, solver, time_limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
-    return frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
+    found = frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
+    return frontiers.helped(found, machine, engine, sizes, options, on_event)
 
 
 def solve(

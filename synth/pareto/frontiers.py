@@ -86,6 +86,24 @@ def exact(
         raise _labelled(error, machine.labels) from None
 
 
+def helped(
+    found: Frontier, machine: Topology, engine: str, sizes: Sequence | None, options: Options, on_event: Listener | None = None
+) -> Frontier:  # fmt: skip
+    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may improve."""
+    from synth.bulk import COLLECTIVES
+
+    task = found.collective
+    if engine != "auto" or sizes is not None or not found.open or task.name not in COLLECTIVES or len(task.roots) > 1:
+        return found
+    root = task.roots[0] if task.roots else 0
+    if named_collective(task.name, task.ranks, (root,) if task.roots else ()) != task:
+        return found
+    from synth.pareto.mixed import mixed
+
+    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    return mixed(found, machine, task.name, root, max_steps=options.max_steps, alike=options.same_bits, progress=tell)
+
+
 def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:
     """`log` with the documents of `known` points in it, unless it holds records of this question; None where it cannot be written."""
     from synth.pareto.log import Log

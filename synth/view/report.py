@@ -36,12 +36,14 @@ def frontier(found: Frontier) -> Report:
     """The table of `synth pareto`: a row per point, then what is proved, what is open and which point to take."""
     sums = found.collective.combining
     columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("status", "left")]
-    columns += [("construction", "left"), ("same bits", "left")] if sums else []
+    engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
+    columns += [("construction", "left"), ("same bits", "left")] if sums else [("engine", "left")] if engines else []
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
     rows = []
     for point in found.points:
         row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point)]
         row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
+        row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
         row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
         rows.append(tuple(row))
     return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(sentences(found)))

@@ -1,0 +1,106 @@
+"""Both engines in one frontier: where exact synthesis left something open, the points of the flow methods that improve on it.
+
+Exact synthesis proves the latency end; forests and flows reach towards the bandwidth end in seconds. Their schedules are
+written out and replayed like any other; what bounds them are the bounds that exact synthesis computed, so that each point
+says how far it may be from the best, and an interval that a flow point closes is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from synth import verify
+from synth.bounds import check
+from synth.errors import SynthError
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.large import LargePoint
+from synth.samebits import same_bits
+from synth.schedule import Schedule
+from synth.topology import Topology
+
+LABEL = "flow: "
+# Sends of a schedule up to which it is written out beside those of exact synthesis.
+MOST_SENDS = 40_000
+
+
+def mixed(
+    found: Frontier, machine: Topology, name: str, root: int = 0, *, max_steps: int | None = None, alike: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Frontier:  # fmt: skip
+    """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
+
+    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks.
+    """
+    floor = next((bound for steps, bound in found.bounds if steps is None), None)
+    if not found.open or floor is None:
+        return found
+    from synth.flows.large import frontier
+
+    try:
+        large = frontier(machine, name, root, progress=progress)
+    except SynthError:
+        return found  # what exact synthesis has stands; it would have said that nothing exists
+    points = list(found.points)
+    for candidate in large.points:
+        best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
+        if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
+            continue
+        progress(f"writing out {candidate.engine}")
+        point = _point(candidate, found, floor)
+        if point is not None and (point.same_bits or not alike):
+            points.append(point)
+    return _merged(found, points)
+
+
+def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
+    """The point with its schedule replayed and its bound; None where it is too long to write out."""
+    from synth.flows.expand import schedule as expanded
+
+    try:
+        bulk = candidate.make()
+        if len(bulk.step) * max(1, bulk.topology.ranks if bulk.generators else 1) > MOST_SENDS:
+            return None
+        made = expanded(bulk)
+        schedule = Schedule(found.network, found.collective, made.chunks, made.steps)
+        verify.schedule(schedule)
+    except SynthError:
+        return None
+    bound = _bound(len(schedule.steps), found, floor)
+    status = "optimal" if bound.value == schedule.bandwidth else "best-known"
+    return Point(schedule, bound, status, LABEL + candidate.engine, same_bits(schedule))
+
+
+def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:
+    """The greatest bound that is known at so many steps."""
+    known = [floor, *(bound for at, bound in found.bounds if at == steps)]
+    known += [LowerBound(o.lower, o.certificate) for o in found.open if o.steps == steps and o.certificate]
+    kept = [b for b in known if b is floor or _proves(b, steps, found)]
+    return max(kept, key=lambda b: b.value)
+
+
+def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
+    try:
+        return check.check(bound.certificate, found.network.to_json(), found.collective.to_json(1), steps=steps) == bound.value
+    except SynthError:
+        return False
+
+
+def _merged(found: Frontier, points: list[Point]) -> Frontier:
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.steps, p.bandwidth)):
+        if not kept or point.bandwidth < kept[-1].bandwidth:
+            kept.append(point)
+    if len(kept) == len(found.points) and all(a is b for a, b in zip(kept, found.points, strict=True)):
+        return found
+    left: list[Open] = []
+    fences = list(found.bounds)
+    for interval in found.open:
+        upper = min((p.bandwidth for p in kept if p.steps <= interval.steps), default=None)
+        if upper == interval.lower and interval.certificate:
+            fences.append((interval.steps, LowerBound(Fraction(interval.lower), interval.certificate)))
+        else:
+            left.append(replace(interval, upper=upper))
+    note = "points of the flow methods stand beside those of exact synthesis, where that left something open"
+    return replace(found, points=tuple(kept), open=tuple(left), bounds=tuple(fences), notes=(*found.notes, note))

@@ -1,0 +1,104 @@
+"""Points of the flow methods beside those of exact synthesis: only where they improve, labelled, and verified like the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from synth import api, bounds
+from synth.collective import collective
+from synth.frontier import Frontier, Open, Point
+from synth.pareto import frontiers, mixed
+from synth.pareto.events import Options
+from synth.samebits import same_bits
+from synth.topologies import topology
+from synth.view import report
+
+
+def left_open(name, coll, *points):
+    """What exact synthesis says that found `points` (steps, schedule) and then had no time left."""
+    machine = topology(name)
+    network = machine.network()
+    task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
+    least = bounds.steps(network, task)
+    floor = (bounds.allreduce if task.combining and not task.reversible else bounds.flow)(network, task, None)
+    made = tuple(Point(s, floor, "optimal" if s.bandwidth == floor.value else "best-known", "exact", same_bits(s)) for s in points)
+    steps = int(least.value)
+    best = min((p.bandwidth for p in made if p.steps <= steps), default=None)
+    gap = Open(steps, floor.value, best, "time", floor.certificate)
+    return machine, Frontier(network, task, made, (gap,), bounds=((0, least), (None, floor)))
+
+
+@pytest.mark.parametrize(
+    ("name", "coll"),
+    [("dgx-a100*2", "allgather"), ("dgx-a100*2", "reduce"), ("dgx1", "allreduce"), ("dgx1", "broadcast"), ("torus:3x3", "reduce-scatter"),
+     ("torus:3x3", "alltoall")],
+)  # fmt: skip
+def test_points_are_labelled_and_verified(name, coll, monkeypatch):
+    monkeypatch.setattr(mixed, "MOST_SENDS", 2000)
+    machine, found = left_open(name, coll)
+    root = 2 if coll in ("broadcast", "reduce") else 0
+    made = mixed.mixed(found, machine, coll, root)
+    assert made.points and all(p.construction.startswith("flow: ") for p in made.points)
+    said = api.verify(json.loads(json.dumps(made.to_json())))
+    assert len([line for line in said if "sends replayed" in line]) == len(made.points)
+    assert "stand beside those of exact synthesis" in made.notes[-1]
+    if coll != "allreduce":  # which says its construction in any case
+        table = report.frontier(made)
+        engine = [name for name, _ in table.columns].index("construction" if made.collective.combining else "engine")
+        assert all(row[engine].startswith("flow: ") for row in table.rows)
+
+
+def test_an_interval_that_a_flow_point_closes_is_closed():
+    machine, found = left_open("torus:3x3", "allgather")
+    made = mixed.mixed(found, machine, "allgather")
+    assert not made.open and made.points[-1].status == "optimal"
+    assert any(steps == made.points[-1].steps for steps, _ in made.bounds)
+    api.verify(made.to_json())
+
+
+def test_only_what_improves_is_added(monkeypatch):
+    monkeypatch.setattr(mixed, "MOST_SENDS", 13_000)
+    machine, found = left_open("dgx-a100*2", "allgather")
+    every = mixed.mixed(found, machine, "allgather").points
+    _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
+    again = mixed.mixed(some, machine, "allgather")
+    assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
+    table = report.frontier(again)
+    engine = [name for name, _ in table.columns].index("engine")
+    assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
+    assert all(a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False))
+    _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
+    assert mixed.mixed(whole, machine, "allgather") is whole
+    few = mixed.mixed(found, machine, "allgather", max_steps=2)
+    assert few.points and max(p.steps for p in few.points) <= 2
+
+
+def test_long_schedules_are_left_out(monkeypatch):
+    machine, found = left_open("dgx-a100*2", "allgather")
+    monkeypatch.setattr(mixed, "MOST_SENDS", 300)
+    made = mixed.mixed(found, machine, "allgather")
+    assert made.points and all(sum(len(step.sends) for step in p.schedule.steps) <= 300 for p in made.points)
+    monkeypatch.setattr(mixed, "MOST_SENDS", 0)
+    assert mixed.mixed(found, machine, "allgather") is found
+
+
+def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
+    machine, found = left_open("torus:3x3", "allgather")
+    whole = replace(found, open=())
+    assert mixed.mixed(whole, machine, "allgather") is whole
+    assert frontiers.helped(found, machine, "exact", None, Options()) is found
+    assert frontiers.helped(found, machine, "auto", [1], Options()) is found
+    assert frontiers.helped(found, machine, "auto", None, Options()).points
+    other = replace(found, collective=collective("scan", 9))
+    assert frontiers.helped(other, machine, "auto", None, Options()) is other
+
+
+def test_the_call_takes_both(monkeypatch):
+    monkeypatch.setattr(mixed, "MOST_SENDS", 13_000)
+    found = api.pareto("dgx-a100*2", "allgather", time_limit=0.5, fresh=True, jobs=1)
+    assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
+    assert found.points[-1].bandwidth < 2
+    api.verify(found)
