@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import job_work
 import pytest
@@ -172,3 +173,15 @@ def test_estimates_follow_what_tasks_took():
     costs.add(Taken("allgather", 8, "exact", 100.0))
     assert costs.estimate("allgather", 8, "exact") == 100.0
     assert costs.estimate("allgather", 16, "exact") == 800.0
+
+
+def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
+    text = "topologies: ['ring:4', 'ring:5']\ncollectives: [allgather]\n"
+    runs = []
+    threads = [threading.Thread(target=lambda: runs.append(run(tmp_path, text, lambda: Processes(job_task.run, 1)))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [summary.exit_code for summary in runs] == [0, 0]
+    assert sorted(entry[0] for entry in entries(tmp_path).values()) == ["ring:4", "ring:5"]

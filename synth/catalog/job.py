@@ -37,7 +37,6 @@ class Progress(NamedTuple):
     total: int
     running: tuple[str, ...]
     left: float
-    said: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, large_fingerprint
@@ -156,7 +157,8 @@ def _exact(task: Task) -> dict:
 
     options, collective = sweep_options(task), task.whole
     log = None if task.log is None else frontiers.seeded(task.log, task.topology, collective, options, task.known)
-    return answer_of(task, frontiers.exact(task.topology, collective, options, log=log))
+    with TemporaryDirectory() as own:  # where there is no log to share, as another job has it, or its folder is not here
+        return answer_of(task, frontiers.exact(task.topology, collective, options, log=log or Path(own) / "log.jsonl"))
 
 
 def _cut(task: Task, why: str) -> dict:
