@@ -90,7 +90,7 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     notes += _padding(question, considered, options, known)
     refused = [size for size, (k, _, _) in zip(known, judged, strict=True) if k is None]
     if refused:
-        notes.append(f"no algorithm admits {_texts(refused)}: a library's own will run there")
+        notes.append(f"no algorithm admits {_texts(refused)}: a library's own will run there; --dividing looks for schedules that do")
     table = Table(
         question.collective, question.ranks, tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in found), known,
         tuple(time for _, time, _ in judged), tuple(best for _, _, best in judged), question.root, question.element,
