@@ -28,6 +28,7 @@ from synth import api
 from synth.catalog.entry import DONE, Entry, Provenance, fingerprint
 from synth.catalog.store import Store
 from synth.catalog.store_rows import Row
+from synth.errors import UsageError
 from synth.frontier import Frontier
 from synth.topology import Cap, Network, Route
 
@@ -158,7 +159,10 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
             calls[stage](store)
     began, wall = time.process_time(), time.perf_counter()
     with Store.open(path) as store:
-        wrong = calls[stage](store)
+        try:
+            wrong = calls[stage](store)
+        except UsageError as error:  # there is no such entry
+            wrong = str(error)
     return {"cpu": time.process_time() - began, "wall": time.perf_counter() - wall, "wrong": wrong}
 
 
