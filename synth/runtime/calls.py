@@ -97,11 +97,13 @@ def _common(given: Sequence) -> Dtype:
 
 def made(executor: str, options: Mapping[str, Any]) -> Any:
     """The executor of that name with `options` (None: its default). Raises UsageError, SynthError where it cannot run here."""
-    kind = find("executors", executor, EXECUTORS)
-    try:
-        runner = kind(**{name: value for name, value in options.items() if value is not None})
-    except TypeError as error:
-        raise UsageError(f"the {executor} executor has no such option: {error}") from None
+    kind: Any = find("executors", executor, EXECUTORS)
+    given = {name: value for name, value in options.items() if value is not None}
+    has = getattr(kind, "__dataclass_fields__", given)
+    unknown = [name for name in given if name not in has]
+    if unknown:
+        raise UsageError(f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(has)}")
+    runner = kind(**given)
     missing = runner.available()
     if missing is not None:
         raise SynthError(f"the {executor} executor cannot run here: {missing}")

@@ -88,7 +88,13 @@ def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, k
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     count, layout = max(1, size // (program.loop_chunks * kind.size)), Layout(program.collective, program.chunks)
     written, seconds = timer.beside(name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats)
-    return Beside(name, BESIDE[name], count * program.loop_chunks * kind.size, written, tuple(sorted(seconds)))
+    return Beside(
+        name,
+        getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
+        count * program.loop_chunks * kind.size,
+        written,
+        tuple(sorted(seconds)),
+    )
 
 
 def _row(runner: Any, k: int, program: Program, count: int, kind: Dtype, in_place: bool, how: Settings, clock: Callable | None) -> Row:
@@ -116,6 +122,7 @@ class _Host(NamedTuple):
     """The host executor under a clock: the launch alone."""
 
     runner: Any
+    copies: str = "a copy of as many bytes as all outputs hold, by NumPy on one thread"
 
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, warmup: int, repeats: int, **_: Any
