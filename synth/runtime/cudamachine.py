@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from synth.errors import SynthError, UsageError
 from synth.program.program import Program
 from synth.runtime import arrays as flat
 from synth.runtime import cudadevices, kernels, ways
-from synth.runtime.binding import Bound, bound
 from synth.runtime.clocked import Timed, clockwork
 from synth.runtime.compiled import compiled
 from synth.runtime.crews import crews
+from synth.runtime.cudabuffers import Buffers
 from synth.runtime.cudastate import State
 from synth.runtime.dtypes import Dtype
 from synth.runtime.host import layout_of, waits
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 
 SLOT, SLOTS = 512 << 10, {kernels.DIRECT: 2 << 20}  # bytes: small FIFOs stay in the cache; what is put needs none
 PACED = 16  # real time per logical time where nothing is said
-SPOILED = 0xA5
-Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
-class CudaMachine:
+class CudaMachine(Buffers):
     """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so they can be
     captured into a CUDA graph; each replay is a launch. `use` lets them work on the caller's arrays.
 
@@ -43,12 +41,11 @@ class CudaMachine:
         self, cupy: Any, options: Cuda, program: Program, elements: int, kind: Dtype, op: str, in_place: bool,
         kernel: Callable[..., Any],
     ) -> None:  # fmt: skip
-        self.cupy, self.program, self.kind, self.op, self.in_place, self.elements = cupy, program, kind, op, in_place, elements
-        self.layout = layout_of(program)
+        self.op, layout = op, layout_of(program)
         cudadevices.check(cupy, options.ranks_on)
         parts = cut(program, elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime)
-        self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
-        self.code = compiled(program, self.arena, in_place=in_place)
+        arena = Arena(program, layout, in_place=in_place, slices=1)
+        self.code = compiled(program, arena, in_place=in_place)
         self.clock = clockwork(options, self.code, parts, kind, in_place)
         self.timed: Timed | None = None
         timed = self.clock is not None
@@ -63,10 +60,9 @@ class CudaMachine:
         self.cut = parts if timed else flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
         self.crews = crews(self.code, options.ranks_on, cupy.cuda.Device().id)
         self.devices = sorted({crew.device for crew in self.crews}) or [cupy.cuda.Device().id]
-        self.on = options.ranks_on or (self.devices[0],) * program.ranks
         cudadevices.connect(cupy, self.devices)
         made, several = kernels.instance(program, kind, op, feature), len(self.devices) > 1
-        averages = op == "avg" and self.layout.collective.combining
+        averages = op == "avg" and layout.collective.combining
         self.kernels, self.divides = {}, {}
         for device in self.devices:
             with cupy.cuda.Device(device):
@@ -74,40 +70,32 @@ class CudaMachine:
                 self.kernels[device] = kernel(made.group, made.symbol, cooperative=alone, scope="sys" if several else "gpu")
                 if averages:
                     self.divides[device] = kernel(kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu")
-        self.threads = self._fit(options.threads)
+        self.threads = self._fit(cupy, program.name, options.threads)
         scale = kind.size // made.size
         slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
-        self.state = State(cupy, self.code, tables, self.cut, self.crews, slot=slot, scale=scale, timeout=options.timeout)
+        state = State(cupy, self.code, tables, self.cut, self.crews, slot=slot, scale=scale, timeout=options.timeout)
         if self.clock is not None:
             self._hands = cudadevices.zeros(cupy, self.devices[0], self.clock.size)
-            self.state.progs[0]["clock"] = self._hands.data.ptr
-            self._scale, self._stretch = kind.size // scale, (options.stretch or PACED) if options.clock == "paced" else 0
+            state.progs[0]["clock"] = self._hands.data.ptr
+            self._size, self._stretch = made.size, (options.stretch or PACED) if options.clock == "paced" else 0
+        on = options.ranks_on or (self.devices[0],) * program.ranks
+        super().__init__(cupy, program, layout, arena, state, elements=elements, kind=kind, on=on, in_place=in_place)
         self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
-        self._forks = {device: cupy.cuda.Event(disable_timing=True) for device in (cupy.cuda.Device().id,)}
-        self.sets: list[list[Any]] = []  # by set and rank: input and output, made when they are first used
-        self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
-        self._known: dict[Pointers, tuple[Any, ...]] = {}
-        self._held: Bound | None = None  # the caller's arrays in use
-        self._pointers: Pointers = ()
-        self._now: tuple[Any, ...] = ()
-        self.state.synchronize()
-
-    def _zeros(self, rank: int, rows: int) -> Any:
-        return cudadevices.zeros(self.cupy, self.on[rank], rows * self.elements * self.kind.size)
+        self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
 
     def _stream(self, device: int) -> tuple[Any, Any]:
         with self.cupy.cuda.Device(device):
             return self.cupy.cuda.Stream(non_blocking=True), self.cupy.cuda.Event(disable_timing=True)
 
-    def _fit(self, asked: int | None) -> int:
+    def _fit(self, cupy: Any, name: str, asked: int | None) -> int:
         """Threads a block with which all blocks of each GPU are resident at once. Raises SynthError where none is."""
-        driver, name = self.cupy.cuda.driver, self.program.name
+        driver = cupy.cuda.driver
         if asked is not None and not 1 <= asked <= 256:
             raise UsageError(f"{asked} threads a block: 1 to 256 (--threads)")
         found = 256
         for device in self.devices:
             blocks, room = sum(crew.count for crew in self.crews if crew.device == device), 0
-            with self.cupy.cuda.Device(device) as here:
+            with cupy.cuda.Device(device) as here:
                 units = here.attributes["MultiProcessorCount"]
                 for threads in (asked,) if asked else (256, 128, 64, 32):
                     room = driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernels[device].kernel.ptr, threads, 0) * units
@@ -122,62 +110,6 @@ class CudaMachine:
                     )
         return found
 
-    def own(self, k: int = 0) -> None:
-        """Let the next launches work on the k-th set of input and output buffers that the machine itself keeps."""
-        while len(self.sets) <= k:
-            rows = zip(self.arena.rows, self.program.gpus, strict=True)
-            self.sets.append([self._zeros(rank, count - gpu.scratch) for rank, (count, gpu) in enumerate(rows)])
-        width = self.elements * self.kind.size
-        self._bind(tuple(
-            self._scratch[rank].data.ptr if b == "s" else memory.data.ptr + self.arena.first(rank, b) * width
-            for rank, memory in enumerate(self.sets[k]) for b in "ios"
-        ))  # fmt: skip
-        self._held = None
-
-    def use(self, inputs: Any, outputs: Any) -> None:
-        """Let the next launches read and write the caller's arrays: a list of one a rank, or one array with a row a rank.
-
-        They are contiguous and on the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has none. In place,
-        they lie as the program's layout says. Allocates and waits, where these arrays are new: not while a graph is captured.
-        Raises UsageError: one line.
-        """
-        found = bound(self.program, self.layout, self.elements, self.kind, inputs, outputs, on=self.on, in_place=self.in_place)
-        pointers = list(found.pointers)
-        for rank, scratch in enumerate(self._scratch):
-            pointers[3 * rank + 2] = scratch.data.ptr
-        self._bind(tuple(pointers))
-        self._held = found
-
-    def _bind(self, pointers: Pointers) -> None:
-        """The kernels' arguments for these buffers; made once for each set of them."""
-        if pointers not in self._known:
-            self._known[pointers] = self._arguments(pointers)
-            self.state.synchronize()
-        self._pointers, self._now = pointers, self._known[pointers]
-
-    def _arguments(self, pointers: Pointers) -> tuple[Any, ...]:
-        found, tables = [], {}
-        for crew, prog in zip(self.crews, self.state.progs, strict=True):
-            with self.cupy.cuda.Device(crew.device):
-                if crew.device not in tables:
-                    tables[crew.device] = self.cupy.asarray(np.array(pointers, np.uint64))
-                own = prog.copy()
-                own["buffers"] = tables[crew.device].data.ptr
-                found.append(self.cupy.asarray(np.frombuffer(own.tobytes(), np.uint8)))
-        return (*found, *tables.values())
-
-    def fill(self, given: Sequence[np.ndarray], k: int = 0) -> None:
-        """Poison the k-th set of buffers, put the inputs there, and let the next launches work on it."""
-        self.own(k)
-        width, spoiled = self.elements * self.kind.size, 0xFF if self.kind.digits else SPOILED  # not a number
-        for rank, memory in enumerate(self.sets[k]):
-            at = self.arena.first(rank, "i") * width
-            held = np.ascontiguousarray(given[rank], self.kind.numpy).reshape(-1).view(np.uint8)
-            with self.cupy.cuda.Device(self.on[rank]):
-                memory.data.memset(spoiled, memory.nbytes)
-                memory[at : at + held.nbytes].set(held)
-        self.state.synchronize()
-
     def launch(self, stream: Any = None) -> None:
         """One run on `stream`: a CuPy or torch stream, a cudaStream_t; CuPy's current one unless given. Does not wait, and allocates
         nothing. A list gives each rank's launch a stream of its own, none of which waits for the others."""
@@ -185,7 +117,7 @@ class CudaMachine:
             self.own()
         if self.clock is not None:  # waits: such a launch is for its time, not for a graph
             with self.cupy.cuda.Device(self.devices[0]):
-                self._hands.set(self.clock.image(self._hands.data.ptr, self._scale, self._stretch))
+                self._hands.set(self.clock.image(self._hands.data.ptr, self._size, self._stretch))
                 self.state.synchronize()
         cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
         if isinstance(stream, list | tuple):
@@ -240,35 +172,3 @@ class CudaMachine:
         if self.clock is not None:
             with self.cupy.cuda.Device(self.devices[0]):
                 self.timed = self.clock.read(self._hands.get())
-
-    def outputs(self, k: int = 0) -> tuple[np.ndarray, ...]:
-        """The outputs in the k-th set of buffers, fetched; rows are chunks."""
-        found, width = [], self.elements * self.kind.size
-        for rank, wanted in enumerate(self.layout.outputs):
-            first = self.arena.first(rank, "o")
-            with self.cupy.cuda.Device(self.on[rank]):
-                raw = self.sets[k][rank][first * width : (first + len(wanted)) * width].get()
-            found.append(raw.view(self.kind.numpy).reshape(len(wanted), self.elements))
-        return tuple(found)
-
-    def fetch(self, what: str, stream: Any = None) -> tuple[np.ndarray, ...]:
-        """The caller's inputs or outputs (`what`), after all that `stream` holds; rows are chunks."""
-        cudadevices.stream(self.cupy, stream).synchronize()
-        if self._held is None:
-            raise UsageError("no arrays are in use: call use(inputs, outputs) first")
-        given, rows = (self._held.inputs, self.layout.inputs) if what == "input" else (self._held.outputs, self.layout.outputs)
-        found = []
-        for rank, facts in enumerate(given):
-            raw = np.zeros(0, np.uint8)
-            if facts is not None and facts.size:
-                with self.cupy.cuda.Device(self.on[rank]):
-                    raw = cudadevices.alias(self.cupy, facts, self.kind.size, self.on[rank]).get()
-            found.append(raw.view(self.kind.numpy).reshape(len(rows[rank]), self.elements))
-        return tuple(found)
-
-    def spoil(self, stream: Any = None) -> None:
-        """Overwrite the caller's outputs, on `stream`: what nobody writes is no result of an earlier call."""
-        for rank, facts in enumerate(self._held.outputs if self._held else ()):
-            if facts is not None and facts.size:
-                array = cudadevices.alias(self.cupy, facts, self.kind.size, self.on[rank])
-                array.data.memset_async(SPOILED, array.nbytes, cudadevices.stream(self.cupy, stream))
