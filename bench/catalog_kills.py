@@ -31,7 +31,7 @@ topologies:
   - {name: 'ring:8', degraded: [0-1]}
   - {name: dgx1-v100, allocations: [3, 4], collectives: [allgather, alltoall, reduce-scatter]}
 collectives: [allgather, reduce-scatter, alltoall, gather, sendrecv, {name: broadcast, roots: [1]}]
-options: {max-steps: 5}
+options: {max-steps: 3}
 """
 GRACE = 10.0  # seconds in which children of a killed job must be gone
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from synth.catalog.entry import FAILED, OPEN, STATES, Entry
-from synth.catalog.job_cost import Costs, Taken
-from synth.catalog.job_queue import Item, Queue, costs_of, look_up
+from synth.catalog.job_queue import Item, Queue, look_up
 from synth.catalog.job_task import Task, entry_of, failure
 from synth.catalog.runners import Answer, Call, Runner
 from synth.catalog.store import Store
@@ -85,6 +84,8 @@ class Job:
     started: int = 0
     _running: dict[int, Item] = field(default_factory=dict)
     _since: dict[int, float] = field(default_factory=dict)
+    _expected: float = 0.0
+    _taken: float = 0.0
 
     def run(self) -> Summary:
         """To the end, the budget or Ctrl-C (Interrupted). Raises SynthError where the catalog or the runner gives up."""
@@ -92,7 +93,6 @@ class Job:
         total = len(queue)
         if not total:
             return self._summary()
-        costs = costs_of(self.store)
         runner = self.runner()
         try:
             while len(queue) or self._running:
@@ -104,7 +104,7 @@ class Job:
                         break
                     continue
                 for answer in runner.wait(TICK):
-                    self._take(answer, queue, runner, costs)
+                    self._take(answer, queue, runner)
                 self._tell(queue, total, runner)
         except KeyboardInterrupt:
             raise Interrupted(self._summary("interrupted")) from None
@@ -145,7 +145,7 @@ class Job:
         self._since.setdefault(item.place, time.monotonic())
         runner.start(Call(item.place, json.dumps(doc), deadline, item.task.options.memory))
 
-    def _take(self, answer: Answer, queue: Queue, runner: Runner, costs: Costs) -> None:
+    def _take(self, answer: Answer, queue: Queue, runner: Runner) -> None:
         item = self._running.pop(answer.number)
         seconds = time.monotonic() - self._since[item.place]
         entry, why, detail = self._read(item, answer, seconds)
@@ -153,13 +153,13 @@ class Job:
             item.cut = why
         elif entry is None:
             item.tries += 1
-            if item.cut or item.tries >= TRIES:
+            if item.tries >= TRIES or (item.cut and why != "crash"):
                 told = f"stopped for want of {item.cut} before anything was known" if item.cut else f"crashed twice: {detail}"
                 entry = failure(item.task, told, seconds)
         if entry is None:
             self._call(item, runner)
         else:
-            self._keep(item, entry, queue, costs)
+            self._keep(item, entry, queue)
 
     @staticmethod
     def _read(item: Item, answer: Answer, seconds: float) -> tuple[Entry | None, str, str]:
@@ -171,20 +171,19 @@ class Job:
         except (SynthError, KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             return None, "crash", f"its answer is wrong: {type(error).__name__}: {error}"
 
-    def _keep(self, item: Item, entry: Entry, queue: Queue, costs: Costs) -> None:
+    def _keep(self, item: Item, entry: Entry, queue: Queue) -> None:
         self.store.put(entry)
-        item.state, item.entry, item.reason, item.solved = entry.state, entry.id, entry.reason, True
-        item.seconds = entry.seconds
         self.ended += 1
-        task = item.task
-        costs.add(Taken(task.name, task.topology.ranks, task.engine, entry.seconds))
+        self._expected, self._taken = self._expected + item.seconds, self._taken + entry.seconds
+        item.state, item.entry, item.reason, item.solved, item.seconds = entry.state, entry.id, entry.reason, True, entry.seconds
         queue.ended(item)
 
     def _tell(self, queue: Queue, total: int, runner: Runner) -> None:
         now = time.monotonic()
         running = [f"{item.task.name} on {item.task.topology.name}" for item in self._running.values()]
         rest = sum(max(0.0, item.seconds - (now - self._since[item.place])) for item in self._running.values())
-        self.listen(Progress(self.ended, total, tuple(running), (queue.seconds + rest) / runner.slots))
+        pace = self._taken / self._expected if self._expected else 1.0  # what the tasks so far took, against their estimates
+        self.listen(Progress(self.ended, total, tuple(running), pace * (queue.seconds + rest) / runner.slots))
 
     def _summary(self, stopped: str = "") -> Summary:
         return Summary(tuple(self.items), time.monotonic() - self.began, stopped)

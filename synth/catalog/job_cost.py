@@ -32,16 +32,12 @@ class Taken(NamedTuple):
 
 
 class Costs:
-    """Estimates from `taken`; more may be added as tasks end."""
+    """Estimates from `taken`."""
 
     def __init__(self, taken: Iterable[Taken] = ()) -> None:
         self._same: dict[tuple[str, int, str], list[float]] = defaultdict(list)
         for one in taken:
-            self.add(one)
-
-    def add(self, one: Taken) -> None:
-        """Learn from a task that has ended."""
-        self._same[one.collective, one.ranks, one.engine].append(max(one.seconds, LEAST))
+            self._same[one.collective, one.ranks, one.engine].append(max(one.seconds, LEAST))
 
     def estimate(self, collective: str, ranks: int, engine: str, time_limit: float | None = None) -> float:
         """Seconds that such a task will take."""

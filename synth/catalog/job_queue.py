@@ -23,7 +23,8 @@ class Item:
     """A task on its way. `fate`: to be done; the catalog has it; or it has one that is equal up to numbering.
 
     `state`, `entry`, `reason`: of the entry that answers it, "" while there is none. `seconds`: the estimate, or what it
-    took. `before`: the entry that is to be tried again, and when it was made. `cut`: what its sweep was ended for want of.
+    took, 0 where nothing was done. `before`: the entry that is to be tried again, and when it was made. `cut`: what its
+    sweep was ended for want of.
     """
 
     place: int
@@ -67,7 +68,7 @@ def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed:
     fate: Fate = "known"
     state = store.has(task.fingerprint)
     if state in (DONE, INFEASIBLE):
-        item.fate, item.state, item.entry = "known", state, task.fingerprint[:12]
+        item.fate, item.state, item.entry, item.seconds = "known", state, task.fingerprint[:12], 0.0
         return
     entry = store.get(task.fingerprint) if state is not None else None
     if entry is None:
@@ -81,7 +82,7 @@ def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed:
         points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
         item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), made
         return
-    item.fate, item.state, item.entry, item.reason = fate, entry.state, entry.id, entry.reason
+    item.fate, item.state, item.entry, item.reason, item.seconds = fate, entry.state, entry.id, entry.reason, 0.0
 
 
 def _alike(task: Task, store: Store) -> Entry | None:
@@ -128,5 +129,5 @@ class Queue:
 
     @property
     def seconds(self) -> float:
-        """The estimates of all that wait, together."""
-        return sum(item.seconds for item in self.waiting)
+        """The estimates of all that wait, together; of items that may be equal up to numbering, of one."""
+        return sum({item.kind: item.seconds for item in self.waiting}.values())
