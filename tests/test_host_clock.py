@@ -1,9 +1,11 @@
 """Logical time kept by the kernel on CPU threads: the reference executor's to the picosecond; paced, real time follows it."""
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 from programs import (
     all_send_first,
     broadcast_chain,
@@ -14,6 +16,7 @@ from programs import (
 )
 
 from synth import api
+from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.program.layout import Layout
 from synth.runtime import clocked, data, hostbuild
@@ -108,6 +111,33 @@ def test_paced_real_time_is_no_shorter_than_it_must_be(program):
 def test_a_deadlock_is_named_by_the_model_that_gives_the_order():
     with pytest.raises(DeadlockError, match="room to rank"):
         Host(network=network("ring:3"), clock="logical").time(all_send_first(3, 4), 7)
+
+
+def test_the_command_says_that_it_is_a_model():
+    given = [
+        "run",
+        "--baseline",
+        "ring",
+        "--topo",
+        "ring:3",
+        "--coll",
+        "allgather",
+        "--size",
+        "24KB",
+        "--executor",
+        "host",
+        "--threads",
+        "1",
+    ]
+    said = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "3"], catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    assert "an execution-driven model of ring:3, not a measurement" in said.output and "real time of the launch" in said.output
+    plain, doc = (
+        json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout) for more in ([], ["--clock", "logical"])
+    )  # fmt: skip
+    model = json.loads(CliRunner().invoke(root, [*given[:-4], "--executor", "reference", "--format", "json"]).stdout)
+    assert doc["picoseconds"] == model["picoseconds"] and "says" in doc and doc["nanoseconds"] > 0
+    assert plain["picoseconds"] is None and "says" not in plain
 
 
 def test_what_is_refused():

@@ -20,7 +20,7 @@ from synth.topology import Topology
 # options that api.run calls the same
 SAME = (
     "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
-    "processes", "threads", "timeout", "ranks_on",
+    "processes", "threads", "timeout", "clock", "stretch", "ranks_on",
 )  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class AnySize(Size):
 @click.option("--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each.")
 @click.option("--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block.")
 @click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
+@click.option("--clock", metavar="NAME", help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.")
+@click.option("--stretch", type=Positive(), metavar="K", help="Of --clock paced: real time is K times the model's.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")

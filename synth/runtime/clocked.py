@@ -23,6 +23,7 @@ from synth.runtime.sizes import Cut
 from synth.runtime.waits import diagnose
 from synth.topology import Network
 
+SAYS = "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and β of the topology"
 ROUTE = np.dtype([
     ("free", "u8"), ("busy", "u8"), ("carried", "u8"), ("num", "i8"), ("den", "i8"), ("alpha", "i8"), ("cap0", "i4"), ("ncaps", "i4"),
     ("line", "i4"), ("padding", "i4"),

@@ -18,6 +18,7 @@ from synth.errors import UsageError
 from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime.calls import Call, run
+from synth.runtime.clocked import SAYS
 from synth.runtime.execution import Execution
 from synth.runtime.links import Key
 from synth.schedule import Schedule
@@ -25,7 +26,6 @@ from synth.topology import Network
 
 CHECKED = 256 << 20  # bytes of all ranks' buffers up to which a kernel's outputs are compared while it keeps the time
 SCHEMA = "synth.emulated/1"
-SAYS = "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and β of the topology"
 KERNELS = ("host", "cuda")  # executors that keep logical time in the kernel
 ELEMENT = 4  # bytes: float32, the default everywhere
 

@@ -12,6 +12,7 @@ from synth.errors import UsageError
 from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.rational import show
+from synth.runtime.clocked import SAYS
 from synth.runtime.data import Checked
 from synth.runtime.dtypes import dtype
 from synth.runtime.execution import Execution
@@ -73,6 +74,9 @@ class Ran:
     def to_json(self) -> dict:
         """The document of ``synth run --format json`` (schema: docs/running.md)."""
         done, task = self.execution, self.program.collective
+        says = {}
+        if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
+            says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
         return {
             "schema": "synth.run/1", "program": self.program.name, "collective": task.name if task else None,
             "topology": self.network.name if self.network else None, "ranks": self.program.ranks, "executor": self.executor,
@@ -82,7 +86,7 @@ class Ran:
             "exact": None if self.checked is None else self.checked.exact, "picoseconds": done.picoseconds,
             "gbps": self.gbps, "bus_gbps": self.bus_gbps, "bound_picoseconds": None if self.bound is None else show(self.bound),
             "ratio": self.ratio,
-            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links],
+            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links], **says,
         }  # fmt: skip
 
 

@@ -15,6 +15,8 @@ def execution(doc: dict) -> Report:
     time = doc["picoseconds"]
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs"))
+    if doc.get("nanoseconds") is not None:
+        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs"))
     if doc["gbps"] is not None:
         rows.append(("algorithmic bandwidth", f"{doc['gbps']:.3f} GB/s"))
     if doc["bus_gbps"] is not None:
@@ -27,6 +29,8 @@ def execution(doc: dict) -> Report:
         rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))
     untimed = not doc["topology"] and doc["executor"] == "reference"
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
+    if "says" in doc:
+        sentences = (*sentences, doc["says"])
     return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
 
 
