@@ -169,11 +169,11 @@ def light(columns: tuple) -> Row:
             raise ValueError(f"state {state!r}, engine {engine!r}")
         if not type(topology) is type(collective) is type(created) is type(reason) is str:
             raise ValueError("a text is none")
-        steps = None if fewest is None else (fewest, most)
-        return Row(
+        steps = None if fewest is None else _pair(fewest, most)
+        return Row._make((
             fingerprint, topology, collective, _ints(roots), ranks, _options(options), state, engine, bool(complete), intervals, points,
             steps, float(seconds), created, reason, like,
-        )  # fmt: skip
+        ))  # fmt: skip
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"entry {str(columns[0])[:12]} is damaged: its row cannot be read: {error}"[:300]) from None
 
@@ -193,6 +193,11 @@ def _roots(roots: tuple[int, ...]) -> str:
 @lru_cache(1 << 12)
 def _ints(text: str) -> tuple[int, ...]:
     return tuple(int(r) for r in text.split(",")) if text else ()
+
+
+@lru_cache(1 << 12)
+def _pair(fewest: int, most: int) -> tuple[int, int]:
+    return fewest, most
 
 
 @lru_cache(1 << 12)
