@@ -1,5 +1,6 @@
 # make demo    install, run the main job, show its result
-# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too; EXTRAS="mpi test-cuda": with MPI, with NVRTC; ARGS=... for pytest)
+# make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too;
+#              EXTRAS="mpi test-cuda": with MPI and NVRTC, ARGS=... for pytest)
 # make check   formatting, lint, types, layers
 # make bench   the benchmarks; make clean removes the environment and everything built
 # make test-gpu, make bench-gpu   on one CUDA GPU, ten minutes each (CUDA=12: CuPy for CUDA 12; GPU_PYTHON=python3: a Python that has
@@ -46,10 +47,12 @@ catalog: $(VENV)/.installed
 	$(BIN)/synth catalog build examples/fleet.yaml --db $(DB) --jobs $(JOBS) || test $$? -eq 4
 	$(BIN)/synth catalog table examples/fleet.yaml --db $(DB) --title "Built-in machines up to 16 GPUs" -o docs/catalog-results.md
 
-test-gpu: $(if $(findstring $(BIN),$(GPU_PYTHON)),$(VENV)/.installed-cuda$(CUDA))
+GPU_NEEDS = $(if $(findstring $(BIN),$(GPU_PYTHON)),$(if $(findstring host,$(ARGS)),$(VENV)/.installed,$(VENV)/.installed-cuda$(CUDA)))
+
+test-gpu: $(GPU_NEEDS)
 	$(GPU_PYTHON) -m bench.gpu_checks $(ARGS)
 
-bench-gpu: $(if $(findstring $(BIN),$(GPU_PYTHON)),$(VENV)/.installed-cuda$(CUDA))
+bench-gpu: $(GPU_NEEDS)
 	$(GPU_PYTHON) -m bench.gpu $(ARGS)
 
 clean:
@@ -63,6 +66,6 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	$(PIP) install -e .
 	@touch $@
 
-$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi $(VENV)/.installed-cuda12 $(VENV)/.installed-cuda13: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+$(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-mpi $(VENV)/.installed-test-cuda $(VENV)/.installed-cuda12 $(VENV)/.installed-cuda13: $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) install -e '.[$*]'
 	@touch $@

@@ -321,9 +321,9 @@ class Nccl:
     def __init__(self):
         self.calls, self.NcclCommunicator = [], self
 
-    def initAll(self, count, devices):
-        assert len(set(devices)) == count
-        return [self] * count
+    def initAll(self, devices):
+        assert len(set(devices)) == len(devices) == 4
+        return [self] * 4
 
     def allReduce(self, *words):
         self.calls.append(words)

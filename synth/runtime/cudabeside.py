@@ -6,6 +6,8 @@ it stands beside programs whose ranks have GPUs of their own (`--ranks-on`).
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -77,12 +79,19 @@ def _timed(cupy: Any, once: Callable[[int], None], streams: Sequence[Any], call:
     return found
 
 
+def _library(cupy: Any) -> Any:
+    """CuPy's NCCL, which is loaded when it is first asked for, and warns where there is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(cupy.cuda, "nccl", None) or importlib.import_module("cupy.cuda.nccl")
+
+
 def _nccl(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
     layout, task, on = call.layout, call.layout.collective, call.on
     if on is None or len(set(on)) < task.ranks:
         raise UsageError(f"NCCL puts no two ranks on one GPU, so it stands beside {task.ranks} ranks on as many: --ranks-on 0,1,..")
-    nccl = cupy.cuda.nccl
-    if not getattr(nccl, "available", True):
+    nccl = _library(cupy)
+    if not nccl.available:
         raise UsageError("CuPy finds no NCCL: pip install nvidia-nccl-cu13 (or -cu12)")
     short = call.kind.name.upper()
     kind, op = getattr(nccl, f"NCCL_{short}", None), getattr(nccl, f"NCCL_{call.op.upper()}", None)
@@ -98,7 +107,7 @@ def _nccl(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
         with cupy.cuda.Device(device) as here:
             streams.append(cupy.cuda.Stream(non_blocking=True))
             here.synchronize()
-    comms = nccl.NcclCommunicator.initAll(task.ranks, list(on))
+    comms = nccl.NcclCommunicator.initAll(list(on))
     # of one rank: of its input for allgather and reduce, of its output for reduce-scatter, of either elsewhere
     count = min(len(part) for part in (*layout.inputs, *layout.outputs) if part) * call.elements
     tail = {"allreduce": (op,), "allgather": (), "reduce-scatter": (op,), "broadcast": (), "reduce": (op,)}[task.name]
