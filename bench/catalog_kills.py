@@ -4,7 +4,7 @@ python -m bench.catalog_kills [--kills 10] [--seed 0] [--jobs 2] [-o results.jso
 python -m bench.catalog_kills --table
 
 The job is run once without a break. Then, into another catalog, it is started and killed (SIGKILL, the whole command and
-nothing else) at a random moment of that time, again and again, and at last run to its end. Compared are all entries: the
+nothing else) at a random moment, on average so that all kills fall into that time, and at last run to its end. Compared are all entries: the
 problem, the state, S, R/C and status of every point, the intervals; schedules may differ where a race decides.
 """
 
@@ -67,7 +67,7 @@ def killed(folder: Path, fleet: str, kills: int, chance: random.Random, jobs: in
     moments, found, left_over = [], [], 0
     for _ in range(kills):
         process = start(job, folder / "killed.db", jobs)
-        moment = chance.uniform(0.02, 0.9) * took / 2
+        moment = chance.uniform(0.1, 1.5) * took / kills
         try:
             process.wait(moment)
             moments.append(None)  # it had nothing left to do
