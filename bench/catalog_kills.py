@@ -4,8 +4,9 @@ python -m bench.catalog_kills [--kills 10] [--seed 0] [--jobs 2] [-o results.jso
 python -m bench.catalog_kills --table
 
 The job is run once without a break. Then, into another catalog, it is started and killed (SIGKILL, the whole command and
-nothing else) at a random moment, on average so that all kills fall into that time, and at last run to its end. Compared are all entries: the
-problem, the state, S, R/C and status of every point, the intervals; schedules may differ where a race decides.
+nothing else) at a random moment, again and again, such that all kills together fall into about that time, and at last run
+to its end. Compared are all entries: the problem, the state, S, R/C and status of every point, the intervals; schedules may
+differ where a race decides.
 """
 
 from __future__ import annotations
