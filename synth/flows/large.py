@@ -118,6 +118,18 @@ def _trees(
     return limit.time, limit.certificate, points
 
 
+def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
+    """Points that take neither flows nor a packing: breadth-first and rarest-first, and the least steps by breadth-first trees."""
+    topology = topology.live()
+    graph = fabric(topology)
+    if collective in ("allgather", "reduce-scatter"):
+        yield from _direct(graph, collective, lambda text: None)
+    group = () if collective in ROOTED else free_group(symmetries(graph), graph.ranks)
+    line = Pipeline(Shallow(topology, collective, (graph.tail, graph.head)).forest(root, group))
+    steps, bandwidth = line.rate(1)
+    yield LargePoint(steps, bandwidth, line.forest.weight, "breadth-first trees", _later(line, 1))
+
+
 def _depths(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
     before = None
     for depth in DEPTHS:

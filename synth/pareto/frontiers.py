@@ -12,6 +12,7 @@ from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.frontier import Frontier
 from synth.pareto.events import Event, Listener, Options
+from synth.pareto.greedy import seeds
 from synth.schedule import canonical, problem_fingerprint
 from synth.topology import Topology
 
@@ -80,8 +81,10 @@ def exact(
     if record.trouble and log is not None:
         raise SynthError(record.trouble)
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
+    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
     try:
-        return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels).run()
+        first = seeds(machine, network, task) if free else ()
+        return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first).run()
     except InfeasibleError as error:
         raise _labelled(error, machine.labels) from None
 

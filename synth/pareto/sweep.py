@@ -24,6 +24,7 @@ from synth.pareto.log import Log
 from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
 from synth.rational import show
+from synth.samebits import same_bits
 from synth.schedule import Problem, Schedule
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown, Unsat
@@ -59,6 +60,7 @@ class Sweep:
     listen: Listener = lambda event: None
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
+    seeds: tuple[tuple[str, Schedule], ...] = ()  # replayed schedules of other methods, with the methods' names
     points: list[Point] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
     bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
@@ -195,8 +197,8 @@ class Sweep:
     def _close(self, steps: int, bound: LowerBound) -> None:
         """Find a schedule that meets the bound at `steps`, or the best one that the time allows."""
         began, worked = time.monotonic(), self.work
-        resumed = next((p for p in self._resumed() if p.steps == steps), None)
-        if resumed and resumed.bandwidth == bound.value:
+        resumed = next((p for p in self._resumed() if p.steps == steps), None) or self._seed(steps, bound)
+        if resumed and self._short(resumed, bound) and resumed.bandwidth == bound.value:
             self._keep(Point(resumed.schedule, bound, "optimal", resumed.construction, resumed.same_bits, resumed.seconds))
             return
         until = worked + self._point_seconds()
@@ -218,6 +220,20 @@ class Sweep:
             reason = "time" if self.out_of_time else why
             self._leave(Open(steps, bound.value, min(reached, default=None), reason, bound.certificate))
             self._tell("open", f"S={steps}: open, at least {show(bound.value)}", steps, bound.value)
+
+    def _seed(self, steps: int, bound: LowerBound) -> Point | None:
+        """The best of the seeds with so many steps."""
+        most = self.options.max_chunks
+        able = [(s.bandwidth, s.chunks, name, s) for name, s in self.seeds if len(s.steps) == steps and (most is None or s.chunks <= most)]
+        if not able:
+            return None
+        bandwidth, _, name, schedule = min(able, key=lambda item: item[:2])
+        return Point(schedule, bound, "optimal" if bandwidth == bound.value else "best-known", name, same_bits(schedule))
+
+    def _short(self, point: Point, bound: LowerBound) -> bool:
+        """Whether a point that meets the bound has few enough chunks to be taken at once: a solver's have the fewest."""
+        seeded = any(point.schedule is schedule for _, schedule in self.seeds)
+        return not seeded or point.chunks <= 2 * bound.value.denominator * self._least_multiple(point.steps, bound)
 
     def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
         """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""

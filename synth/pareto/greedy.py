@@ -1,0 +1,46 @@
+"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first trees.
+
+They are replayed, and believed to be no more than what they are: a schedule of so many steps with such an R/C. Where one
+meets the bound nothing is asked of a solver; elsewhere only what is better than it is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from synth import verify
+from synth.collective import Collective
+from synth.errors import SynthError
+from synth.schedule import Schedule
+from synth.topology import Network, Topology
+
+# Up to so many ranks solvers answer sooner than the greedy methods are loaded.
+FEW_RANKS = 8
+MOST_SENDS = 20_000
+COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
+
+
+def seeds(machine: Topology, network: Network, task: Collective) -> tuple[tuple[str, Schedule], ...]:
+    """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies."""
+    if machine.ranks <= FEW_RANKS or task.name not in COLLECTIVES or task.units > machine.ranks:
+        return ()
+    try:
+        return tuple(_replayed(machine, network, task))
+    except SynthError:
+        return ()
+
+
+def _replayed(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:
+    from synth.flows.expand import schedule as expanded
+    from synth.flows.large import greedy
+
+    for point in greedy(machine, task.name, task.roots[0] if task.roots else 0):
+        bulk = point.make()
+        if len(bulk.step) * (machine.ranks if bulk.generators else 1) > MOST_SENDS:
+            continue
+        made = expanded(bulk)
+        if (made.collective.pre, made.collective.post) != (task.pre, task.post):
+            return
+        schedule = Schedule(network, task, made.chunks, made.steps)
+        verify.schedule(schedule)
+        yield point.engine, schedule

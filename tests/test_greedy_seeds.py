@@ -1,0 +1,91 @@
+"""Greedy schedules as first incumbents of exact synthesis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from synth import api, verify
+from synth.collective import collective
+from synth.pareto import frontiers, greedy, race
+from synth.pareto.events import Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
+from synth.schedule import Schedule
+from synth.topologies import topology
+
+
+def seeds(name, coll, root=()):
+    machine = topology(name)
+    network = machine.network()
+    return greedy.seeds(machine, network, collective(coll, network.ranks, root))
+
+
+@pytest.mark.parametrize("coll", greedy.COLLECTIVES)
+@pytest.mark.parametrize("name", ["torus:3x3", "dgx-a100*2", "hypercube:16"])
+def test_seeds_do_the_collective(name, coll):
+    found = seeds(name, coll, (4,) if coll in ("broadcast", "reduce") else ())
+    assert found
+    for method, schedule in found:
+        replay = verify.schedule(schedule)
+        assert replay.steps == len(schedule.steps) and method
+        assert schedule.collective == collective(coll, schedule.network.ranks, (4,) if coll in ("broadcast", "reduce") else ())
+
+
+def test_there_are_none_where_nothing_applies(monkeypatch):
+    assert seeds("dgx1", "allgather") == ()  # eight ranks
+    assert seeds("torus:3x3", "alltoall") == () and seeds("torus:3x3", "scan") == ()
+    monkeypatch.setattr(greedy, "MOST_SENDS", 10)
+    assert seeds("torus:3x3", "allgather") == ()
+
+
+def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
+    monkeypatch.setattr(race, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
+    for name, steps, bandwidth in [("torus:3x3", 2, Fraction(2)), ("hypercube:16", 4, Fraction(15, 4))]:
+        found = frontiers.exact(topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True)
+        assert found.complete and [(p.steps, p.bandwidth, p.construction) for p in found.points] == [
+            (steps, bandwidth, "breadth-first broadcast")
+        ]  # fmt: skip
+        assert api.verify(found)[-1].startswith("complete")
+
+
+def sweep(*schedules, **options):
+    network = topology("torus:3x3").network()
+    return Sweep(
+        network, collective("allgather", 9), Options(jobs=1, **options), Log(None, ""), seeds=tuple(("mine", s) for s in schedules)
+    )  # fmt: skip
+
+
+def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
+    from synth import bounds
+
+    short = next(s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast" and s.bandwidth == 2)
+    network = short.network
+    bound = bounds.flow(network, short.collective, 2)
+    slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
+    run = sweep(slow, short)
+    point = run._seed(2, bound)
+    assert point is not None and point.schedule is short and point.status == "optimal" and run._short(point, bound)
+    assert sweep(slow)._seed(2, bound).status == "best-known"
+    assert run._seed(3, bound) is None and sweep(short, max_chunks=short.chunks - 1)._seed(2, bound) is None
+    many = Schedule(
+        network, short.collective, short.chunks * 3,
+        tuple(
+            step._replace(rounds=step.rounds * 3, sends=tuple(sorted(
+                s._replace(chunk=s.chunk // short.chunks * short.chunks * 3 + k * short.chunks + s.chunk % short.chunks)
+                for s in step.sends for k in range(3)
+            )))
+            for step in short.steps
+        ),
+    )  # fmt: skip
+    assert verify.schedule(many).bandwidth == 2
+    run = sweep(many)
+    assert not run._short(run._seed(2, bound), bound)
+
+
+def test_named_engines_are_not_helped():
+    for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
+        found = frontiers.exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
+        assert all(p.construction != "breadth-first broadcast" for p in found.points)
