@@ -24,12 +24,13 @@ from synth.runtime import cudabeside, cudadevices, hostbuild, kernels, nvrtc
 from synth.runtime.cudadevices import described, driver_version
 from synth.runtime.cudamachine import CudaMachine
 from synth.runtime.cudatiming import timed
-from synth.runtime.dtypes import Dtype, operator
 from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.dtypes import operator
 from synth.runtime.execution import Execution
 from synth.topology import Network
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
+KEPT, KEPT_BYTES = 4, 64 << 20  # machines that wait for the same call again, and bytes of the buffers of one
 INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
 
 
@@ -67,6 +68,9 @@ def _has(wheel: str) -> bool:
 
 def _line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+_idle: dict[Any, CudaMachine] = {}  # by call; a thread takes one out while it uses it
 
 
 @contextmanager
@@ -170,14 +174,26 @@ class Cuda:
 
     def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
-        kind: Dtype = element_type(dtype)
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
-        machine = self.load(program, elements, dtype=kind.name, op=op, in_place=in_place)
-        with one_line(f"running {program.name}"):
+        with (
+            self.lent(program, elements, dtype=element_type(dtype).name, op=op, in_place=in_place) as machine,
+            one_line(f"running {program.name}"),
+        ):
             machine.fill(arrays)
             machine.launch()
             machine.finish()
             return _execution(machine, machine.outputs())
+
+    @contextmanager
+    def lent(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> Iterator[CudaMachine]:
+        """A machine for one run: of the last few, if one of them is for the same call and free, else a new one."""
+        key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place) if self.available() is None else None
+        machine = _idle.pop(key, None) or self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        yield machine
+        if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # one that raised is not used again
+            _idle[key] = machine
+            while len(_idle) > KEPT:
+                _idle.pop(next(iter(_idle)), None)
 
     def measure(
         self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
