@@ -246,3 +246,42 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
     other = replace(network, routes=tuple(replace(r, units=r.units + 1) if i == k else r for k, r in enumerate(network.routes)))
     assert invariant(network, task) != invariant(other, task)
     assert relabelling((network, task), (other, task)) is None
+
+
+def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
+    """Those that the tests of the checker are made of, of every kind, and prices of limits and of ways through switches."""
+    from test_check import CASES
+
+    kinds = set()
+    for number, (network, task, certificate, steps, value) in enumerate([*CASES, *_shared()]):
+        kinds.add(certificate["kind"])
+        for seed in range(3):
+            rng = random.Random(100 * number + seed)
+            other, ranks = shuffled(network, rng)
+            asked = moved(task, ranks, rng)
+            found = relabelling((network, task), (other, asked))
+            assert found is not None
+            made = relabel.certificate(certificate, relabel.Move((network, task), (other, asked), found))
+            assert check.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
+    assert kinds == set(check.KEYS)
+
+
+def _shared() -> list[tuple]:
+    """Bounds where limits are priced, and where two routes have the same ends."""
+    from synth import bounds
+
+    found = []
+    network, task = topology("switch:4").network(), collective("allgather", 4)
+    for steps in (None, 2):
+        bound = bounds.flow(network, task, steps)
+        found.append((network, task, bound.certificate, steps, bound.value))
+    for seed in range(10, 22):
+        network = randoms.network(random.Random(seed), 4)
+        if any(route.via for route in network.routes) and all(d is not None for row in network.distances for d in row):
+            task = collective("allgather", 4)
+            bound = bounds.flow(network, task, None)
+            found.append((network, task, bound.certificate, None, bound.value))
+    priced = {row[0] for _, _, certificate, _, _ in found for row in certificate["prices"]}
+    assert priced == {"link", "limit"}
+    assert any(isinstance(row[3], list) for _, _, c, _, _ in found for row in c["prices"] if row[0] == "link" and len(row) > 3)
+    return found
