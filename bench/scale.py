@@ -5,7 +5,8 @@ python -m bench.scale --table
 
 Each row is a process of its own that loads every library first. CPU seconds of each stage, medians of the runs: the topology
 from its name, the fabric from the topology, the bound, the forest (its bound included), its verification from the topology alone.
-Nothing is drawn at random, so there is no seed. The bound's certificate is checked too, and must say the same as the forest.
+Nothing is drawn at random, so there is no seed. The bound's certificate is checked too, and must say the same as the forest. Rows called
+rooted are broadcasts, by whatever method.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ TIMED = {
     "bound": ("fabric", "bound"),
     "packing": ("fabric", "forest", "verify"),
     "symmetric": ("fabric", "forest", "verify"),
+    "rooted": ("fabric", "forest", "verify"),
 }
 
 
@@ -76,6 +78,11 @@ ROWS = (
     Row("hypercube:1024", "symmetric", depth=10),
     *(Row(f"random-regular:{n}", "packing") for n in (32, 64, 128)),
     *(Row(f"fat-tree:{n}", "packing") for n in (16, 64)),
+    *(Row(f"dgx-a100*{n}", "rooted", 200.0) for n in (8, 16, 32, 64)),
+    Row("dgx-a100*128", "rooted", 200.0, 30, 4),
+    Row("dgx-h100*128:net=rail", "rooted", 400.0, 30, 4),
+    *(Row(f"mi250*{n}", "rooted") for n in (4, 8)),
+    *(Row(f"torus:{n}x{n}", "rooted", 4.0) for n in (16, 32)),
 )  # fmt: skip
 
 
@@ -158,12 +165,13 @@ def inside(method: str, name: str) -> dict:
 
     machine = timed("topology", topology, name)
     made = timed("fabric", fabric, machine)
-    bound = timed("bound", throughput, made)
-    certified = machine.ranks / timed("certificate", lambda: check(bound.certificate, machine))
+    collective, shards = ("broadcast", 1) if method == "rooted" else ("allgather", machine.ranks)
+    bound = timed("bound", throughput, made, collective)
+    certified = shards / timed("certificate", lambda: check(bound.certificate, machine))
     found: dict = {"ranks": machine.ranks, "bound": str(bound.bandwidth), "certificate": str(certified), "depth": None, "trees": None}
     found["bandwidth"] = str(certified)
     if method != "bound":
-        built = timed("forest", build, made, methods=(method,))
+        built = timed("forest", build, made, collective, **({} if method == "rooted" else {"methods": (method,)}))
         checked = timed("verify", verify, built.forest)
         found |= {"bandwidth": str(checked.bandwidth), "depth": checked.depth, "trees": checked.trees}
     return found | {"seconds": spent, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
@@ -174,10 +182,11 @@ def table(document: dict) -> str:
     head = ("topology", "ranks>", "GB/s>", "depth>", *(f"{stage} s>" for stage in STAGES), "timed s>", "goal s>", "MB>", "others")
     parts = [
         "# Bounds and forests at scale\n",
-        "Allgather. CPU seconds, medians; *timed* is what the goal is about: fabric and bound, or fabric, forest (its own"
-        f" bound included) and verification. Runs: {document['runs']}. {setting(document['setting'])}\n",
+        "Allgather, and broadcast at the end. CPU seconds, medians; *timed* is what the goal is about: fabric and bound, or"
+        f" fabric, forest (its own bound included) and verification. Runs: {document['runs']}. {setting(document['setting'])}\n",
     ]
-    for method, title in (("bound", "The bound"), ("packing", "Packing"), ("symmetric", "Symmetric forests")):
+    titles = (("bound", "The bound"), ("packing", "Packing"), ("symmetric", "Symmetric forests"), ("rooted", "Broadcast"))
+    for method, title in titles:
         rows = [row for row in document["rows"] if row["name"].split(" ")[0] == method]
         if rows:
             parts.append(f"## {title}\n\n" + markdown(head, map(_line, rows)))

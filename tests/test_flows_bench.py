@@ -18,6 +18,12 @@ def test_one_row_measures_and_checks(method: str, depth: int | None) -> None:
     assert set(scale.TIMED[method]) <= set(found["seconds"])
 
 
+def test_broadcasts_are_measured_too() -> None:
+    found = scale.inside("rooted", "dgx-a100*8")
+    assert found["bound"] == found["bandwidth"] == found["certificate"] == "200"
+    assert found["depth"] == 4 and set(scale.TIMED["rooted"]) <= set(found["seconds"])
+
+
 def test_wrong_answers_are_seen(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (
         Row("ring:4", "packing", 1.5, 60),
