@@ -291,6 +291,22 @@ def test_json_is_the_plan_itself(file):
     assert Plan.from_json(json.loads(synth("export", "--plan", file, "--to", "json").stdout)).to_json() == plan().to_json()
 
 
+def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
+    one = plan()
+    other = replace(one.tables[0], ranks=8, ranges=(Range(0, None, (3,)),))
+    (tmp_path / "one.json").write_text(json.dumps(one.to_json()))
+    (tmp_path / "two.json").write_text(json.dumps(replace(one, tables=(one.tables[0], other)).to_json()))
+    synth("export", "--plan", tmp_path / "one.json", "--to", "mcrdl-csv", "-o", tmp_path / "one.csv")
+    assert "bytes,backend\n1024," in (tmp_path / "one.csv").read_text()
+    out = tmp_path / "tables"
+    synth("export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", "-o", out)
+    assert sorted(path.name for path in out.iterdir()) == ["mcrdl_allgather_4gpu.csv", "mcrdl_allgather_8gpu.csv"]
+    assert (out / "mcrdl_allgather_4gpu.csv").read_text() == (tmp_path / "one.csv").read_text()
+    assert "name a folder" in synth("export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", code=2).stderr
+    said = synth("export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", "-o", tmp_path / "one.csv", code=1).stderr
+    assert "goes into a folder" in said
+
+
 # ---------------------------------------------------------------- bad input
 
 

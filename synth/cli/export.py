@@ -14,7 +14,7 @@ from synth.cli.options import FILE, one_of
 from synth.cli.output import ready, remark, write
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
     from synth.export.package import Exported
@@ -115,10 +115,26 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
     )  # fmt: skip
     if folder:
         folders.write_all(Path(output), made, partial(notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(given)))
+    elif len(made.files) > 1:
+        _tables(output, made, to)
     else:
         _write(output, made)
     for line in made.remarks:
         remark(line)
+
+
+def _tables(output: str | None, made: Exported, to: str) -> None:
+    """A file for each table of a plan, into a folder."""
+    if output in (None, "-"):
+        raise UsageError(f"the plan has {len(made.files)} tables, and {to} is a file for each: name a folder with -o DIR")
+    folder = Path(str(output))
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise SynthError(f"cannot write {folder}: {error.strerror}; {to} of several tables goes into a folder") from None
+    for name, text in made.files:
+        write(folder / name, text)
+        remark(f"wrote {folder / name}")
 
 
 def _made(file: Path, given: dict[str, Any]) -> Exported:
