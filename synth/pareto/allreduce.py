@@ -38,9 +38,9 @@ POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 rank
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
 OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
-LOADED = 8  # wall seconds for each of these, at most: others may use the machine too
+LOADED = 60  # wall seconds for each of these, at most: others may use the machine too, and are to change no answer
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
-COMPOSE_SECONDS = 4.0  # wall seconds for an allgather schedule to compose with
+COMPOSE_SECONDS = 4.0  # CPU seconds for an allgather schedule to compose with
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
 EFFORTS = (
@@ -194,7 +194,8 @@ class Search:
         value = bounds.flow(network, task, steps).value
         more = max(1, -(-steps // value.numerator))
         problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
-        verdict = race.solve(problem, budget=replace(self.budget, seconds=COMPOSE_SECONDS))
+        patience = 1.0 if self.budget.seconds is not None else float(LOADED)
+        verdict = race.solve(problem, budget=replace(self.budget, seconds=COMPOSE_SECONDS), patience=patience)
         return verdict.schedule if isinstance(verdict, Sat) else None
 
 
