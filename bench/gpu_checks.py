@@ -35,6 +35,7 @@ COLLECTIVES = (
     ("direct", "scatter"), ("direct", "sendrecv"), ("direct", "alltonext"), ("direct", "allreduce"),
 )  # fmt: skip
 ODD = 61  # elements of a chunk: divisible by nothing
+MOST = 10_000_000  # elements of a rank's buffer
 SANITIZERS = ("memcheck", "synccheck")
 
 
@@ -92,6 +93,7 @@ def sizes(suite: Suite) -> None:
             (f"{program.name} {count} {how}", program, {"dtype": kind, "size": _bytes(program, count, width)} | HOW[how])
             for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather"))
             for count, (kind, width) in itertools.product(counts, (("float16", 2), ("int32", 4)))
+            if count * program.loop_chunks <= MOST
         ]
         _right(suite, f"sizes {how}: {', '.join(map(str, counts))} elements a chunk", cases)
 

@@ -145,6 +145,7 @@ class Event:
 
     def record(self, stream):
         assert stream.device_id == self.device, "the event is another device's"
+        self.cupy.log.append("record")
 
         def record():
             token = self.token = threading.Event()
@@ -187,6 +188,7 @@ class Cupy:
         self.each, self.gpus, self.apart, self.room = each, gpus, apart, room
         self.made, self.captured, self.enabled = [], None, set()
         self.allocations = self.waits = 0
+        self.log = []  # what was issued, in order
         self.null = [self.Stream(device=device) for device in range(gpus)]
 
     def devices(self):
@@ -305,6 +307,7 @@ class Kernel:
 
     def __call__(self, grid, block, args):
         stream = self.cupy.get_current_stream()
+        self.cupy.log.append("divide" if self.divides else "launch")
         if self.divides:
             words = ctypes.c_void_p(int(args[0])), ctypes.c_longlong(int(args[1])), ctypes.c_ulonglong(int(args[2]))
         else:

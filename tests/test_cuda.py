@@ -69,6 +69,21 @@ def test_a_launch_for_each_rank_on_gpus_of_its_choice(on):
 
 
 @needs_compiler
+def test_nothing_that_waits_for_the_end_of_a_launch_is_issued_before_the_others_begin():
+    """Streams may share a queue of the GPU's, whose head keeps back what is behind it."""
+    cupy = Cupy(gpus=2)
+    loaded = machine(ring_allreduce(4), 5, op="avg", cupy=cupy, ranks_on=(0, 0, 1, 1))
+    loaded.own()
+    cupy.log.clear()
+    loaded.launch()
+    assert cupy.log == ["record", *["launch"] * 4, *["divide"] * 4, *["record"] * 4]
+    cupy.log.clear()
+    loaded.launch([side for side, _ in loaded._sides])
+    assert cupy.log == [*["launch"] * 4, *["divide"] * 4]
+    loaded.finish([])
+
+
+@needs_compiler
 def test_what_peers_wait_for_lies_in_their_own_memory():
     cupy = Cupy(gpus=3)
     loaded = machine(ring_allgather(3), 5, cupy=cupy, ranks_on=(0, 1, 2))

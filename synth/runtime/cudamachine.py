@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,27 +121,29 @@ class CudaMachine(Buffers):
                 self.state.synchronize()
         cuda, current = self.cupy.cuda, self.cupy.cuda.Device().id
         if isinstance(stream, list | tuple):
-            for k, crew in enumerate(self.crews):
-                self._start(k, stream[crew.rank or 0])
+            self._start([stream[crew.rank or 0] for crew in self.crews])
         elif len(self.crews) == 1:
-            self._start(0, stream)
+            self._start([stream])
         else:
             caller = cudadevices.stream(self.cupy, stream)
             if current not in self._forks:
                 self._forks[current] = cuda.Event(disable_timing=True)
             self._forks[current].record(caller)
-            for k, (side, _) in enumerate(self._sides):
+            for side, _ in self._sides:
                 side.wait_event(self._forks[current])
-                self._start(k, side)
+            self._start([side for side, _ in self._sides])
             for side, done in self._sides:
                 done.record(side)
                 caller.wait_event(done)
 
-    def _start(self, k: int, stream: Any) -> None:
-        crew = self.crews[k]
-        with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
-            self.kernels[crew.device]((crew.count,), (self.threads,), (self._now[k],))
-            if self.divides:
+    def _start(self, streams: Sequence[Any]) -> None:
+        """All launches, and only then what follows one of them: streams may share a queue of the GPU's, where what waits for the end
+        of one launch would keep back the next, for which the first waits."""
+        for crew, argument, stream in zip(self.crews, self._now, streams, strict=False):
+            with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
+                self.kernels[crew.device]((crew.count,), (self.threads,), (argument,))
+        for crew, stream in zip(self.crews, streams, strict=True) if self.divides else ():
+            with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
                 for rank in range(self.program.ranks) if crew.rank is None else (crew.rank,):
                     self._divide(rank, self.divides[crew.device])
 
