@@ -18,8 +18,7 @@ from synth.flows.pipeline import Pipeline
 from synth.forestcheck import verify
 from synth.lengthcheck import digest_runs
 from synth.linktable import LinkTable, Members, ends, members, widths
-from synth.topologies import build as builder
-from synth.topologies import clusters
+from synth.topologies import clusters, declared
 from synth.topology import Limit, Link, Topology
 
 MACHINES = (
@@ -36,7 +35,7 @@ def columns(monkeypatch):
 
     def make(name):
         monkeypatch.setattr(clusters, "LARGE", 0)
-        monkeypatch.setattr(builder, "LARGE", 0)
+        monkeypatch.setattr(declared, "LARGE", 0)
         try:
             return topologies.topology(name)
         finally:
@@ -75,7 +74,7 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
 @pytest.mark.parametrize("name", ["dgx-a100*3", "dgx-a100*2:nics=2", "dgx-a100*4:net=odd-even"])
 def test_symmetries_are_judged_the_same(columns, name):
     machine = columns(name)
-    quick = builder._Large(machine)
+    quick = declared.Large(machine)
     random = np.random.default_rng(1)
     tries = [list(pi) for pi in machine.generators] + [random.permutation(machine.ranks).tolist() for _ in range(20)]
     for pi in machine.generators:  # nearly right ones
@@ -83,7 +82,7 @@ def test_symmetries_are_judged_the_same(columns, name):
         a, b = random.choice(machine.ranks, 2, replace=False).tolist()
         wrong[a], wrong[b] = wrong[b], wrong[a]
         tries.append(wrong)
-    judged = [builder.preserves(machine, pi) for pi in tries]
+    judged = [declared.preserves(machine, pi) for pi in tries]
     assert [quick.preserves(pi) for pi in tries] == judged
     assert True in judged and False in judged
 
@@ -98,10 +97,10 @@ def test_limits_decide_where_links_alone_do_not():
     ]:  # fmt: skip
         limits = tuple(Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in enumerate(zip(groups, widths_, strict=True)))
         machine = Topology("four", 4, links, limits)
-        assert builder.preserves(machine, shift) is keeps
-        assert builder._Large(machine).plain and builder._Large(machine).preserves(shift) is keeps
+        assert declared.preserves(machine, shift) is keeps
+        assert declared.Large(machine).plain and declared.Large(machine).preserves(shift) is keeps
     for odd in ((0, 0, 1), ()):
-        assert not builder._Large(Topology("four", 4, links, (Limit("odd", odd, SHARED),))).plain
+        assert not declared.Large(Topology("four", 4, links, (Limit("odd", odd, SHARED),))).plain
 
 
 def test_a_table_acts_like_a_tuple():

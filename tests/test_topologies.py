@@ -12,7 +12,7 @@ from synth import api
 from synth.errors import UsageError
 from synth.symmetry import route_permutation
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
-from synth.topologies.build import preserves
+from synth.topologies.declared import preserves
 from synth.topology import Link, Network, Topology
 
 
@@ -402,16 +402,17 @@ def test_a_plug_in_adds_a_name(monkeypatch):
 
 
 def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
-    from synth.topologies import build
+    from synth.topologies import clusters, declared
 
     for name in ("dgx-a100*4", "mi250*3", "dgx-a100*4:net=odd-even", "torus:4x6"):
         slow = topology(name)
-        monkeypatch.setattr(build, "LARGE", 1)
+        monkeypatch.setattr(declared, "LARGE", 1)
+        monkeypatch.setattr(clusters, "LARGE", 1)
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()
     machine = topology("dgx-a100*2")
-    large = build._Large(machine)
-    assert not large.preserves((1, 0, *range(2, 15), 15)) or build.preserves(machine, (1, 0, *range(2, 16)))
+    large = declared.Large(machine)
+    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared.preserves(machine, (1, 0, *range(2, 16)))
     assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
     assert not large.preserves((0, 0, *range(2, 16)))
 

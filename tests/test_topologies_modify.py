@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from synth.errors import FormatError, UsageError
 from synth.topologies import topology
-from synth.topologies.build import preserves
+from synth.topologies.declared import preserves
 from synth.topologies.modify import apply
 from synth.topology import Topology
 

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING
 from synth.collector import collector_off
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import (
-    LARGE,
-    MAX_LINKS,
-    MAX_RANKS,
-    Nic,
-    Permutation,
-    port_limits,
-    symmetric_group,
-    table_limits,
-    with_generators,
-)  # fmt: skip
+from synth.topologies.build import LARGE, MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, table_limits
+from synth.topologies.declared import with_generators
 from synth.topology import Limit, Link, Topology
 
 if TYPE_CHECKING:

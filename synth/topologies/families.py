@@ -10,19 +10,8 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import (
-    MAX_LINKS,
-    MAX_RANKS,
-    Entry,
-    Nic,
-    Permutation,
-    counted,
-    crossbar,
-    duplex,
-    port_limits,
-    symmetric_group,
-    with_generators,
-)
+from synth.topologies.build import MAX_LINKS, MAX_RANKS, Entry, Nic, Permutation, counted, crossbar, duplex, port_limits, symmetric_group
+from synth.topologies.declared import with_generators
 from synth.topology import Link, Topology
 
 Options = dict[str, str]

@@ -10,7 +10,8 @@ from typing import Any
 
 from synth.collective import unknown
 from synth.textfile import text_of
-from synth.topologies.build import MAX_LINKS, is_permutation, preserves
+from synth.topologies.build import MAX_LINKS
+from synth.topologies.declared import is_permutation, preserves
 from synth.topologies.reading import Fields, Plain, parse_json, parse_yaml
 from synth.topology import KINDS, Limit, Link, Topology
 

@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import Entry, Nic, crossbar, duplex, port_limits, symmetric_group, with_generators
+from synth.topologies.build import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
+from synth.topologies.declared import with_generators
 from synth.topology import Link, Topology
 
 NVLINK_US = Fraction(3, 5)

@@ -15,7 +15,8 @@ from pathlib import Path
 from synth.errors import FormatError, UsageError
 from synth.rational import rational, show
 from synth.textfile import text_of
-from synth.topologies.build import symmetric_group, with_generators
+from synth.topologies.build import symmetric_group
+from synth.topologies.declared import with_generators
 from synth.topologies.reading import Fields
 from synth.topology import Limit, Link, Topology
 
