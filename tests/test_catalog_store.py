@@ -435,3 +435,32 @@ def test_an_infeasible_entry_carries_its_proof(path) -> None:
         (found,) = api.catalog.verify(store)
         assert found.error is None and "infeasible: unreachable certificate checked" in found.lines
         assert store.get(key).certificate == made.certificate
+
+
+def test_bytes_changed_anywhere_are_one_line_or_nothing(ring, large, path) -> None:
+    """Whatever a disk or a stranger does to the file: an answer, or an error of one line; nothing else comes out."""
+    import random
+
+    with Store.open(path, create=True) as store:
+        store.put_all([entry(ring, n=str(i)) for i in range(8)] + [large_entry(large)])
+    good, refusals, answers = path.read_bytes(), 0, 0
+    for seed in range(40):
+        rng = random.Random(seed)
+        data = bytearray(good[: rng.randrange(len(good))] if seed % 10 == 9 else good)
+        for _ in range(rng.choice((1, 3, 30))):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        bad = path.with_name(f"{seed}.db")
+        bad.write_bytes(data)
+        for use in (
+            lambda s: list(s.ls()), lambda s: [s.get(key) for key in s.fingerprints()], lambda s: list(api.catalog.verify(s)),
+            lambda s: s.lookup("ring:4", "allgather", 1), lambda s: s.find(ring.network, ring.collective, [("n", "3")]),
+            lambda s: s.put(entry(ring, n="new")), lambda s: api.catalog.gc(s),
+        ):  # fmt: skip
+            try:
+                with Store.open(bad) as store:
+                    use(store)
+                answers += 1
+            except SynthError as error:
+                assert "\n" not in str(error)
+                refusals += 1
+    assert answers > 40 and refusals > 40

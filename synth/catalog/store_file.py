@@ -17,6 +17,7 @@ from synth.errors import FormatError, SynthError
 
 # Seconds to wait for another writer; each holds the file for one entry at a time.
 PATIENCE = 60.0
+DAMAGED = "is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved"
 
 
 Finish = Callable[[sqlite3.Connection, int], None]
@@ -117,6 +118,8 @@ def said(path: Path) -> Iterator[None]:
         raise _told(error, path) from error
     except sqlite3.Warning as error:
         raise SynthError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:  # damaged texts, those in SQLite's own messages too
+        raise FormatError(DAMAGED, str(path)) from error
 
 
 def _told(error: sqlite3.Error, path: Path) -> SynthError:
@@ -134,5 +137,5 @@ def _told(error: sqlite3.Error, path: Path) -> SynthError:
         case sqlite3.SQLITE_NOTADB:
             return FormatError("is no catalog: not an SQLite database", str(path))
         case sqlite3.SQLITE_CORRUPT:
-            return FormatError("is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved", str(path))
+            return FormatError(DAMAGED, str(path))
     return SynthError(f"{path}: {error}")
