@@ -191,6 +191,24 @@ def test_arrays_that_do_not_fit_are_one_line(gpu):
     assert odd.size == 16
 
 
+def test_outputs_that_cannot_be_written_or_are_shared_are_one_line():
+    program, given = ring_allgather(3), [np.arange(4, dtype=np.float32)] * 3
+    fixed = np.zeros(12, np.float32)
+    fixed.flags.writeable = False
+    with pytest.raises(UsageError, match="the output of rank 1 is read-only"):
+        api.run(program, given, outputs=[np.zeros(12, np.float32), fixed, np.zeros(12, np.float32)])
+    if hostbuild.compiler() is None:
+        return
+    with pytest.raises(UsageError, match="the output of rank 1 is read-only"):
+        synth.prepare(program, given, [np.zeros(12, np.float32), fixed, np.zeros(12, np.float32)], executor="host")
+    room = np.zeros(40, np.float32)
+    for places, pair in (((0, 12, 23), "1 and 2"), ((24, 12, 24), "0 and 2")):
+        with pytest.raises(UsageError, match=f"the outputs of ranks {pair} overlap"):
+            synth.prepare(program, given, [room[at : at + 12] for at in places], executor="host")
+    synth.prepare(program, given, [room[at : at + 12] for at in (24, 0, 12)], executor="host").launch()
+    assert room[:36].tolist() == [0, 1, 2, 3] * 9
+
+
 @needs_compiler
 def test_views_that_begin_anywhere_are_right(gpu):
     """Not aligned to 16 bytes, and not alike: by elements."""

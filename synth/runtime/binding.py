@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from synth.errors import UsageError
@@ -35,14 +36,23 @@ def bound(
             if not held[rank]:
                 continue
             device = None if on is None else on[rank]
-            place = Place(f"the {what} of rank {rank}", len(held[rank]) * elements, kind.name, kind.size, device)
+            place = Place(f"the {what} of rank {rank}", len(held[rank]) * elements, kind.name, kind.size, device, k == 1)
             at = pointer(array, place)
             pointers[3 * rank + k] = at.pointer
             found[k][rank] = at
     for rank in range(program.ranks):
         if layout.inputs[rank] and layout.outputs[rank] and elements:
             _placed(layout, rank, pointers[3 * rank], pointers[3 * rank + 1], elements * kind.size, in_place)
+    _apart([(f.device, f.pointer, f.size * kind.size, rank) for rank, f in enumerate(found[1]) if f is not None and f.size])
     return Bound(tuple(pointers), tuple(found[0]), tuple(found[1]))
+
+
+def _apart(outputs: list[tuple[int | None, int, int, int]]) -> None:
+    """Raises UsageError where two ranks' outputs (device, pointer, bytes, rank) share memory."""
+    outputs.sort(key=lambda output: (-1 if output[0] is None else output[0], output[1]))
+    for (here, at, size, rank), (there, begins, _, other) in pairwise(outputs):
+        if here == there and begins < at + size:
+            raise UsageError(f"the outputs of ranks {min(rank, other)} and {max(rank, other)} overlap; each rank needs its own")
 
 
 def _placed(layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:

@@ -115,5 +115,5 @@ def deliver(ran: Ran, outputs: Any) -> None:
     found = ran.execution.outputs or ()
     for rank, (array, rows) in enumerate(zip(outside.by_rank(outputs, len(found), "output"), found, strict=True)):
         if rows.size or array is not None:
-            place = outside.Place(f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None)
+            place = outside.Place(f"the output of rank {rank}", rows.size, ran.dtype, rows.itemsize, None, True)
             np.copyto(outside.view(outside.pointer(array, place), rows.dtype).reshape(rows.shape), rows)

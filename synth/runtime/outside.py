@@ -131,13 +131,15 @@ def is_device(arrays: Any) -> bool:
 
 
 class Place(NamedTuple):
-    """What an array of a call must be: its owner in words, how many elements, of which type, on which GPU (None: in the host's memory)."""
+    """What an array of a call must be: its owner in words, how many elements, of which type, on which GPU (None: in the host's memory).
+    `writes`: the call writes it."""
 
     what: str
     size: int
     dtype: str
     bytes: int
     device: int | None
+    writes: bool = False
 
 
 def pointer(array: Any, place: Place) -> Facts:
@@ -150,6 +152,8 @@ def pointer(array: Any, place: Place) -> Facts:
         raise UsageError(f"{place.what} is of {found.size} elements of {found.dtype}; this call takes {place.size} of {place.dtype}")
     if not found.contiguous:
         raise UsageError(f"{place.what} is not contiguous: its elements must lie one after the other (.contiguous(), ascontiguousarray)")
+    if place.writes and isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise UsageError(f"{place.what} is read-only, and this call writes it")
     if found.pointer % place.bytes and found.size:
         raise UsageError(f"{place.what} begins at an address that is no multiple of {place.bytes} bytes, the size of its elements")
     return found
