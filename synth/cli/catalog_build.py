@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +10,12 @@ import click
 from synth.cli.catalog import db_option
 from synth.cli.options import FILE, output_options
 from synth.cli.output import deliver, ready, remark
+from synth.cli.progress import clock, job_progress
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.cli.types import Duration, Positive
 
 if TYPE_CHECKING:
-    from synth.catalog.job import Progress, Summary
+    from synth.catalog.job import Summary
     from synth.catalog.job_queue import Item
 
 STATES = {
@@ -66,7 +64,7 @@ def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | 
         return 0
     code = None
     try:
-        with _progress(str(fleet)) as listen:
+        with job_progress(str(fleet)) as listen:
             how = {key: given[key] for key in ("jobs", "inline", "dask", "slurm", "budget")}
             summary = building.build_catalog(fleet, db, listen=listen, **how, **again)
     except Interrupted as stop:
@@ -108,7 +106,7 @@ def _print_summary(summary: Summary) -> None:
         for state, counts in summary.counts.items()
         if any(counts.values())
     )
-    title = f"{len(summary.items)} task{'s' * (len(summary.items) != 1)} in {_clock(summary.seconds)}"
+    title = f"{len(summary.items)} task{'s' * (len(summary.items) != 1)} in {clock(summary.seconds)}"
     columns = (("state", "left"), ("solved now", "right"), ("known", "right"), ("alike", "right"), ("all", "right"), ("what", "left"))
     print_report(Report(title, columns, rows))
 
@@ -128,37 +126,6 @@ def _print_plan(listed: list[Item]) -> None:
         for item in listed
     )
     todo = [item for item in listed if item.fate == "todo"]
-    title = f"{len(listed)} tasks, {len(todo)} to do, about {_clock(sum(item.seconds for item in todo))} of one process"
+    title = f"{len(listed)} tasks, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} of one process"
     columns = (("task", "left"), ("ranks", "right"), ("state", "left"), ("entry", "left"), ("seconds", "right"))
     print_report(Report(title, columns, rows))
-
-
-def _clock(seconds: float) -> str:
-    whole = round(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
-
-
-@contextmanager
-def _progress(first: str) -> Iterator[Callable[[Progress], None]]:
-    """A bar on a terminal's stderr: tasks ended, what runs, the time left by the estimates. Silent elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda progress: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    left = TextColumn("{task.fields[left]}", markup=False)
-    words = TextColumn("{task.description}", markup=False)
-    bar = Progress(
-        SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), left, words,
-        console=Console(stderr=True, highlight=False), transient=True,
-    )  # fmt: skip
-    with bar:
-        task = bar.add_task(first, total=None, left="")
-
-        def listen(now: Progress) -> None:
-            shown = ", ".join(now.running[:2]) + (f" and {len(now.running) - 2} more" if len(now.running) > 2 else "")
-            bar.update(task, completed=now.ended, total=now.total, left=f"about {_clock(now.left)} left", description=shown)
-
-        yield listen

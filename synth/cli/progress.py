@@ -34,3 +34,31 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
                 bar.update(task, bound=f"(bound so far {show(event.bound)})")
 
         yield listen
+
+
+def clock(seconds: float) -> str:
+    """``3 h 20 min``, ``4 min 5 s``, ``1.2 s``."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s" if minutes else f"{seconds:.1f} s"
+
+
+@contextmanager
+def job_progress(first: str) -> Iterator[Callable[[Any], None]]:
+    """A listener for a batch job's progress: tasks ended, what runs, the time left by the estimates."""
+    if not sys.stderr.isatty():
+        yield lambda progress: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    words, left = (TextColumn(f"{{task.{what}}}", markup=False) for what in ("description", "fields[left]"))
+    columns = (SpinnerColumn(), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), left, words)
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task(first, total=None, left="")
+
+        def listen(now: Any) -> None:
+            shown = ", ".join(now.running[:2]) + (f" and {len(now.running) - 2} more" if len(now.running) > 2 else "")
+            bar.update(task, completed=now.ended, total=now.total, left=f"about {clock(now.left)} left", description=shown)
+
+        yield listen

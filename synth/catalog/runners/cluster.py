@@ -68,12 +68,10 @@ class Cluster:
 
     def wait(self, seconds: float | None) -> list[Answer]:
         """The answers that have come; waits for one, at most `seconds`. Raises SynthError when the scheduler is gone."""
-        import distributed
-
         if not self._futures:
             return []
-        with contextlib.suppress(distributed.TimeoutError, TimeoutError):
-            distributed.wait(list(self._futures), timeout=seconds, return_when="FIRST_COMPLETED")
+        with contextlib.suppress(TimeoutError):
+            _distributed().wait(list(self._futures), timeout=seconds, return_when="FIRST_COMPLETED")
         if self.client.status != "running":
             raise SynthError("the connection to the Dask scheduler is lost; the same command continues")
         return [self._answer(future) for future in list(self._futures) if future.done()]
