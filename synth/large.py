@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from synth.bulk import Bulk
 from synth.rational import show
 from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.bulk import Bulk
 
 SCHEMA = "synth.large/1"
 

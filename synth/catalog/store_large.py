@@ -5,9 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from synth.bulk import Bulk
 from synth.catalog.store_blobs import MOST_BYTES, Blob, pack, pack_bytes, unpack, unpack_bytes
 from synth.errors import FormatError, SynthError
 from synth.large import Large, LargePoint
@@ -15,6 +14,9 @@ from synth.rational import rational
 from synth.topologies import files
 from synth.topologies.reading import parse_json
 from synth.topology import Topology
+
+if TYPE_CHECKING:
+    from synth.bulk import Bulk
 
 # A schedule above this size is left out: it is made again from the topology when it is needed.
 MOST_SCHEDULE = 1 << 26

@@ -11,7 +11,6 @@ from synth.catalog.entry import Entry
 from synth.catalog.store_blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
 from synth.frontier import Frontier
-from synth.program.lower import lower
 from synth.program.program import Program
 from synth.schedule import Schedule, canonical
 
@@ -89,6 +88,8 @@ def measured(doc: Any) -> list[dict]:
 
 def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
     """The point of `entry` that `program`, a row of a measured document, was lowered from, and the same program again; None: of none."""
+    from synth.program.lower import lower
+
     for number, schedule in _schedules(entry, program):
         instances, rest = divmod(program["chunks"], schedule.chunks)
         if rest or not 0 < instances <= MOST_INSTANCES:
