@@ -63,6 +63,7 @@ def test_what_cannot_be_done_is_kept_with_its_certificate(tmp_path):
     (entry,) = entries(tmp_path).values()
     assert entry[3] == "infeasible"
     assert entry[5]["kind"] == "distance"
+    assert not list((tmp_path / "tasks").glob("*.jsonl"))  # nothing is left to go on from
 
 
 def test_a_budget_that_runs_out_leaves_an_interval_and_a_larger_one_goes_on(tmp_path):

@@ -86,6 +86,7 @@ def exact(
         first = seeds(machine, network, task) if free else ()
         return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first).run()
     except InfeasibleError as error:
+        record.close(finished=True)
         raise _labelled(error, machine.labels) from None
 
 
