@@ -11,6 +11,8 @@ import pytest
 
 from synth import bounds, verify
 from synth.collective import collective
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.step import Step
 from synth.encodings.trees import meet, near
 from synth.pareto import race
 from synth.pareto.racers import Racer
@@ -105,3 +107,10 @@ def test_a_race_counts_work_and_not_time(monkeypatch):
     assert verdict.reason == "time"
     if sys.platform.startswith("linux"):
         assert time.monotonic() - began > 1.4  # its 0.3 s of work were not used up, so that it had five times as long
+
+
+def test_a_solver_counts_its_work_the_same_each_time():
+    model, _ = Step().apply(Problem(DGX1, collective("allgather", 8), 6, 3, 7))
+    first, second = (Cadical(conflicts=20).solve(model) for _ in range(2))
+    assert first.work == second.work > 0
+    assert Cadical(conflicts=5000).solve(model).work > first.work

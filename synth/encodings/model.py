@@ -33,11 +33,15 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a solver says of a Model: "sat" with `values[v]` for each variable v, "unsat", or why it does not know."""
+    """What a solver says of a Model: "sat" with `values[v]` for each variable v, "unsat", or why it does not know.
+
+    `work`: about how many seconds of one core it took, by what the solver counts, so that the load of the machine does not show.
+    """
 
     status: Literal["sat", "unsat"] | Why
     values: Sequence[bool] = ()
     detail: str = ""
+    work: float = 0.0
 
 
 class Model:

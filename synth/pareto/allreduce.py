@@ -34,7 +34,7 @@ from synth.topology import Network
 from synth.verdict import Budget, Sat
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
-POINT_CPU = 12.0  # CPU seconds for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
+POINT_CPU = 12.0  # seconds of work (`Answer`) for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
 FEW = 24  # candidates of one effort, the most promising ones; half as many when each may take long
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
 OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
@@ -137,14 +137,14 @@ class Search:
         return found or bound
 
     def _limits(self, began: float, again: bool) -> tuple[float, float]:
-        """When to stop at this S: the wall clock, and the CPU seconds of all tries together."""
+        """When to stop at this S: the wall clock, and the work of all tries together."""
         if self.budget.seconds is None:
             cpu = POINT_CPU * max(1.0, self.network.ranks / 8) ** 1.5
             if self.candidates.hub_steps is None:
                 cpu = AGAIN_CPU if again else OTHER_CPU
             elif self.same_bits:
                 cpu = ALIKE_CPU
-            return began + LOADED * cpu, self.desk.cpu + cpu
+            return began + LOADED * cpu, self.desk.work + cpu
         left = self.budget.seconds - (began - self.began)
         share = max(left / 4, min(POINT_CPU, self.budget.seconds / 4))  # the steps to come have theirs too
         return began + min(left, share), math.inf
@@ -242,7 +242,7 @@ class _Here:
     @property
     def spent(self) -> bool:
         """Whether the time for this S is up."""
-        return time.monotonic() >= self.until or self.search.desk.cpu >= self.cpu
+        return time.monotonic() >= self.until or self.search.desk.work >= self.cpu
 
     @property
     def _done(self) -> bool:

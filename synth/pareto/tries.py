@@ -32,11 +32,12 @@ class Try:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only."""
+    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only. `work`: as of `Answer`."""
 
     status: Literal["sat", "unsat", "gave-up", "crash", "memory"]
     schedule: Schedule | None = None
     cpu: float = 0.0
+    work: float = 0.0
 
 
 def attempt(asked: Try) -> Outcome:
@@ -52,8 +53,8 @@ def attempt(asked: Try) -> Outcome:
     answer = Cadical(asked.seed, asked.conflicts).solve(model)
     if answer.status == "sat":
         schedule = read({v for v, holds in enumerate(answer.values) if holds})
-        return Outcome("sat", schedule, time.process_time() - began)
-    return Outcome("unsat" if answer.status == "unsat" else "gave-up", None, time.process_time() - began)
+        return Outcome("sat", schedule, time.process_time() - began, answer.work)
+    return Outcome("unsat" if answer.status == "unsat" else "gave-up", None, time.process_time() - began, answer.work)
 
 
 class Desk:
@@ -63,7 +64,7 @@ class Desk:
         self.jobs, self.memory = max(1, jobs), memory
         self._numbers = itertools.count(1)
         self._nursery: Nursery | None = None
-        self.cpu = 0.0
+        self.cpu = self.work = 0.0
 
     def __enter__(self) -> Desk:
         self._nursery = Nursery(MODULES)
@@ -127,6 +128,7 @@ class Desk:
         match job.result:
             case ("ok", Outcome() as found):
                 self.cpu += found.cpu
+                self.work += found.work
                 return found
             case ("error", MemoryError()):
                 return Outcome("memory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from synth.encodings.model import Answer, Model
 from synth.encodings.solvers.shuffle import shuffled
@@ -14,6 +14,8 @@ try:
     from pysat.solvers import Cadical195
 except ImportError:
     Cadical195 = None
+
+CLAUSES, PROPAGATIONS = 1e6, 6e6  # a second, about
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,15 @@ class Cadical:
                 solver.conf_budget(self.conflicts)
             status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
             if status != "sat":
-                return Answer(status, detail="conflicts" if status == "gave-up" else "")
+                return Answer(status, detail="conflicts" if status == "gave-up" else "", work=_work(solver, len(clauses)))
             values = [False] * (variables + 1)
             for literal in solver.get_model() or ():
                 if literal > 0:
                     values[literal] = True
-        return Answer("sat", values if back is None else [values[v] for v in back])
+            work = _work(solver, len(clauses))
+        return Answer("sat", values if back is None else [values[v] for v in back], work=work)
+
+
+def _work(solver: Any, clauses: int) -> float:
+    """Seconds that so many clauses and propagations take on a core of a few GHz with nothing else to do."""
+    return clauses / CLAUSES + (solver.accum_stats() or {}).get("propagations", 0) / PROPAGATIONS
