@@ -113,11 +113,12 @@ def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_o
             streams.append(cupy.Stream(non_blocking=True))
     given = inputs(program, 5, "int32")
     loaded.fill(given)
-    for _ in range(1000):
+    count = 200 if how else 1000
+    for _ in range(count):
         loaded.launch(streams)
     loaded.finish(streams)
     data.check(loaded.layout, dtype("int32"), "sum", given, loaded.outputs())
-    assert sum(len(kernel.launched) for kernel in loaded.kernels.values()) == 4000
+    assert sum(len(kernel.launched) for kernel in loaded.kernels.values()) == 4 * count
 
 
 @needs_compiler
