@@ -6,12 +6,13 @@ import shutil
 import pytest
 
 from bench import chromium
-from synth.runtime import mpi_world
+from synth.runtime import mpi_world, nvrtc
 
 WHAT = {
     "mpi": mpi_world.missing,
     "g++": lambda: None if shutil.which("g++") else "there is no g++ on PATH: apt install g++",
     "chromium": chromium.missing,
+    "nvrtc": lambda: None if nvrtc.where() else nvrtc.MISSING,
 }
 
 

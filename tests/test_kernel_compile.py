@@ -1,12 +1,19 @@
-"""Every instantiation of the kernel compiled by NVRTC for each architecture, without a driver: no spills, no errors."""
+"""The kernel compiled by NVRTC for each architecture, without a driver: no spills, no errors. `python -m bench.kernels`, which CI
+runs, takes every instantiation; here each feature."""
 
 import pytest
+from needs import need
 
+from bench import kernels as bench
 from synth.errors import MissingDependencyError, SynthError
 from synth.runtime import kernels, nvrtc
 
-ARCHITECTURES = (75, 80, 90, 100)
-needs_nvrtc = pytest.mark.skipif(nvrtc.where() is None, reason="NVRTC is not installed: pip install -e '.[test-cuda]'")
+ARCHITECTURES = bench.ARCHITECTURES
+
+
+@pytest.fixture
+def needs_nvrtc():
+    need("nvrtc")
 
 
 def compiled(group, arch, major=None):
@@ -18,22 +25,20 @@ def compiled(group, arch, major=None):
         print(f"sm_{arch} {symbol}: {used.registers} registers, {used.stack} bytes of stack, {used.stores + used.loads} spilled")
         assert used.registers <= 128  # two blocks of 256 threads on a multiprocessor
         assert used.stores + used.loads == 0
-    assert group == kernels.COPY or f"synth_{group}_divide" in found.used
+    assert ("divide" in "".join(found.used)) == (group in kernels.GROUPS[1:11])
 
 
-@needs_nvrtc
-@pytest.mark.parametrize("group", [kernels.COPY, "bf16"])
+@pytest.mark.usefixtures("needs_nvrtc")
+@pytest.mark.parametrize("feature", kernels.FEATURES)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_compiles(group, arch):
-    compiled(group, arch)
+def test_compiles(feature, arch):
+    compiled(f"copy-{feature}".rstrip("-"), arch)
 
 
-@needs_nvrtc
-@pytest.mark.slow
-@pytest.mark.parametrize("group", kernels.GROUPS)
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_every_instantiation_compiles(group, arch):
-    compiled(group, arch)
+@pytest.mark.usefixtures("needs_nvrtc")
+def test_a_type():
+    compiled("bf16", 90)
+    compiled("f64-ll", 90)
 
 
 @pytest.mark.slow
@@ -43,13 +48,25 @@ def test_every_instantiation_compiles_for_the_v100(group):
     compiled(group, 70, 12)
 
 
-@needs_nvrtc
+@pytest.mark.usefixtures("needs_nvrtc")
+def test_the_bench_tells_what_spills_and_what_does_not_compile(monkeypatch, capsys):
+    monkeypatch.setattr(kernels, "GROUPS", ("copy", "copy-ll"))
+    assert bench.main(["--arch", "90", "--jobs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "sm_90 copy_ll: " in said and "2 instantiations for sm_90: 0 failed" in said
+    assert bench.main(["--arch", "35", "--jobs", "1"]) == 1
+    assert "FAILED copy for sm_35" in capsys.readouterr().out
+    monkeypatch.setattr(bench, "MOST", 16)
+    assert bench.main(["--arch", "90", "--jobs", "1"]) == 1
+
+
+@pytest.mark.usefixtures("needs_nvrtc")
 def test_across_devices():
     """The scope of the system, for ranks on several GPUs."""
     assert nvrtc.compile_group(kernels.COPY, 90, ('-DSYNTH_SCOPE="sys"',)).cubin
 
 
-@needs_nvrtc
+@pytest.mark.usefixtures("needs_nvrtc")
 def test_an_error_is_one_line():
     with pytest.raises(SynthError) as error:
         nvrtc.compile_source("nonsense", 90)

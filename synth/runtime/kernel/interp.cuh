@@ -98,7 +98,7 @@ template <class T, class R, int F> DEV void interpret(const Prog& p, const Team&
               // where the chunks of each operand lie: `elements` apart in buffers, `step` apart in slots
               const i64 user = c * p.elements, fifo = c * p.step;
               T *d0 = to ? to + user : nullptr, *d1 = on ? on + (puts ? user : fifo) : nullptr;
-              move<T, R>(team, d0 ? d0 : d1, d0 ? d1 : nullptr, a + (in && !landed ? fifo : user), b ? b + user : nullptr, each);
+              move<T, R, F>(team, d0 ? d0 : d1, d0 ? d1 : nullptr, a + (in && !landed ? fifo : user), b ? b + user : nullptr, each);
             }
           block_sync(team);
         }

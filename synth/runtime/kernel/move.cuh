@@ -45,8 +45,8 @@ template <class T> union Pack {
 };
 
 // d0, d1 <- a (+) b; d1 and b may be null. One routine serves every op; 16 bytes at a time where all are aligned alike.
-template <class T, class R> DEV void move(const Team& team, T* d0, T* d1, const T* a, const T* b, i64 n) {
-  constexpr int EACH = 16 / sizeof(T), UNROLL = !Reduces<R>::value ? 4 : sizeof(T) == 1 ? 1 : 2;
+template <class T, class R, int F> DEV void move(const Team& team, T* d0, T* d1, const T* a, const T* b, i64 n) {
+  constexpr int EACH = 16 / sizeof(T), UNROLL = F & LL ? 1 : !Reduces<R>::value ? 4 : sizeof(T) == 1 ? 1 : 2;
   u64 at = (u64)a & 15;
   bool alike = ((u64)d0 & 15) == at && (!d1 || ((u64)d1 & 15) == at) && (!b || ((u64)b & 15) == at);
   i64 head = alike ? (i64)((16 - at) % 16 / sizeof(T)) : n, quads = 0;
@@ -63,27 +63,18 @@ template <class T, class R> DEV void move(const Team& team, T* d0, T* d1, const 
   Quad *q0 = (Quad*)(d0 + head), *q1 = d1 ? (Quad*)(d1 + head) : nullptr;
   for (i64 first = team.thread; first < quads; first += (i64)team.threads * UNROLL) {
     Pack<T> x[UNROLL], y[UNROLL];
-#ifndef SYNTH_HOST
-#pragma unroll
-#endif
-    for (int u = 0; u < UNROLL; ++u) {
+    UNROLLED for (int u = 0; u < UNROLL; ++u) {
       i64 i = first + (i64)u * team.threads;
       if (i < quads) {
         x[u].quad = qa[i];
         if (Reduces<R>::value && qb) y[u].quad = qb[i];
       }
     }
-#ifndef SYNTH_HOST
-#pragma unroll
-#endif
-    for (int u = 0; u < UNROLL; ++u) {
+    UNROLLED for (int u = 0; u < UNROLL; ++u) {
       i64 i = first + (i64)u * team.threads;
       if (i < quads) {
         if (Reduces<R>::value && qb)
-#ifndef SYNTH_HOST
-#pragma unroll
-#endif
-          for (int e = 0; e < EACH; ++e) x[u].item[e] = combine<R>(x[u].item[e], y[u].item[e]);
+          UNROLLED for (int e = 0; e < EACH; ++e) x[u].item[e] = combine<R>(x[u].item[e], y[u].item[e]);
         q0[i] = x[u].quad;
         if (q1) q1[i] = x[u].quad;
       }
@@ -109,23 +100,20 @@ DEV bool packets(const Prog& p, const Team& team, T* user, Line* out, u32 sent, 
   constexpr int EACH = 8 / sizeof(T);
   const bool whole = !(((u64)user | (u64)src) & 7);
   for (i64 i = team.thread; i < lines_of<T>(n); i += team.threads) {
-    const i64 first = i * EACH, left = n - first < EACH ? n - first : EACH;
+    const i64 first = i * EACH, left = n - first;
     Eight<T> x, y;
-    if (src) {
-      if (whole && left == EACH) y.word = *(const u64*)(src + first);
-      else
-        for (int e = 0; e < left; ++e) y.item[e] = src[first + e];
-    }
-    if (in) {
-      if (!take(p, in + i, taken, x.word)) return false;
-      if (Reduces<R>::value && src)
-        for (int e = 0; e < left; ++e) x.item[e] = combine<R>(x.item[e], y.item[e]);
-    } else x.word = y.word;
-    if (user) {
-      if (whole && left == EACH) *(u64*)(user + first) = x.word;
-      else
-        for (int e = 0; e < left; ++e) user[first + e] = x.item[e];
-    }
+    if (src && whole && left >= EACH) y.word = *(const u64*)(src + first);
+    else if (src)
+      UNROLLED for (int e = 0; e < EACH; ++e)
+        if (e < left) y.item[e] = src[first + e];
+    if (!in) x.word = y.word;
+    else if (!take(p, in + i, taken, x.word)) return false;
+    if (Reduces<R>::value && in && src)
+      UNROLLED for (int e = 0; e < EACH; ++e) x.item[e] = combine<R>(x.item[e], y.item[e]);
+    if (user && whole && left >= EACH) *(u64*)(user + first) = x.word;
+    else if (user)
+      UNROLLED for (int e = 0; e < EACH; ++e)
+        if (e < left) user[first + e] = x.item[e];
     if (out) line_store(out + i, x.word, sent);
   }
   return true;

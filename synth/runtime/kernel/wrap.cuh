@@ -17,6 +17,7 @@ struct alignas(16) Line { u64 packet[2]; };  // of LL: each is flag << 32 | 4 by
 #include <time.h>
 #define DEV inline
 #define APART inline  // a function of its own on a GPU: its registers are free elsewhere
+#define UNROLLED
 
 // Where the threads of one block meet. any[k]: whether one said so, in the meetings of an even and of an odd number.
 struct Meeting {
@@ -100,6 +101,7 @@ DEV void narrow(float x, f16& h) {
 #else
 #define DEV __device__ __forceinline__
 #define APART __device__ __noinline__
+#define UNROLLED _Pragma("unroll")
 #ifndef SYNTH_SCOPE
 #define SYNTH_SCOPE "gpu"  // "sys" where ranks live on several devices
 #endif
