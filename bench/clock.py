@@ -98,12 +98,12 @@ def main(arguments: Sequence[str]) -> int:
         for size in SIZES:
             for protocol in PROTOCOLS:
                 rows.append(row(name, schedule, size, protocol))
+        if given.output:  # as far as it has come
+            given.output.write_text(json.dumps({"says": SAYS.format(network="each topology"), "rows": rows}, indent=1) + "\n")
+            given.output.with_suffix(".md").write_text(table(rows))
         own = rows[-len(SIZES) * len(PROTOCOLS) :]
         print(name, *(f"{r['kernel_ps'] / 1000:g}" for r in own), "ns" if all(r["equal"] for r in own) else "DIFFERENT", flush=True)
     wrong = sum(not row["equal"] for row in rows)
-    if given.output:
-        given.output.write_text(json.dumps({"says": SAYS.format(network="each topology"), "rows": rows}, indent=1) + "\n")
-        given.output.with_suffix(".md").write_text(table(rows))
     print(f"{len(rows)} runs of {len({row['program'] for row in rows})} programs, {wrong} different")
     return int(wrong > 0)
 
