@@ -394,6 +394,25 @@ def test_a_damaged_entry_is_named_and_no_other_is_harmed(ring, large, path) -> N
         assert "checksum" in (checked[keys[0]] or "")
 
 
+def test_bytes_that_are_no_text_harm_one_entry(ring, path) -> None:
+    """SQLite keeps what it is given: a document, a name and a sum that became texts of no encoding."""
+    keys = [entry(ring, n=str(i)).fingerprint for i in range(4)]
+    with Store.open(path, create=True) as store:
+        store.put_all([entry(ring, n=str(i)) for i in range(4)])
+        change = store.base.execute
+        change("UPDATE blobs SET body = CAST(x'78DAFF00FE1B5B' || substr(body, 8) AS TEXT) WHERE entry = 1")
+        change("UPDATE entries SET options = CAST(x'7BFF7D' AS TEXT) WHERE id = 2")
+        change("UPDATE blobs SET sum = CAST(x'FFFE' AS TEXT) WHERE entry = 3")
+        bad = [x for x in store.ls() if isinstance(x, FormatError)]
+        assert len(bad) == 3 and all("is damaged" in str(x) and str(x).isprintable() for x in bad)
+        for key in keys[:3]:
+            with pytest.raises(FormatError, match=f"entry {key[:12]} is damaged"):
+                store.get(key)
+        assert [one.fingerprint for one in api.catalog.verify(store) if one.error] == keys[:3]
+        assert [(waste.table, len(waste.rows)) for waste in api.catalog.gc(store)[0]] == [("entries", 3)]
+        assert store.fingerprints() == keys[3:] and store.get(keys[3]).frontier is not None
+
+
 def test_a_catalog_that_lies_is_found_out(ring, large, path) -> None:
     """Whoever writes a catalog can make checksums that fit; what it says must still hold."""
     lies = {
@@ -435,6 +454,22 @@ def test_an_infeasible_entry_carries_its_proof(path) -> None:
         (found,) = api.catalog.verify(store)
         assert found.error is None and "infeasible: unreachable certificate checked" in found.lines
         assert store.get(key).certificate == made.certificate
+
+
+@pytest.mark.parametrize(("most", "error"), [("2", None), ("3", "certificate 'distance'"), (None, "certificate 'distance'")])
+def test_too_few_steps_are_infeasible_where_so_many_are_needed(path, most, error) -> None:
+    from synth.errors import InfeasibleError
+
+    topology, task = api.topology("line:4"), api.collective("allgather", 4)
+    with pytest.raises(InfeasibleError) as caught:
+        synth.pareto(topology, "allgather", max_steps=2)
+    network, options = topology.network(), () if most is None else (("max-steps", most),)
+    key = fingerprint(network, task, options)
+    made = Entry(key, network.name, "allgather", 4, options, INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {})
+    with Store.open(path, create=True) as store:
+        store.put(made)
+        (found,) = api.catalog.verify(store)
+        assert found.error is None if error is None else error in str(found.error)
 
 
 def test_bytes_changed_anywhere_are_one_line_or_nothing(ring, large, path) -> None:

@@ -106,10 +106,8 @@ def _columns(store: Store, number: int, entry: Entry) -> list[str]:
 def _answer(store: Store, number: int, entry: Entry) -> list[str]:
     """Schedules replayed, certificates re-checked, claims of completeness and impossibility proved."""
     found = entry.frontier
-    if entry.state == INFEASIBLE:
-        kind = entry.certificate.get("kind")
-        if kind != "unreachable" or (isinstance(found, Frontier) and found.points):
-            raise VerificationError(f"is infeasible, but holds points or no proof (certificate {kind!r})")
+    if entry.state == INFEASIBLE and (not _excluded(entry) or (isinstance(found, Frontier) and found.points)):
+        raise VerificationError(f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})")
     if isinstance(found, Frontier):
         return checked(entry)
     if isinstance(found, Large):
@@ -121,6 +119,17 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
             files = {i: f"point-{i + 1}" for i in range(len(found.points)) if f"point-{i + 1}" in blobs}
             return auditlarge.document(found.to_json(files), Path(folder), found.topology)
     return [f"{FAILED}: {entry.reason}"]
+
+
+def _excluded(entry: Entry) -> bool:
+    """Whether the certificate, if it holds, leaves no schedule: some rank is never reached, or not in the steps that are allowed."""
+    match entry.certificate.get("kind"):
+        case "unreachable":
+            return True
+        case "distance":
+            most = dict(entry.options).get("max-steps")
+            return most is not None and int(most) < entry.certificate["distance"]
+    return False
 
 
 def _programs(store: Store, number: int) -> list[str]:

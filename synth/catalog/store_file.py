@@ -19,7 +19,6 @@ from synth.errors import FormatError, SynthError
 PATIENCE = 60.0
 DAMAGED = "is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved"
 
-
 Finish = Callable[[sqlite3.Connection, int], None]
 
 
@@ -37,6 +36,7 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
         raise SynthError(f"{path} is a folder or a device, no catalog")
     with said(path):
         base = sqlite3.connect(_address(path), timeout=PATIENCE, isolation_level=None, uri=True)
+        base.text_factory = _text
         try:
             base.execute("PRAGMA foreign_keys = ON")
             _ready(base, path, create, finish)
@@ -44,6 +44,11 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
             base.close()
             raise
     return base
+
+
+def _text(raw: bytes) -> str:
+    """Damaged bytes where a text should be come out as a text that fits nothing: one entry is bad then, not the whole query."""
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _address(path: Path) -> str:
