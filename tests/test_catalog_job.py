@@ -9,7 +9,7 @@ import job_work
 import pytest
 from catalog_jobs import entries, nobody, planned, run
 
-from synth import audit
+from synth import api, audit
 from synth.catalog import job_task
 from synth.catalog.job import Interrupted
 from synth.catalog.job_cost import Costs, Taken
@@ -167,6 +167,16 @@ def test_flow_methods_answer_in_the_same_way(tmp_path):
     assert found["allgather"].frontier.points[-1].bandwidth == found["allgather"].frontier.bound
     assert found["allgather"].frontier.points[-1].make().steps == found["allgather"].frontier.points[-1].steps
     assert counts(run(tmp_path, text, nobody)) == {"done": {"known": 2}}
+
+
+def test_what_flow_methods_find_impossible_is_said_but_not_kept_as_proved(tmp_path):
+    text = "topologies: [{name: 'line:3', degraded: [0-1], options: {engine: flow}}]\ncollectives: [allgather]\n"
+    summary = run(tmp_path, text)
+    assert counts(summary) == {"done": {"solved": 1}, "failed": {"solved": 1}}
+    with Store.open(tmp_path / "catalog.db") as store:
+        (lost,) = store.fingerprints("failed")
+        assert store.get(lost).reason.startswith("proved infeasible: line:3 --without 0-1: no link leads")
+        assert [one.error for one in api.catalog.verify(store)] == [None, None]
 
 
 def test_estimates_follow_what_tasks_took():

@@ -186,8 +186,8 @@ def answer_of(task: Task, found: Frontier) -> dict:
 
 
 def _nothing(task: Task) -> dict | None:
-    """A frontier without points, which says what the problem is."""
-    if isinstance(task.collective, str):
+    """A frontier without points, which says what the problem is; None of flow methods, whose problem it cannot say, nor they prove."""
+    if task.engine == "flow" or isinstance(task.collective, str):
         return None
     return Frontier(task.network, task.collective, (), notes=task.topology.notes, labels=task.topology.labels).to_json()
 
