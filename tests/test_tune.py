@@ -108,6 +108,15 @@ def test_programs_are_recognised_and_baselines_built_again():
     assert all(a.schedule is None and a.divisor > 1 for a in plan.algorithms)
 
 
+def test_a_fit_says_nothing_where_no_schedule_was_timed():
+    """Else what was never timed would take all sizes beyond the times of what was."""
+    docs = reference(FRONTIER, [1 << k for k in range(10, 17)], [("Simple", 1), ("LL", 1)])
+    docs[1]["rows"] = [row for row in docs[1]["rows"] if row["program"] == 0]  # the ring in LL is predicted
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[1 << k for k in range(8, 25)]))
+    assert plan.tables[0].sizes == tuple(1 << k for k in range(9, 18))
+    assert any("no time is known at 256 B" in note for note in plan.notes) and any("predicted by the fit" in note for note in plan.notes)
+
+
 def test_the_same_program_is_found_by_its_fingerprint_or_by_its_numbers():
     (doc,) = reference(FRONTIER, [4 * KIB], [("Simple", 1)])
     doc["programs"][0]["fingerprint"] = "0" * 64

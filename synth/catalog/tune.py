@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from synth.catalog.fit import Model, Row, fit
 from synth.catalog.fit_shape import Shape
-from synth.catalog.tune_curves import Curve, remembered
+from synth.catalog.tune_curves import BEYOND, Curve, remembered
 from synth.catalog.tune_measured import Sample
 from synth.catalog.tune_ranges import Option, ranges
 from synth.errors import SynthError
@@ -70,7 +70,8 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     """The ranges, what is expected at each size, and what the reader should know. Raises SynthError where nothing has a time."""
     notes: list[str] = []
     considered = _considered(candidates, model, notes)
-    curves = [_curve(c, model) for c in considered]
+    reach = _reach(considered)
+    curves = [_curve(c, model, reach) for c in considered]
     options = [
         Option(remembered(curve), curve.spread, c.algorithm.divisor * question.element) for c, curve in zip(considered, curves, strict=True)
     ]
@@ -115,12 +116,23 @@ def _considered(candidates: Sequence[Candidate], model: Model | None, notes: lis
     return kept
 
 
-def _curve(candidate: Candidate, model: Model | None) -> Curve:
+def _reach(candidates: Sequence[Candidate]) -> tuple[int, int] | None:
+    """The least and the greatest size at which schedules were timed: a fit says as little beyond them as the times themselves do."""
+    sizes = [sample.size for c in candidates if c.shape is not None for sample in c.samples]
+    return (min(sizes), max(sizes)) if sizes else None
+
+
+def _curve(candidate: Candidate, model: Model | None, reach: tuple[int, int] | None) -> Curve:
     shape, algorithm = candidate.shape, candidate.algorithm
     if shape is None or model is None:
         return Curve(candidate.samples)
     known, protocol, instances = model, algorithm.protocol, algorithm.instances
-    return Curve(candidate.samples, lambda size: known.seconds(shape, protocol, instances, size))
+
+    def predicted(size: int) -> float | None:
+        far = reach is not None and (size * BEYOND < reach[0] or size > reach[1] * BEYOND)
+        return None if far else known.seconds(shape, protocol, instances, size)
+
+    return Curve(candidate.samples, predicted)
 
 
 def _judged(options: Sequence[Option], found: Sequence[Range], size: int, element: int) -> tuple[int | None, float | None, float | None]:
