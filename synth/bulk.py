@@ -108,7 +108,7 @@ class Bulk:
         columns = {
             "rounds": self.rounds, "step": self.step, "chunk": self.chunk, "path": self.path, "kind": self.kind,
             "path_links": np.fromiter((i for p in self.paths for i in p), np.int64), "path_ends": np.cumsum([len(p) for p in self.paths]),
-            "generators": np.array(self.generators, np.int64).reshape(len(self.generators), -1),
+            "generators": np.array(self.generators, np.int64).reshape(len(self.generators), -1 if self.generators else 0),
             "src": links.src, "dst": links.dst, "width": sorts[links.sort, 0], "late": sorts[links.sort, 1], "sort": sorts[links.sort, 2],
             "limit_links": np.concatenate([np.zeros(0, np.int64), *members(limits)]),
             "limit_ends": np.cumsum([len(m.links) for m in limits]),

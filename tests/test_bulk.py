@@ -99,6 +99,13 @@ def test_a_file_gives_the_schedule_back(tmp_path):
         assert verifybulk.bulk(again) == verifybulk.bulk(made)
 
 
+def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
+    made = replace(pipeline.bulk(ring_forest(8), 2), generators=())
+    made.save(tmp_path / "a.npz")
+    again = bulk.load(tmp_path / "a.npz")
+    assert again.generators == () and again.digest() == made.digest()
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no", b"{}"])
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "a.npz"

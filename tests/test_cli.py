@@ -293,6 +293,10 @@ def test_solve_names_the_proof(monkeypatch):
     assert says.endswith("proof in proofs/x.lrat.xz")
 
 
+def test_a_topology_file_that_is_not_there_is_no_unknown_name():
+    assert refused("pareto --topo my_cluster.yaml --coll allgather", code=1).endswith("my_cluster.yaml: does not exist")
+
+
 def test_a_disconnected_topology_is_proved_infeasible():
     Path("apart.json").write_text(json.dumps({"name": "apart", "ranks": 3, "links": [{"src": 0, "dst": 1, "bandwidth": 1, "both": True}]}))
     says = refused("pareto --topo-file apart.json --coll allgather", code=3)

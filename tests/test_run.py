@@ -113,6 +113,7 @@ def test_json_says_what_the_table_says(tmp_path):
     timed = json.loads(synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --no-data --no-bound --format json").stdout)
     assert (timed["picoseconds"], timed["right"], timed["ratio"]) == (doc["picoseconds"], None, None)
     assert "not compared" in synth("run p.txt --topo ring:8 --no-data").stdout
+    assert "right" in synth("run p.txt --topo ring:8 --check").stdout
 
 
 def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):

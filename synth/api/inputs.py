@@ -11,6 +11,9 @@ from synth.collective import collective as named_collective
 from synth.errors import UsageError
 from synth.topology import Topology
 
+# How the name of a file ends, of which no machine's name does: such a file is missing, not unknown.
+FILES = (".yaml", ".yml", ".json", ".xml", ".graphml", ".txt")
+
 
 def topology(
     spec: str | Path | Topology,
@@ -36,7 +39,7 @@ def named_topology(spec: str | Path | Topology) -> Topology:
 
     if isinstance(spec, Topology):
         return spec
-    if isinstance(spec, Path) or os.sep in str(spec) or Path(str(spec)).is_file():
+    if isinstance(spec, Path) or os.sep in str(spec) or Path(str(spec)).is_file() or Path(str(spec)).suffix.lower() in FILES:
         return _load(Path(spec))
     return topologies.topology(str(spec))
 

@@ -61,7 +61,7 @@ class AnySize(Size):
 @click.option("--clock", metavar="NAME", help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.")
 @click.option("--stretch", type=Positive(), metavar="K", help="Of --clock paced: real time is K times the model's.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
-@click.option("--no-data", is_flag=True, help="Only the time: no data are moved, nothing is compared.")
+@click.option("--no-data/--check", help="Only the time, with nothing moved or compared / every element compared, which is the default.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
 @click.option("--trace", type=FILE, metavar="FILE", help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.")
 @output_options

@@ -48,7 +48,8 @@ def explain(network: Network, name: str, labels: Sequence[int] = ()) -> Explanat
         network = induced(network, range(network.ranks))
     made = rates(network, (name,))
     best = made.best[name]
-    top = Way("optimum" if name in made.attained else "upper bound", best, "packed trees attain it" if name in made.attained else "")
+    packed = "packed trees attain it" if best and name in made.attained else ""
+    top = Way("optimum" if name in made.attained else "upper bound", best, packed)
     ways = [top]
     if made.composed is not None and name == "allreduce":
         ways.append(Way("optimal reduce-scatter, then allgather", made.composed))
