@@ -342,15 +342,24 @@ class _Holding:
         self.task, self.place, self.held = task, place, set(task.pre)
 
     def step(self, moves: list, place: str) -> None:
+        if not moves:
+            return
+        chunks, sources, targets, kinds, _ = zip(*moves, strict=True)
+        if set(kinds) != {"copy"} or not self.held.issuperset(zip(chunks, sources, strict=True)):
+            self._blame(moves, place)
+        self.held.update(zip(chunks, targets, strict=True))
+
+    def _blame(self, moves: list, place: str) -> None:
+        """Says which send of a step is wrong, the first."""
         for i, (chunk, src, dst, kind, _) in enumerate(moves):
             if kind != "copy":
                 raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
             if (chunk, src) not in self.held:
                 raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
-        self.held.update([(chunk, dst) for chunk, _, dst, _, _ in moves])
 
     def finish(self) -> None:
-        for chunk, rank in sorted(self.task.post.keys() - self.held):
+        if not self.held.issuperset(self.task.post):
+            chunk, rank = min(self.task.post.keys() - self.held)
             raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
 
 
