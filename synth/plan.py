@@ -117,7 +117,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """`source`: "measured", "model" or "imported"; `says`: what the times behind it are, in words that stand beside every table.
+    """`source`: "measured" (a clock was read), "model" or "imported"; `says`: what the times are, in words that stand beside every table.
 
     `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
     `model`: the cost model behind the times, as a document ({}: none). `notes`: what else its readers should know.

@@ -477,5 +477,7 @@ def test_the_folder_must_exist_before_anything_is_read():
 def test_the_head_of_a_sheet_fits_its_columns(dgx1):
     head = sheets.of_frontier(dgx1, sheets.About("x", measured=(measured(),))).head()
     assert head["algorithms"] == 2 and head["measured"] == 5
+    emulated = measured() | {"modelled": True}  # no clock was read
+    assert sheets.of_frontier(dgx1, sheets.About("x", measured=(emulated,))).head()["measured"] == 0
     assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
     assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))

@@ -189,7 +189,7 @@ def _plan(works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, t
         if len({m.protocol for m in measured if m.modelled}) > 1:
             notes.append(before + REFERENCE_PROTOCOLS)
     labels = next((f.labels for work in works for f in work.frontiers if f.labels), ())
-    source = "measured" if any(measured for _, _, measured in answers) else "model"
+    source = "measured" if any(not m.modelled for _, _, measured in answers for m in measured) else "model"
     said = "; ".join(dict.fromkeys(text for text in says if text))
     return Plan(
         tuple(algorithms), tuple(tables), source, said, networks[0] if networks else None, labels, models, tuple(dict.fromkeys(notes))

@@ -10,7 +10,7 @@ from synth.export.plan_ranges import Share
 from synth.plan import Algorithm, Plan, Table
 from synth.program.program import Program
 
-SOURCES = {"measured": "measured times", "model": "times predicted by a cost model", "imported": "a table of others"}
+SOURCES = {"measured": "measured times", "model": "times of a model, not of a clock", "imported": "a table of others"}
 
 
 class Row(NamedTuple):

@@ -134,5 +134,5 @@ class Sheet:
         return {
             "id": self.id, "topology": self.topology, "collective": self.collective, "ranks": self.ranks, "status": self.status,
             "mood": self.mood, "algorithms": len(self.algorithms), "least": self.least, "rate": self.rate,
-            "measured": sum(len(mark.points) for mark in self.times.marks),
+            "measured": sum(len(mark.points) for mark in self.times.marks if not mark.modelled),
         }  # fmt: skip
