@@ -88,10 +88,12 @@ def forest(network: Network) -> Forest:
     """
     if not applies(network):
         raise SynthError(f"{network.name}: tree packings need links of the same units both ways, no limits, and a connected network")
-    partition = tuple(range(network.ranks))
+    partition = _start(network)
     while True:
         rate = partition_rate(network, partition)
-        edges = [e for e, n in sorted(_units(network).items()) if e[0] < e[1] for _ in range(n * rate.denominator)]
+        # a tree holds one edge of a pair at most; one more than there are trees, so that a full pair is seen to be stuck
+        times = {e: min(n * rate.denominator, rate.numerator + 1) for e, n in sorted(_units(network).items()) if e[0] < e[1]}
+        edges = [e for e, n in times.items() for _ in range(n)]
         packed = _Packing(network.ranks, edges, rate.numerator)
         if packed.complete:
             trees = tuple(_rooted(network.ranks, [edges[i] for i in members]) for members in packed.forests)
@@ -117,6 +119,22 @@ def schedule(made: Forest, collective: Collective, pipeline: int) -> Schedule:
                 steps[down + i].append(Send(chunk, parent, n, "copy"))
     rows = tuple(Step(made.rate.denominator, tuple(sorted(sends))) for sends in steps)
     return prune(Schedule(made.network, collective, made.rate.numerator * pipeline, rows))
+
+
+def _start(network: Network) -> tuple[int, ...]:
+    """Of the partitions met while the parts with most units between them are joined, one by one, the first of least rate."""
+    units, part = _units(network), tuple(range(network.ranks))
+    best, least = part, partition_rate(network, part)
+    for _ in range(network.ranks - 2):
+        across: dict[Edge, int] = {}
+        for (a, b), n in sorted(units.items()):
+            if part[a] < part[b]:
+                across[part[a], part[b]] = across.get((part[a], part[b]), 0) + n
+        first, second = max(across, key=across.__getitem__)
+        part = tuple(first if p == second else p for p in part)
+        if (rate := partition_rate(network, part)) < least:
+            best, least = part, rate
+    return best
 
 
 def _units(network: Network) -> dict[Edge, int]:
