@@ -125,7 +125,8 @@ def test_the_sweep_inside_counts_every_engine():
     found = measure.command([measure.sys.executable, "-m", "bench.sweeps", "--inside", "guided", "--limit", "120"])
     figures = json.loads(found.stdout)
     assert figures["queries"] == 2
-    assert figures["synthesis_cpu"] >= figures["engines_cpu"] >= figures["winners_cpu"] > 0
+    assert figures["synthesis_cpu"] >= figures["engines_cpu"] >= figures["winners_cpu"] >= 0  # 0: trees won, in the sweep
+    assert figures["engines_cpu"] > 0
     assert set(sweeps.SWEEPS) == {"guided", "blind"}
 
 

@@ -122,8 +122,10 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
         program = broadcast_chain(4, 4)
     elif options == PACKETS:  # what one thread writes another block's threads read
         program = recursive_doubling_allreduce(4, 4)
-    found = race.race(program, threads=threads, launches=4, elements=40, limit=20, folder=rebuilt(tmp_path, file, old, new), **options)
-    assert found.races
+    folder = rebuilt(tmp_path, file, old, new)
+    # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none is tried again
+    tries = (race.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options) for _ in range(5))
+    assert any(found.races for found in tries)
 
 
 @pytest.mark.parametrize("old, new", [
