@@ -55,6 +55,13 @@ def test_a_job_from_plan_to_page(folder):
     assert "| broadcast from 3 | 2: 1 | complete to 2 steps |" in page
 
 
+def test_a_page_counts_what_is_named_twice_once(folder):
+    (folder / "fleet.yaml").write_text("topologies: ['ring:3', {name: 'ring:3', degraded: [0-1]}]\ncollectives: [allgather]\n")
+    assert synth("catalog", "build", "fleet.yaml", "--inline")[0] == 0
+    assert synth("catalog", "build", "fleet.yaml", "--dry-run")[1].startswith("2 tasks, 0 to do")
+    assert "\n2 problems (2 done), answered by 2 entries" in synth("catalog", "table", "fleet.yaml", "-o", "-")[1]
+
+
 def test_open_intervals_end_with_four_and_stand_in_the_page(folder):
     (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 6}\n")
     code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.1")

@@ -56,7 +56,8 @@ def _answered(task: Task, store: Store) -> Answered:
     return Answered(task, store.get(item.entry) if item.entry else None)
 
 
-def _head(every: Sequence[Answered]) -> list[str]:
+def _head(found: Sequence[Answered]) -> list[str]:
+    every = list({a.task.fingerprint: a for a in found}.values())  # what is named twice is one problem, as in the job
     states = Counter(a.entry.state if a.entry else MISSING for a in every)
     own = {a.entry.fingerprint: a.entry for a in every if a.entry}
     said = ", ".join(f"{states[s]} {s}" for s in (DONE, OPEN, INFEASIBLE, FAILED, MISSING) if states[s])
