@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from synth.callmodule import make_callable
 from synth.errors import UsageError
+from synth.rational import printable
 
 MAX_UNITS = 1 << 20
 
@@ -139,7 +140,7 @@ class Collective:
         roots = () if root is None else (root,) if isinstance(root, int) else tuple(root)
         special = tuple(tuple(sorted(w.items())) for w in wants) if any(wants) else None
         return Collective(
-            doc["name"], doc["ranks"], tuple(map(frozenset, pre)), tuple(map(frozenset, post)), doc["combining"], roots, special
+            printable(doc["name"]), doc["ranks"], tuple(map(frozenset, pre)), tuple(map(frozenset, post)), doc["combining"], roots, special
         )
 
 

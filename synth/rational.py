@@ -1,4 +1,4 @@
-"""Exact numbers in and out of text. Bandwidths and bounds are `int` or `Fraction`, never float."""
+"""Exact numbers, sizes, times and names in and out of text. Bandwidths and bounds are `int` or `Fraction`, never float."""
 
 from __future__ import annotations
 
@@ -73,3 +73,10 @@ def gcd(values: Iterable[Fraction]) -> Fraction:
     if numerator == 0:
         raise ValueError("no values")
     return Fraction(numerator, denominator)
+
+
+def printable(text: object) -> str:
+    """`text`, a name from a file, that may go to a terminal. Raises ValueError for control characters and what is no text."""
+    if not isinstance(text, str) or not text.isprintable():
+        raise ValueError(f"the name {text!r} is no line of printable text")
+    return text

@@ -23,7 +23,7 @@ from math import lcm
 
 from synth.callmodule import make_callable
 from synth.errors import SynthError
-from synth.rational import gcd, rational, show
+from synth.rational import gcd, printable, rational, show
 
 KINDS = ("nvlink", "xgmi", "pcie", "net", "unknown")
 MAX_ROUTES_PER_PAIR = 64
@@ -164,7 +164,7 @@ class Network:
             Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"]) for cap in doc["limits"]
         )
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
-        return Network(doc["name"], doc["ranks"], routes, caps, rational(doc["unit_gbps"]), wires)
+        return Network(printable(doc["name"]), doc["ranks"], routes, caps, rational(doc["unit_gbps"]), wires)
 
 
 def _ends(route: Route) -> list:

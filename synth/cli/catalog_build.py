@@ -22,7 +22,7 @@ STATES = {
     "done": "complete, or all that was asked for",
     "open": "an interval is left",
     "infeasible": "proved to have no schedule",
-    "failed": "crashed twice",
+    "failed": "crashed twice, or nothing could be said",
     "left": "not started",
 }
 
