@@ -11,16 +11,15 @@ rooted are broadcasts, by whatever method.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
-from bench.measure import RESULTS, command, keep, markdown, median, seconds, setting, where
+from bench.measure import command, markdown, median, seconds, setting
+from bench.rowwise import drive
 
 STAGES = ("topology", "fabric", "bound", "forest", "verify", "certificate")
 # What a row's goal is about: the fabric and the bound; or the fabric, the forest with its bound, and its verification.
@@ -88,27 +87,7 @@ ROWS = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when a row is wrong (not when it is slow)."""
-    parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold this text")
-    parser.add_argument("--runs", type=int, default=3, metavar="N", help="processes a row")
-    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
-    parser.add_argument("--inside", help=argparse.SUPPRESS)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / "scale.json", metavar="FILE.json")
-    given = parser.parse_args(arguments)
-    if given.inside:
-        print(json.dumps(inside(*given.inside.split(" ", 1))))
-        return 0
-    if given.table:
-        print(table(json.loads(given.output.read_text(encoding="utf-8"))))
-        return 0
-    document: dict = {"setting": where(), "runs": given.runs, "rows": []}
-    for row in ROWS:
-        if given.only in row.name:
-            document["rows"].append(measure(row, given.runs))
-            print(json.dumps(document["rows"][-1]), file=sys.stderr)
-    keep(document, table(document), given.output)
-    print(table(document))
-    return int(any(row["wrong"] for row in document["rows"]))
+    return drive("scale", __doc__, arguments, ROWS, measure, inside, table, runs=3)
 
 
 def measure(row: Row, runs: int) -> dict:

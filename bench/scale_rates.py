@@ -10,7 +10,6 @@ replayed it. The only thing drawn at random is `random-regular:512`, whose seed 
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import sys
@@ -21,7 +20,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from bench.measure import RESULTS, command, geomean, keep, markdown, median, seconds, setting, where
+from bench.measure import command, geomean, markdown, median, seconds, setting
+from bench.rowwise import drive
 
 
 @dataclass(frozen=True)
@@ -284,27 +284,7 @@ def _line(row: dict) -> tuple[str, ...]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when an answer is wrong (not when it is slow)."""
-    parser = argparse.ArgumentParser(prog="python -m bench.scale_rates", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold this text")
-    parser.add_argument("--runs", type=int, default=1, metavar="N", help="processes a row")
-    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
-    parser.add_argument("--inside", help=argparse.SUPPRESS)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / "scale_rates.json", metavar="FILE.json")
-    given = parser.parse_args(arguments)
-    if given.inside:
-        print(json.dumps(inside(*given.inside.split(" ", 1))))
-        return 0
-    if given.table:
-        print(table(json.loads(given.output.read_text(encoding="utf-8"))))
-        return 0
-    document: dict = {"setting": where(), "runs": given.runs, "rows": []}
-    for row in ROWS:
-        if given.only in row.name:
-            document["rows"].append(measure(row, given.runs))
-            print(json.dumps(document["rows"][-1]), file=sys.stderr)
-    keep(document, table(document), given.output)
-    print(table(document))
-    return int(any(row["wrong"] for row in document["rows"]))
+    return drive("scale_rates", __doc__, arguments, ROWS, measure, inside, table, runs=1)
 
 
 if __name__ == "__main__":
