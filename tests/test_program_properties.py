@@ -158,6 +158,11 @@ def test_random_schedules(kind):
     assert seen["planned"], seen
 
 
+def test_a_flush_at_the_moment_of_its_put():
+    """Of this random collective, the executor once let a flush pass before the put at the same moment had read its source."""
+    assert planned(made("custom", 247), 247) == "planned"
+
+
 SYNTHESIZED = ("broadcast", "scatter", "gather", "reduce", "allgather", "reduce-scatter", "alltoall", "alltoallv", "multi-gather")
 
 

@@ -325,10 +325,24 @@ def test_a_source_overwritten_before_flush_is_what_arrives():
     put = Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))
     fill, spoil = Op("cpy", (I0,), (S0,)), Op("re", (I0,), (S0,))
     ports = (Port("port", 1, 0),)
-    network = api.topology("fully-connected:2").network()
-    run(pair(fill, put, FLUSH, spoil, SIGNAL, ops1=(WAIT,), ports=ports), 100, network=network)
+    for network in (api.topology("fully-connected:2").network(), None):
+        for seed in (None, *range(5)):
+            run(pair(fill, put, FLUSH, spoil, SIGNAL, ops1=(WAIT,), ports=ports), 100, network=network, delays=seed)
+        with pytest.raises(VerificationError, match="output chunk 0"):
+            run(pair(fill, put, spoil, FLUSH, SIGNAL, ops1=(WAIT,), ports=ports), 100, network=network)
+
+
+def test_delays_reach_the_engine_of_a_port_channel():
+    """A source that is freed by a clock other than the receiver's, without times: only a late read can show it."""
+    ports = (Port("port", 1, 0), Port("port", 1, 1))
+    fill, put, spoil = Op("cpy", (I0,), (S0,)), Op("put", (S0,), (Span("o", 0, 1),), ports=(0,)), Op("re", (I0,), (S0,))
+    ask, hear = Op("signal", ports=(1,)), Op("wait", ports=(1,))  # the answer is to another channel's signal
+    made = pair(fill, put, ask, hear, spoil, SIGNAL, ops1=(hear, ask, WAIT), ports=ports)
     with pytest.raises(VerificationError, match="output chunk 0"):
-        run(pair(fill, put, spoil, FLUSH, SIGNAL, ops1=(WAIT,), ports=ports), 100, network=network)
+        for seed in range(20):
+            run(made, delays=seed)
+    for seed in range(20):
+        run(pair(fill, put, SIGNAL, hear, spoil, ops1=(WAIT, ask), ports=ports), delays=seed)
 
 
 def test_get_packets_and_reduce():

@@ -141,8 +141,7 @@ class Engine:
                     return self.wait(b, "dep", (other, op))
         if self.random and not self.delayed[b]:
             self.delayed[b] = True
-            pause = self.slow[b] * self.random.choice((0, 0, 1, 16)) * self.random.randrange(JITTER)
-            if pause:
+            if pause := self.pause(b):
                 return self.again(b, now + pause)
         if not (step.receives or step.sends):
             return self.one_sided.begin(b, step)
@@ -201,6 +200,10 @@ class Engine:
         return end
 
     # ------------------------------------------------------------ waiting
+
+    def pause(self, b: int) -> int:
+        """How long block b, or a port's engine that works for it, pauses now; 0 without delays."""
+        return self.slow[b] * self.random.choice((0, 0, 1, 16)) * self.random.randrange(JITTER) if self.random else 0
 
     def wait(self, b: int, kind: str, what: Any) -> None:
         """Block b stands still until somebody wakes it."""

@@ -31,6 +31,7 @@ class OneSided:
         self.waiters: dict[PortKey, list[int]] = {}
         self.landed: dict[Any, int] = {}  # (block, peer) or port: when its last put has arrived
         self.left: dict[PortKey, int] = {}  # when its last put has left
+        self.leaving: dict[PortKey, int] = {}  # how many of its puts have not left yet
         self.met: dict[tuple[int, ...], set[int]] = {}
         self.passed: set[int] = set()
         self.flags: list[bytearray] = [bytearray(rows) for rows in engine.arena.rows]
@@ -93,10 +94,13 @@ class OneSided:
         port = next((p for p in (*step.ports[k : k + 1], *step.ports) if p[2] == place.rank), None)
         if step.code == "put" and port is not None and port[1] == "port":
             left, arrival = self._reserve(b, step, rank, place.rank, size, port[3])[1:]
-            self.landed[port] = max(arrival, self.landed.get(port, 0))
-            self.left[port] = max(left, self.left.get(port, 0))
+            late = engine.pause(b)  # the engine of the channel may be slow too
+            left = self.left[port] = max(left + late, self.left.get(port, 0))
+            arrival = self.landed[port] = max(arrival + late, self.landed.get(port, 0))
+            self.leaving[port] = self.leaving.get(port, 0) + 1
 
             def depart() -> None:
+                self.leaving[port] -= 1
                 moved = self._copy(b, source, step.count, (op, which))
                 engine.later(arrival, lambda: self._land(place, step.count, moved, which))
 
@@ -181,9 +185,8 @@ class OneSided:
 
     def _flush(self, b: int, step: Step) -> Job:
         engine = self.engine
-        free = max(self.left.get(port, 0) for port in step.ports)
-        if free > engine.now:
-            yield engine.again(b, free)
+        while any(self.leaving.get(port) for port in step.ports):  # also what leaves at this very moment
+            yield engine.again(b, max(self.left[port] for port in step.ports if self.leaving.get(port)))
         engine.record(b, step, engine.now, engine.now)
         return engine.now
 
