@@ -30,7 +30,8 @@ class Reference:
 
     `network` gives the times; without one everything happens at time 0 and only the result counts. `protocol`, `depth`
     (parts a connection holds) and `part` (chunks a part) override the program's. `local`: GB/s of what a block itself
-    can move, None for no limit; it bounds copies and sends alike. `delays`: a seed; blocks, and the engines of port channels, then pause at random.
+    can move, None for no limit; it bounds copies and sends alike. `delays`: a seed; blocks, and the engines
+    of port channels, then pause at random.
     """
 
     network: Network | None = None
