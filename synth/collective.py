@@ -33,6 +33,10 @@ class Collective:
     roots: tuple[int, ...] = ()
     wants: tuple[tuple[tuple[int, frozenset[int]], ...], ...] | None = field(default=None)
 
+    def __repr__(self) -> str:
+        roots = f" from {','.join(map(str, self.roots))}" if self.roots else ""
+        return f"<Collective {self.name}{roots}: {self.ranks} ranks, {self.units} unit{'s' * (self.units != 1)}>"
+
     @property
     def units(self) -> int:
         """How many units of data there are."""

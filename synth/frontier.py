@@ -50,6 +50,10 @@ class Point:
     same_bits: bool = True
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        bound = "" if self.status == "optimal" else f" ≥ {show(self.bound.value)}"
+        return f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.bandwidth)} rounds per chunk, {self.status}{bound}>"
+
     @property
     def steps(self) -> int:
         """S."""

@@ -87,6 +87,11 @@ class Schedule:
     chunks: int
     steps: tuple[Step, ...]
 
+    def __repr__(self) -> str:
+        sends = sum(len(step.sends) for step in self.steps)
+        size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
+        return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
+
     @property
     def rounds(self) -> int:
         """R: rounds of all steps together."""

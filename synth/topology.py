@@ -96,6 +96,9 @@ class Network:
     wires: tuple[tuple[int | str, int | str, int], ...] = ()
     generators: tuple[tuple[int, ...], ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<Network {self.name}: {self.ranks} ranks, {len(self.routes)} routes of units of {show(self.unit)} GB/s>"
+
     @cached_property
     def out(self) -> tuple[tuple[int, ...], ...]:
         """Route indices leaving each rank."""
@@ -212,6 +215,10 @@ class Topology:
     generators: tuple[tuple[int, ...], ...] = ()
     labels: tuple[int, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        switches = f", {len(self.switches)} switches" if self.switches else ""
+        return f"<Topology {self.name}: {self.ranks} ranks{switches}, {len(self.links)} links>"
 
     def unit_bandwidth(self) -> Fraction:
         """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the gcd."""
