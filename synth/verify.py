@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 from synth.callmodule import make_callable
 from synth.errors import VerificationError
 from synth.schedule import Schedule, canonical
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+
+LinkKey = tuple[int, int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         here = f"{place}.steps[{t}]"
         step = _fields(row, here, {"rounds", "sends"})
         r = _number(step["rounds"], f"{here}.rounds", 1)
-        moves = _sends(_list(step["sends"], f"{here}.sends"), task.chunks, fabric, f"{here}.sends")
-        fabric.check_loads(moves, r, here)
+        moves = _list(step["sends"], f"{here}.sends")
+        fabric.check_loads(_load(moves, task.chunks, fabric, f"{here}.sends"), r, here)
         state.step(moves, here)
         rounds, sends = rounds + r, sends + len(moves)
     state.finish()
@@ -114,27 +116,36 @@ def _number(value: object, place: str, low: int, below: int | None = None) -> in
     return value
 
 
-def _sends(rows: list, chunks: int, fabric: Fabric, place: str) -> list[tuple[int, int, int, str, tuple[str, ...]]]:
-    """As `_send` for each row. All are looked at together; one by one only where something is wrong, or to read paths."""
-    if set(map(type, rows)) == {list} and set(map(len, rows)) == {4}:
-        chunk, src, dst, kind = ([row[i] for row in rows] for i in range(4))
-        right = _whole(chunk, chunks) and _whole(src, fabric.ranks) and _whole(dst, fabric.ranks)
-        known = right and set(map(type, kind)) == {str} and set(kind) <= set(KINDS)
-        if known and all((a, b, ()) in fabric.links for a, b in set(zip(src, dst, strict=True))):
-            return list(zip(chunk, src, dst, kind, repeat(())))
-    return [_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)]
+def _load(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
+    """How many sends take each link, where every row is a send.
+
+    Rows without paths are counted in one plain loop, as a step may have some ten thousand; where something is amiss, or
+    there are paths, each is looked at by `_send`.
+    """
+    load: dict[int, dict[int, int]] = {}
+    try:
+        for chunk, src, dst, kind in rows:
+            if type(chunk) is not int or type(src) is not int or type(dst) is not int or not 0 <= chunk < chunks or kind not in KINDS:
+                break
+            try:
+                load[src][dst] += 1
+            except KeyError:  # the first on its link
+                if (src, dst, ()) not in fabric.links:
+                    break
+                load.setdefault(src, {})[dst] = 1
+        else:
+            return {(src, dst, ()): n for src, row in load.items() for dst, n in row.items()}
+    except (TypeError, ValueError):  # no row of four
+        pass
+    return Counter([_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)])
 
 
-def _whole(numbers: list, below: int) -> bool:
-    """Whether all are whole numbers from 0 to `below` - 1."""
-    return set(map(type, numbers)) == {int} and min(numbers) >= 0 and max(numbers) < below
-
-
-def _send(row: object, chunks: int, fabric: Fabric, place: str) -> tuple[int, int, int, str, tuple[str, ...]]:
+def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey:
+    """The link that a row takes."""
     row = _list(row, place)
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
-    chunk = _number(row[0], f"{place}[0]", 0, chunks)
+    _number(row[0], f"{place}[0]", 0, chunks)
     src, dst = _number(row[1], f"{place}[1]", 0, fabric.ranks), _number(row[2], f"{place}[2]", 0, fabric.ranks)
     via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
     if row[3] not in KINDS:
@@ -142,7 +153,7 @@ def _send(row: object, chunks: int, fabric: Fabric, place: str) -> tuple[int, in
     if (src, dst, via) not in fabric.links:
         through = f" through {' '.join(via)}" if via else ""
         raise VerificationError(f"there is no link {src} -> {dst}{through}", place)
-    return chunk, src, dst, row[3], via
+    return src, dst, via
 
 
 def _path(value: object, place: str) -> tuple[str, ...]:
@@ -160,8 +171,8 @@ class Fabric:
     """Links, limits and physical wires as the document gives them, checked to be consistent with each other."""
 
     ranks: int
-    links: dict[tuple[int, int, tuple[str, ...]], int]
-    limits: tuple[tuple[frozenset[tuple[int, int, tuple[str, ...]]], int], ...]
+    links: dict[LinkKey, int]
+    limits: tuple[tuple[frozenset[LinkKey], int], ...]
     wires: dict[tuple[int | str, int | str], int]
 
     @staticmethod
@@ -169,7 +180,7 @@ class Fabric:
         """Read the `topology` object of a schedule."""
         fields = _fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
         ranks = _number(fields["ranks"], f"{place}.ranks", 1)
-        links: dict[tuple[int, int, tuple[str, ...]], int] = {}
+        links: dict[LinkKey, int] = {}
         for i, row in enumerate(_list(fields["links"], f"{place}.links")):
             here = f"{place}.links[{i}]"
             if len(_list(row, here)) not in (3, 4):
@@ -200,20 +211,19 @@ class Fabric:
         return fabric
 
     @staticmethod
-    def hops(key: tuple[int, int, tuple[str, ...]]) -> list[tuple[int | str, int | str]]:
+    def hops(key: LinkKey) -> list[tuple[int | str, int | str]]:
         """The physical wires of a link."""
         ends = [key[0], *key[2], key[1]]
         return list(pairwise(ends))
 
-    def check_loads(self, moves: list, rounds: int, place: str) -> None:
+    def check_loads(self, load: dict[LinkKey, int], rounds: int, place: str) -> None:
         """No link, limit or wire carries more than its units times the rounds of the step."""
-        load = Counter([(src, dst, via) for _, src, dst, _, via in moves])
         for (src, dst, via), n in load.items():
             if n > self.links[src, dst, via] * rounds:
                 room = self.links[src, dst, via] * rounds
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         for i, (members, units) in enumerate(self.limits):
-            n = sum(load[key] for key in members) if len(members) < len(load) else sum(c for key, c in load.items() if key in members)
+            n = sum(load[key] for key in members & load.keys())
             if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:
@@ -226,7 +236,7 @@ class Fabric:
                     raise VerificationError(f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place)
 
 
-def _link_key(row: object, ranks: int, place: str) -> tuple[int, int, tuple[str, ...]]:
+def _link_key(row: object, ranks: int, place: str) -> LinkKey:
     row = _list(row, place)
     if len(row) not in (2, 3):
         raise VerificationError("expected [src, dst] or [src, dst, path]", place)
@@ -251,12 +261,14 @@ def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], in
 
 @dataclass(frozen=True)
 class _Task:
+    """`pre` and `post` by address, ``chunk * ranks + rank``; what a post address wants is None where it is everything."""
+
     name: str
     ranks: int
     chunks: int
     combining: bool
-    pre: frozenset[tuple[int, int]]
-    post: dict[tuple[int, int], frozenset[int] | None]
+    pre: frozenset[int]
+    post: dict[int, frozenset[int] | None]
 
     @staticmethod
     def read(doc: object, per_unit: int, ranks: int, place: str) -> _Task:
@@ -271,35 +283,39 @@ class _Task:
         pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
         post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
         task = _Task(fields["name"], ranks, chunks, fields["combining"], frozenset(pre), post)
-        expected = _definition(task, fields["root"], per_unit, place)
-        if expected is not None and expected != (task.pre, task.post):
+        if not _as_defined(task, fields["root"], per_unit, place):
             raise VerificationError(f"pre and post are not those of {task.name} over {ranks} ranks with C = {per_unit}", place)
         return task
 
 
-def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[tuple[int, int], frozenset[int] | None]:
-    found: dict[tuple[int, int], frozenset[int] | None] = {}
+def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[int, frozenset[int] | None]:
     rows = _list(doc, place)
-    if set(map(type, rows)) == {list} and set(map(len, rows)) == {2}:
-        chunk, rank = [row[0] for row in rows], [row[1] for row in rows]
-        if _whole(chunk, chunks) and _whole(rank, ranks):
-            found = dict.fromkeys(zip(chunk, rank, strict=True))
-            if len(found) == len(rows):
-                return found
-            found = {}
+    try:
+        pairs: set[int] = set()
+        for chunk, rank in rows:
+            if type(chunk) is not int or type(rank) is not int or not 0 <= chunk < chunks or not 0 <= rank < ranks:
+                break
+            pairs.add(chunk * ranks + rank)
+        else:
+            if len(pairs) == len(rows):
+                return dict.fromkeys(pairs)
+    except (TypeError, ValueError):  # no row of two
+        pass
+    found: dict[int, frozenset[int] | None] = {}
     for i, row in enumerate(rows):  # one by one, to say what is wrong where
         here = f"{place}[{i}]"
         if not 2 <= len(_list(row, here)) <= most:
             raise VerificationError("expected [chunk, rank]", here)
-        key = (_number(row[0], f"{here}[0]", 0, chunks), _number(row[1], f"{here}[1]", 0, ranks))
-        if key in found:
-            raise VerificationError(f"chunk {key[0]} at rank {key[1]} is listed twice", here)
-        found[key] = frozenset(_number(r, f"{here}[2]", 0, ranks) for r in _list(row[2], f"{here}[2]")) if len(row) == 3 else None
+        chunk, rank = _number(row[0], f"{here}[0]", 0, chunks), _number(row[1], f"{here}[1]", 0, ranks)
+        if chunk * ranks + rank in found:
+            raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
+        wants = frozenset(_number(r, f"{here}[2]", 0, ranks) for r in _list(row[2], f"{here}[2]")) if len(row) == 3 else None
+        found[chunk * ranks + rank] = wants
     return found
 
 
-def _definition(task: _Task, root: object, c: int, place: str) -> tuple | None:
-    """What pre and post must be for the collective's name; None for those whose name does not fix them."""
+def _as_defined(task: _Task, root: object, c: int, place: str) -> bool:
+    """Whether pre and post are what the collective's name says; true for names that do not fix them."""
     n, everyone = task.ranks, range(task.ranks)
     roots = [root] if type(root) is int else root if isinstance(root, list) else []
     if any(type(r) is not int or not 0 <= r < n for r in roots):
@@ -319,47 +335,53 @@ def _definition(task: _Task, root: object, c: int, place: str) -> tuple | None:
     elif name in ("alltonext", "sendrecv"):
         rows = [([i], [(i + 1) % n]) for i in range(n if name == "sendrecv" else n - 1)]
     else:
-        return None
+        return True
     if name in ("reduce", "gather", "reduce-scatter"):
         rows = [(post, pre) for pre, post in rows]
     if task.combining != (name in ("reduce", "reduce-scatter", "allreduce", "scan")):
         raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
-    pre = frozenset((u * c + i, r) for u, row in enumerate(rows) for i in range(c) for r in row[0])
-    scan = name == "scan"
-    post = {(u * c + i, r): frozenset(range(r + 1)) if scan else None for u, row in enumerate(rows) for i in range(c) for r in row[1]}
     if task.chunks != len(rows) * c:
         raise VerificationError(f"{name} over {n} ranks has {len(rows) * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks")
-    return pre, post
+    if any(len(given) != c * sum(len(row[i]) for row in rows) for i, given in enumerate((task.pre, task.post))):
+        return False  # before as many are written down
+    pre: set[int] = set()
+    post: dict[int, frozenset[int] | None] = {}
+    for u, (before, after) in enumerate(rows):
+        first, end = u * c * n, (u + 1) * c * n
+        for r in before:
+            pre.update(range(first + r, end, n))
+        for r in after:
+            post.update(dict.fromkeys(range(first + r, end, n), frozenset(range(r + 1)) if name == "scan" else None))
+    return pre == task.pre and post == task.post
 
 
 # ---------------------------------------------------------------- the replay
 
 
 class _Holding:
-    """Non-combining: which rank holds which chunk."""
+    """Non-combining: which rank holds which chunk, by address."""
 
     def __init__(self, task: _Task, place: str) -> None:
         self.task, self.place, self.held = task, place, set(task.pre)
 
     def step(self, moves: list, place: str) -> None:
-        if not moves:
-            return
-        chunks, sources, targets, kinds, _ = zip(*moves, strict=True)
-        if set(kinds) != {"copy"} or not self.held.issuperset(zip(chunks, sources, strict=True)):
+        ranks = self.task.ranks
+        copies = all(row[3] == "copy" for row in moves)
+        if not copies or not self.held.issuperset([row[0] * ranks + row[1] for row in moves]):
             self._blame(moves, place)
-        self.held.update(zip(chunks, targets, strict=True))
+        self.held.update([row[0] * ranks + row[2] for row in moves])
 
     def _blame(self, moves: list, place: str) -> None:
         """Says which send of a step is wrong, the first."""
-        for i, (chunk, src, dst, kind, _) in enumerate(moves):
+        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
             if kind != "copy":
                 raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
-            if (chunk, src) not in self.held:
+            if chunk * self.task.ranks + src not in self.held:
                 raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
 
     def finish(self) -> None:
         if not self.held.issuperset(self.task.post):
-            chunk, rank = min(self.task.post.keys() - self.held)
+            chunk, rank = divmod(min(self.task.post.keys() - self.held), self.task.ranks)
             raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
 
 
@@ -368,37 +390,41 @@ class _Combining:
 
     def __init__(self, task: _Task, place: str) -> None:
         self.task, self.place = task, place
-        self.value = {key: 1 << key[1] for key in task.pre}
+        self.value = {at: 1 << at % task.ranks for at in task.pre}
         self.total: dict[int, int] = {}
-        for chunk, rank in task.pre:
+        for at in task.pre:
+            chunk, rank = divmod(at, task.ranks)
             self.total[chunk] = self.total.get(chunk, 0) | 1 << rank
 
     def step(self, moves: list, place: str) -> None:
-        copies: dict[tuple[int, int], int] = {}
-        adds: list[tuple[int, int, int, str]] = []
-        for i, (chunk, src, dst, kind, _) in enumerate(moves):
-            here = f"{place}.sends[{i}]"
-            value = (1 << src if (chunk, src) in self.task.pre else 0) if kind.endswith("-input") else self.value.get((chunk, src), 0)
+        ranks = self.task.ranks
+        copies: dict[int, int] = {}
+        adds: list[tuple[int, int, int]] = []
+        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
+            at, to = chunk * ranks + src, chunk * ranks + dst
+            value = (1 << src if at in self.task.pre else 0) if kind.endswith("-input") else self.value.get(at, 0)
             if not value:
-                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", here)
+                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", f"{place}.sends[{i}]")
             if kind.startswith("copy"):
-                if (chunk, dst) in copies:
-                    raise VerificationError(f"a second copy of chunk {chunk} lands on rank {dst} in one step", here)
-                copies[chunk, dst] = value
+                if to in copies:
+                    raise VerificationError(f"a second copy of chunk {chunk} lands on rank {dst} in one step", f"{place}.sends[{i}]")
+                copies[to] = value
             else:
-                adds.append((chunk, dst, value, here))
+                adds.append((to, value, i))
         self.value.update(copies)
-        for chunk, dst, value, here in adds:
-            held = self.value.get((chunk, dst), 0)
+        for to, value, i in adds:
+            held = self.value.get(to, 0)
             if held & value:
-                twice = (held & value).bit_length() - 1
-                raise VerificationError(f"the contribution of rank {twice} to chunk {chunk} counts twice on rank {dst}", here)
-            self.value[chunk, dst] = held | value
+                twice, (chunk, dst) = (held & value).bit_length() - 1, divmod(to, ranks)
+                fault = f"the contribution of rank {twice} to chunk {chunk} counts twice on rank {dst}"
+                raise VerificationError(fault, f"{place}.sends[{i}]")
+            self.value[to] = held | value
 
     def finish(self) -> None:
-        for (chunk, rank), want in sorted(self.task.post.items()):
+        for at, want in sorted(self.task.post.items()):
+            chunk, rank = divmod(at, self.task.ranks)
             bits = self.total.get(chunk, 0) if want is None else sum(1 << r for r in want)
-            held = self.value.get((chunk, rank), 0)
+            held = self.value.get(at, 0)
             if held != bits:
                 wrong = (held ^ bits).bit_length() - 1
                 fault = "lacks" if bits >> wrong & 1 else "has too much:"
