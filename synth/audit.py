@@ -48,8 +48,10 @@ def document(doc: dict) -> list[str]:
             return frontier(doc)
         case "synth.bounds/1":
             return bounds(doc)
+        case "synth.infeasible/1":
+            return [infeasible(doc)]
         case other:
-            known = "synth.schedule/1, synth.frontier/1, synth.bounds/1 and synth.refutation/1"
+            known = "synth.schedule/1, synth.frontier/1, synth.bounds/1, synth.infeasible/1 and synth.refutation/1"
             raise FormatError(f"schema is {other!r}; synth verifies {known}")
 
 
@@ -65,6 +67,32 @@ def bounds(doc: dict) -> list[str]:
         raise VerificationError(f"malformed: {error!r}", "$") from None
     what = {None: "R/C ≥ {} for any S", 0: "S ≥ {}"}
     return [f"bound: {what.get(steps, f'R/C ≥ {{}} at S={steps}').format(show(value))}, certificate checked" for steps, value in found]
+
+
+def infeasible(doc: dict) -> str:
+    """Check the proof that there is no schedule at all, or none of at most `max_steps` steps."""
+    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "max_steps", "certificate"})
+    if wrong:
+        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
+    most = doc["max_steps"]
+    if most is not None and (type(most) is not int or most < 0):
+        raise VerificationError(f"expected a number of steps or null, found {most!r}", "$.max_steps")
+    try:
+        verify.problem(doc["topology"], doc["collective"])
+        certificate = doc["certificate"]
+        kind = "unreachable" if most is None else "distance"
+        if certificate["kind"] != kind:
+            raise VerificationError(f"{certificate['kind']!r} does not prove this, {kind!r} would", "$.certificate.kind")
+        value = check.check(certificate, doc["topology"], doc["collective"])
+        name = f"{doc['collective']['name']} on {doc['topology']['name']}"
+        if most is None:
+            unit, rank = certificate["pair"]
+            return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(f"malformed: {error!r}", "$") from None
+    if value <= most:
+        raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
+    return f"{name}: no schedule of {most} steps or fewer, S ≥ {show(value)}, certificate checked"
 
 
 def frontier(doc: dict) -> list[str]:

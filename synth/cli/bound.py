@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from synth.cli.infeasible import witnessed
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
 from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
@@ -32,14 +33,17 @@ def bound(**given: Any) -> None:
 
     ready(given["output"])
     topology = chosen_machine(given)
-    large = api.large_bound(topology, task(given, topology), engine=given["method"].lower())
+    asked = task(given, topology)
+    with witnessed(given, topology, asked):
+        large = api.large_bound(topology, asked, engine=given["method"].lower())
     if large is not None:
         from synth.view import large as view
 
         deliver(large.to_json, lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
         return
     collective = chosen_collective(given, topology)
-    found = api.bound(topology, collective, max_steps=given["max_steps"])
+    with witnessed(given, topology, collective):
+        found = api.bound(topology, collective, max_steps=given["max_steps"])
     deliver(
         lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
         given["output"], given["form"],

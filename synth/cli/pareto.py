@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from synth.cli.infeasible import witnessed
 from synth.cli.options import (
     FILE,
     chosen_machine,
@@ -64,7 +65,7 @@ def pareto(**given: Any) -> int:
     asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}
     code, interrupted = 0, None
     try:
-        with progress(f"{given['coll']} on {topology.name}") as listen:
+        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}") as listen:
             asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
             frontier = api.pareto(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:
