@@ -12,6 +12,7 @@ step: many different columns for one price.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,10 +22,43 @@ from synth.topology import Network
 MOST_FREE = 9  # ranks without the chunk at the start; 3^9 pairs a step
 
 
+class Pairs:
+    """All pairs (A, D) of disjoint sets of `count` ranks, bit sets: `before` A, `after` A ∪ D, `new[pair]` the members of D."""
+
+    def __init__(self, count: int) -> None:
+        codes = np.arange(3**count)
+        digits = np.stack([codes // 3**k % 3 for k in range(count)]) if count else np.zeros((0, 1), dtype=int)
+        bits = 1 << np.arange(count)
+        self.before = (bits[:, None] * (digits == 1)).sum(axis=0)
+        self.after = (bits[:, None] * (digits > 0)).sum(axis=0)
+        fresh = digits == 2
+        self.receiving = [np.flatnonzero(row) for row in fresh]
+        self.new = [tuple(np.flatnonzero(column).tolist()) for column in fresh.T]
+        self.of_before, self.of_after = self.before.tolist(), self.after.tolist()
+        self._by = [(order, sets[order]) for sets in (self.before, self.after) for order in [np.argsort(sets, kind="stable")]]
+        self._starts = [np.searchsorted(sets, np.arange(1 << count)) for _, sets in self._by]
+
+    def least(self, total: np.ndarray, after: bool) -> tuple[np.ndarray, list[int]]:
+        """For each set the least of `total` over the pairs that have it before, or after, and the first pair with that."""
+        order, sets = self._by[after]
+        ordered = total[order]
+        least = np.minimum.reduceat(ordered, self._starts[after])
+        hits = np.flatnonzero(ordered == least[sets])[::-1]
+        first = np.empty(len(least), dtype=int)
+        first[sets[hits]] = order[hits]  # where a set comes up twice, what is written last stays
+        return least, first.tolist()
+
+
+@lru_cache(maxsize=MOST_FREE + 1)
+def pairs_of(count: int) -> Pairs:
+    """The same `Pairs` for all who ask."""
+    return Pairs(count)
+
+
 class Holders:
     """Cheapest trees from `sources` to all of `targets` within `steps` steps of `network`, at any prices, exactly.
 
-    `fits` says whether there are few enough ranks for it.
+    `fits` says whether there are few enough ranks for it. After `price` comes what is asked of the trees at those prices.
     """
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int]) -> None:
@@ -35,17 +69,7 @@ class Holders:
         self.wanted = sum(1 << place[n] for n in set(targets) - start)
         count = len(self.free)
         self.arcs = [(i, count if r.src in start else place[r.src], place[r.dst]) for i, r in enumerate(network.routes) if r.dst in place]
-        codes = np.arange(3**count)
-        digits = np.stack([codes // 3**k % 3 for k in range(count)]) if count else np.zeros((0, 1), dtype=int)
-        bits = 1 << np.arange(count)
-        self.before = (bits[:, None] * (digits == 1)).sum(axis=0)
-        self.after = (bits[:, None] * (digits > 0)).sum(axis=0)
-        self.fresh = digits == 2
-        self.receiving = [np.flatnonzero(row) for row in self.fresh]
-        self.by_after = np.argsort(self.after, kind="stable")
-        self.by_before = np.argsort(self.before, kind="stable")
-        self.starts_after = np.searchsorted(self.after[self.by_after], np.arange(1 << count))
-        self.starts_before = np.searchsorted(self.before[self.by_before], np.arange(1 << count))
+        self.pairs = pairs_of(count)
 
     exact = True
 
@@ -57,32 +81,30 @@ class Holders:
     def price(self, prices: np.ndarray) -> float:
         """Take ``prices[route, step - 1]``; the cost of a cheapest tree (infinite where there is none)."""
         self.prices = prices
-        count, steps = len(self.free), self.steps
+        count, steps, pairs = len(self.free), self.steps, self.pairs
         cost = np.full((steps, count + 1, count), np.inf)  # from each rank, the sources last, into each
-        self.route = np.full((steps, count + 1, count), -1)
+        route = np.full((steps, count + 1, count), -1)
         for i, a, b in self.arcs:
             better = prices[i] < cost[:, a, b]
             cost[better, a, b] = prices[i][better]
-            self.route[better, a, b] = i
-        into = np.empty((steps, 1 << count, count))  # from any rank of a set
-        into[:, 0] = cost[:, count]
-        for k in range(count):
-            np.minimum(into[:, : 1 << k], cost[:, k : k + 1], out=into[:, 1 << k : 2 << k])
-        self.cost = cost
-        self.pay = np.zeros((steps, len(self.before)))
-        for k, receiving in enumerate(self.receiving):
-            self.pay[:, receiving] += into[:, self.before[receiving], k]
-        self.reach = np.full((steps + 1, 1 << count), np.inf)
-        self.reach[0, 0] = 0.0
-        for t in range(steps):
-            total = self.reach[t, self.before] + self.pay[t]
-            self.reach[t + 1] = np.minimum.reduceat(total[self.by_after], self.starts_after)
+            route[better, a, b] = i
+        into = np.full((steps, 1 << count, count), np.inf)  # from any rank of a set, or from the sources
+        through = np.full((steps, 1 << count, count), -1)
+        for k in [*range(count), count]:
+            low, here = (slice(1 << k), slice(1 << k, 2 << k)) if k < count else (slice(None), slice(None))
+            better = cost[:, k : k + 1] < into[:, low]
+            into[:, here] = np.where(better, cost[:, k : k + 1], into[:, low])
+            through[:, here] = np.where(better, route[:, k : k + 1], through[:, low])
+        self.ways_in = through.tolist()
+        self.pay = np.zeros((steps, len(pairs.before)))
+        for k, receiving in enumerate(pairs.receiving):
+            self.pay[:, receiving] += into[:, pairs.before[receiving], k]
         self.rest = np.empty((steps + 1, 1 << count))
+        self.next: list[list[int]] = [[]] * steps
         sets = np.arange(1 << count)
         self.rest[steps] = np.where(sets & self.wanted == self.wanted, 0.0, np.inf)
         for t in range(steps - 1, -1, -1):
-            total = self.rest[t + 1, self.after] + self.pay[t]
-            self.rest[t] = np.minimum.reduceat(total[self.by_before], self.starts_before)
+            self.rest[t], self.next[t] = pairs.least(self.rest[t + 1, pairs.after] + self.pay[t], after=False)
         return float(self.rest[0, 0])
 
     def search(self, prices: np.ndarray, known: Sequence[Tree] = (), size: int = 0, rounds: int = 0) -> list[tuple[float, Tree]]:
@@ -95,51 +117,47 @@ class Holders:
 
     def through(self) -> list[tuple[float, Tree]]:
         """For each rank and step the cheapest tree in which it receives then, with its cost; cheapest first, without repetition."""
+        pairs = self.pairs
+        reach = np.full(self.rest.shape, np.inf)  # the cost of getting to a set by a step, and the last pair on the way
+        reach[0, 0] = 0.0
+        last: list[list[int]] = []
         found: set[Tree] = set()
         for t in range(self.steps):
-            total = self.reach[t, self.before] + self.pay[t] + self.rest[t + 1, self.after]
-            for receiving in self.receiving:
+            so_far = reach[t, pairs.before] + self.pay[t]
+            reach[t + 1], back = pairs.least(so_far, after=True)
+            total = so_far + self.rest[t + 1, pairs.after]
+            for receiving in pairs.receiving:
                 code = int(receiving[total[receiving].argmin()])
                 if total[code] < np.inf:
-                    pairs = [*self._backwards(t, int(self.before[code])), code, *self._onwards(t + 1, int(self.after[code]))]
-                    found.add(self._tree(pairs))
-        return sorted((float(sum(self.prices[route, step - 1] for step, route in tree)), tree) for tree in found)
+                    walk, held = [code], pairs.of_before[code]
+                    for codes in reversed(last):
+                        walk.append(codes[held])
+                        held = pairs.of_before[codes[held]]
+                    found.add(self._tree([*walk[::-1], *self._onwards(t + 1, pairs.of_after[code])]))
+            last.append(back)
+        prices = self.prices.tolist()
+        return sorted((sum(prices[route][step - 1] for step, route in tree), tree) for tree in found)
 
     def _onwards(self, t: int, held: int) -> list[int]:
-        """The pairs of steps t + 1, ... from `held` after step t."""
+        """The pairs of steps t + 1, ... of a cheapest way on, from `held` after step t."""
         codes = []
-        for s in range(t, self.steps):
-            low = self.starts_before[held]
-            high = self.starts_before[held + 1] if held + 1 < len(self.starts_before) else len(self.by_before)
-            options = self.by_before[low:high]
-            code = int(options[(self.rest[s + 1, self.after[options]] + self.pay[s, options]).argmin()])
-            codes.append(code)
-            held = int(self.after[code])
+        for following in self.next[t:]:
+            codes.append(following[held])
+            held = self.pairs.of_after[following[held]]
         return codes
 
-    def _backwards(self, t: int, held: int) -> list[int]:
-        """The pairs of steps 1, ..., t up to `held` after step t."""
-        codes = []
-        for s in range(t, 0, -1):
-            low = self.starts_after[held]
-            high = self.starts_after[held + 1] if held + 1 < len(self.starts_after) else len(self.by_after)
-            options = self.by_after[low:high]
-            code = int(options[(self.reach[s - 1, self.before[options]] + self.pay[s - 1, options]).argmin()])
-            codes.append(code)
-            held = int(self.before[code])
-        return codes[::-1]
-
-    def _tree(self, pairs: Sequence[int]) -> Tree:
-        """The tree of one pair for each step."""
+    def _tree(self, codes: Sequence[int], start: int = 0) -> Tree:
+        """The tree of one pair for each step after `start`."""
         sends = []
-        for t, pair in enumerate(pairs):
-            held = [*(k for k in range(len(self.free)) if self.before[pair] >> k & 1), len(self.free)]
-            for k in np.flatnonzero(self.fresh[:, pair]):
-                sends.append((t + 1, int(self.route[t, held[int(self.cost[t, held, k].argmin())], k])))
+        for t, code in enumerate(codes, start):
+            routes = self.ways_in[t][self.pairs.of_before[code]]
+            sends += [(t + 1, routes[k]) for k in self.pairs.new[code]]
         return self._pruned(sends)
 
     def _pruned(self, sends: list[tuple[int, int]]) -> Tree:
         """Without relays that nothing hangs on."""
+        if self.wanted + 1 == 1 << len(self.free):
+            return tuple(sorted(sends))
         routes, kept = self.network.routes, []
         needed = {n for k, n in enumerate(self.free) if self.wanted >> k & 1}
         for step, route in sorted(sends, reverse=True):
