@@ -14,7 +14,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from synth.collective import Collective
@@ -92,6 +92,11 @@ class Schedule:
         size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
         return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
 
+    def __reduce__(self) -> tuple:
+        # sends column by column: one object less for each, in what may be some hundred thousand
+        columns = [(step.rounds, list(zip(*step.sends, strict=True))) for step in self.steps]
+        return _restored, (self.network, self.collective, self.chunks, columns)
+
     @property
     def rounds(self) -> int:
         """R: rounds of all steps together."""
@@ -138,3 +143,9 @@ class Schedule:
         )
         network = Network.from_json(doc["topology"])
         return Schedule(network, Collective.from_json(doc["collective"], doc["chunks"]), doc["chunks"], steps)
+
+
+def _restored(network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]) -> Schedule:
+    """A schedule whose steps are given as their rounds and the columns of their sends."""
+    send = partial(tuple.__new__, Send)
+    return Schedule(network, collective, chunks, tuple(Step(r, tuple(map(send, zip(*rows, strict=True)))) for r, rows in columns))

@@ -1,7 +1,9 @@
 """The replay accepts right schedules and says where wrong ones go wrong."""
 
 import copy
+import pickle
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -48,6 +50,15 @@ def test_round_trip_through_json():
     again = Schedule.from_json(made.to_json())
     assert again.to_json() == made.to_json()
     verify.schedule(again)
+
+
+def test_round_trip_between_processes():
+    made = swap_allreduce()
+    through = Send(0, 0, 1, "copy", ("s0",))
+    made = replace(made, steps=(*made.steps, Step(2, ()), Step(1, (through, Send(0, 1, 0, "reduce-input")))))
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert all(isinstance(step, Step) and all(isinstance(send, Send) for send in step.sends) for step in again.steps)
 
 
 def broken(change, base=ring_allgather, n=4):

@@ -58,6 +58,7 @@ class Space:
         self.use = np.zeros((routes, len(number)))
         for k, (members, _) in enumerate(self.constraints):
             self.use[list(members), self.orbit[k]] += 1
+        self._uses = [[(int(o), float(self.use[r, o])) for o in np.flatnonzero(self.use[r])] for r in range(routes)]
         home = orbits(collective.units, [g.units for g in self.generators])
         active = [u for u in range(collective.units) if not collective.post[u] <= collective.pre[u]]
         self.units = sorted({home[u] for u in active})
@@ -66,8 +67,17 @@ class Space:
     def loads(self, tree: Tree, steps: int) -> np.ndarray:
         """`loads[o, t - 1]`: how much a chunk on `tree` uses of orbit o in step t."""
         found = np.zeros((self.use.shape[1], steps))
+        for place, amount in self.sparse(tree, steps).items():
+            found.flat[place] = amount
+        return found
+
+    def sparse(self, tree: Tree, steps: int) -> dict[int, float]:
+        """The entries of `loads` that are not 0, by ``orbit * steps + step - 1``."""
+        found: dict[int, float] = {}
         for step, route in tree:
-            found[:, step - 1] += self.use[route]
+            for o, amount in self._uses[route]:
+                place = o * steps + step - 1
+                found[place] = found.get(place, 0.0) + amount
         return found
 
 
@@ -95,8 +105,8 @@ class Columns:
     def reduced_costs(self, unit: int) -> np.ndarray:
         """What each tree of `unit` costs at `prices` beyond the cheapest worth of the unit; zero on optimal ones."""
         weight = self.space.weight[unit]
-        price = self.space.use @ self.prices
-        return np.array([weight * sum(price[r, t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]])
+        price = (self.space.use @ self.prices).tolist()
+        return np.array([weight * sum(price[r][t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]])
 
 
 class _Warm(LinearProgram):
@@ -142,8 +152,7 @@ class Restricted:
         self.columns.append((unit, tree))
         self.trees[unit].append(tree)
         self.places[unit].append(np.array([route * self.steps + step - 1 for step, route in tree]))
-        loads = self.space.loads(tree, self.steps).ravel() * -float(self.space.weight[unit])
-        row = {int(i): float(loads[i]) for i in np.flatnonzero(loads)}
+        row = {place: -self.space.weight[unit] * amount for place, amount in self.space.sparse(tree, self.steps).items()}
         self.waiting.append((None, row | {self.worth_at[unit]: 1.0}, 0.0))
         return True
 
@@ -221,7 +230,7 @@ def generate(
             break
         weight = 0.0 if stalled else SMOOTHING
         probe = weight * centre + (1 - weight) * prices
-        price, judge = space.use @ probe, space.use @ prices
+        price, judge = space.use @ probe, (space.use @ prices).tolist()
         total, added = 0.0, 0
         for u, grower in growers.items():
             known = master.cheapest(u, price, 24)
@@ -229,7 +238,7 @@ def generate(
             total += space.weight[u] * found[0][0]
             fresh = 0
             for _, tree in found:
-                cost = space.weight[u] * sum(judge[r, t - 1] for t, r in tree)
+                cost = space.weight[u] * sum(judge[r][t - 1] for t, r in tree)
                 if cost < worth[u] - EPSILON * max(1.0, worth[u]) and master.add(u, tree):
                     fresh += 1
                     if fresh >= (MOST_NEW if sure else 12):
@@ -255,7 +264,7 @@ def generate(
             break
         bound = 0.0
         for u in growers:
-            least, tree = exact(space, u, judge, worth[u] / space.weight[u])
+            least, tree = exact(space, u, np.array(judge), worth[u] / space.weight[u])
             bound += space.weight[u] * least
             if tree is not None and master.add(u, tree):
                 added += 1
