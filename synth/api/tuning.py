@@ -68,12 +68,13 @@ def tune(
     """What to run at which size: of every point of the frontiers in every way, the `baselines`, and other backends' logs.
 
     `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those given
-    (values or files), else synthesized for `topology`; with `dividing` schedules are looked for, too, whose chunks divide every
-    size. `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose
-    measurements count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these the cost model
-    decides. `protocols`, `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL
-    and LL128 in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1%). `dtype`:
-    of the elements that must divide into chunks. `ranks`: for logs without a topology.
+    (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` schedules are looked
+    for, too, whose chunks divide every size. `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a
+    database whose frontiers and measurements of this machine count too; `logs`: (backend, file) of nccl-tests' or OSU's
+    output. Without any of these the cost model decides. `protocols`, `instances`: the ways to run a schedule (default: those
+    that were measured; by the model Simple, LL and LL128 in one instance). `tolerance`: the loss, as a share, that is
+    accepted to save a switch (default: 1%). `dtype`: of the elements that must divide into chunks. `ranks`: for logs without
+    a topology.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
     """
@@ -91,7 +92,7 @@ def tune(
     machine, opened = None if topology is None else named_topology(topology), [frontier(given) for given in frontiers]
     name = machine.name if machine else next((f.network.name for f in opened), None)
     held = measurements(measured, catalog, name, in_place)
-    works = works_of(machine, collective, root, ranks, opened, held, search)
+    works = works_of(machine, collective, root, ranks, opened, held, search, catalog)
     if dividing:
         if machine is None:
             raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
@@ -138,7 +139,7 @@ def _answer(work: Work, wish: _Wish, several: bool) -> tuple[Answer, Model | Non
     ranks = work.ranks or measured[0].ranks
     question = tune.Question(work.name, ranks, wish.sizes, wish.element, wish.tolerance, work.root)
     answer = tune.answer(question, found.candidates, model)
-    return answer._replace(notes=(*found.notes, *answer.notes)), model, measured
+    return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
 def _schedules(work: Work, wish: _Wish) -> list[Named]:

@@ -38,6 +38,7 @@ class Work(NamedTuple):
     frontiers: tuple[Frontier, ...]
     measured: tuple[Measurement, ...]
     dividing: tuple[Schedule, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def frontier(given: Frontier | str | Path) -> Frontier:
@@ -94,8 +95,12 @@ def works(
     frontiers: Sequence[Frontier],
     held: Sequence[Measurement],
     search: dict[str, Any],
+    catalog: str | Path | None = None,
 ) -> list[Work]:
-    """The collectives that were asked for, each with what is known of it. Raises UsageError where nothing is."""
+    """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else synthesized.
+
+    Raises UsageError where nothing is known.
+    """
     network = None if machine is None else machine.network()
     asked = [collective] if isinstance(collective, str) else list(collective)
     names = list(dict.fromkeys(asked)) or list(dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held]))
@@ -109,15 +114,17 @@ def works(
             raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
         timed = any(m.collective == name for m in held)
         task = own[0].collective if own else _task(name, count, root, timed)
+        notes: tuple[str, ...] = ()
         if not own and machine is not None and task is not None:
-            own = [_synthesized(machine, task, search)]
+            own, notes = _kept(catalog, machine, task)
+            own = own or [_synthesized(machine, task, search)]
         there = next((f.network for f in own), network)
         for other in (*(f.network for f in own), *((network,) if network else ())):
             if there is not None and not _same(other, there):
                 raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
         wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
         measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
-        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured)))
+        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes))
     return found
 
 
@@ -133,6 +140,20 @@ def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collec
 
 def _same(one: Network, other: Network) -> bool:
     return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
+
+
+def _kept(catalog: str | Path | None, machine: Topology, task: Collective) -> tuple[list[Frontier], tuple[str, ...]]:
+    """The frontier of the catalog that answers this, up to numbering, replayed; and a note that says so."""
+    if catalog is None:
+        return [], ()
+    from synth.catalog.store import Store
+
+    with Store.open(catalog) as store:
+        entry, _ = store.find(machine.network(), task, labels=machine.labels) or (None, None)
+    if entry is None or entry.frontier is None or not entry.frontier.points:
+        return [], ()
+    found = entry.frontier if isinstance(entry.frontier, Frontier) else _written_out(entry.frontier, machine.network())
+    return [frontier(found)], (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})",)
 
 
 def _synthesized(machine: Topology, task: Collective, search: dict[str, Any]) -> Frontier:

@@ -57,7 +57,7 @@ class Share(click.ParamType):
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]", help="To judge at; or 1KB,6MB.")
 @click.option("--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable).")
 @click.option("--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable).")
-@click.option("--db", type=FILE, metavar="FILE", help="A catalog whose measurements of this machine count too.")
+@click.option("--db", type=FILE, metavar="FILE", help="A catalog whose frontiers and measurements of this machine count.")
 @click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not say, where no machine is named.")
