@@ -1,6 +1,6 @@
 """Large and LargePoint: the frontier of a machine too large for exact synthesis, each point with its certified gap.
 
-    Large       topology collective root bound certificate least_steps points seconds notes
+    Large       topology collective root bound certificate least_steps points seconds notes open interrupted
     LargePoint  steps bandwidth chunks engine make
 
 `bound`: no schedule takes fewer rounds per chunk, whatever its steps; `certificate` proves it (kinds: throughput-cut,
@@ -41,7 +41,7 @@ class LargePoint:
 
 @dataclass(frozen=True, eq=False)
 class Large:
-    """Points by growing steps and falling R / C."""
+    """Points by growing steps and falling R / C. `open`: what a time limit or Ctrl-C (`interrupted`) cut short or left untried."""
 
     topology: Topology
     collective: str
@@ -52,6 +52,8 @@ class Large:
     points: tuple[LargePoint, ...]
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def unit(self) -> Fraction:
@@ -105,4 +107,5 @@ class Large:
             "schema": SCHEMA, "topology": {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)},
             "collective": self.collective, "root": self.root, "bound": {"value": show(self.bound), "certificate": self.certificate},
             "least_steps": self.least_steps, "points": rows, "seconds": round(self.seconds, 3), "notes": list(self.notes),
+            **({"open": list(self.open)} if self.open else {}),
         }  # fmt: skip

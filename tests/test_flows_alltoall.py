@@ -50,7 +50,7 @@ def test_it_agrees_with_the_general_bound(name):
 def test_schedules_verify_written_out(name, shortest):
     graph = fabric(topology(name))
     made = alltoall.flows(graph, shortest=shortest)
-    ways = roomy(made)
+    ways = roomy(made, Alltoall(made))
     for steps in (ways.longest, 2 * ways.longest + 1):
         short = ways.schedule(steps)
         found = verifybulk.bulk(short)

@@ -12,7 +12,8 @@ from synth import auditlarge, verify, verifybulk
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.flows import expand
-from synth.flows.large import frontier, written
+from synth.flows.large import frontier
+from synth.flows.points import written
 from synth.large import Large
 from synth.topologies import modify, topology
 

@@ -23,16 +23,20 @@ if TYPE_CHECKING:
 
 
 def large_bound(
-    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), engine: str = "flow"
-) -> Large | None:
-    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to `bound`."""
+    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), engine: str = "flow",
+    time_limit: float | None = None,
+) -> Large | None:  # fmt: skip
+    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to `bound`.
+
+    After `time_limit` seconds it is the best bound so far, and `Large.open` says that there may be a sharper one.
+    """
     from synth.flows.large import bound as flow_bound
 
     machine = named_topology(topology)
     if engine_of(engine, machine, collective) == "exact":
         return None
     name, root = flow_task(machine, collective, roots)
-    return flow_bound(machine, name, root)
+    return flow_bound(machine, name, root, time_limit=time_limit)
 
 
 def by_name(doc: dict) -> Topology | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
@@ -13,7 +14,7 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import by_name
 from synth.collective import Collective
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError, UndecidedError, UsageError
 from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 
 LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
+
+
+class FewerBounds(UndecidedError):
+    """The time limit came before all bounds: `found` are those that there are, as `bound` returns them."""
+
+    def __init__(self, found: list[tuple[int | None, LowerBound]]) -> None:
+        super().__init__(f"the time limit is over; {len(found)} bound{'' if len(found) == 1 else 's'} found")
+        self.found = found
 
 
 def pareto(
@@ -55,7 +64,8 @@ def pareto(
     flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows, below exact synthesis, and
     where that leaves something open the points of flow methods that improve on it (`Point.construction` says so).
 
-    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open`. Raises
+    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
+    flow methods get a tenth of it, a second at least, even where exact synthesis has used it up. Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -65,14 +75,16 @@ def pareto(
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
     if frontiers.engine_of(engine, machine, collective) == "flow":
-        return frontiers.flow(machine, *frontiers.flow_task(machine, collective, roots, sizes), on_event)
+        return frontiers.flow(machine, *frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit=time_limit)
     task = task_of(collective, machine.ranks, roots, sizes)
     options = Options(
         max_steps, max_chunks, encoding, solver, time_limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
+    began = time.monotonic()
     found = frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
-    return frontiers.helped(found, machine, engine, sizes, options, on_event)
+    rest = None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
+    return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest)
 
 
 def solve(
@@ -156,13 +168,15 @@ def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
 
 def bound(
     topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), sizes: Sequence | None = None,
-    max_steps: int | None = None,
+    max_steps: int | None = None, time_limit: float | None = None,
 ) -> list[tuple[int | None, LowerBound]]:  # fmt: skip
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
-    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError.
+    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
+    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own.
     """
     from synth import bounds
+    from synth.flows.until import TimeUp, apart, until
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
@@ -171,13 +185,22 @@ def bound(
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found
-    at = bounds.allreduce if task.combining and not task.reversible else bounds.flow
-    floor = at(network, task, None)
-    for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
-        found.append((steps, at(network, task, steps)))
-        if found[-1][1].value <= floor.value:
-            break
-    return [*found, (None, floor)]
+    kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
+
+    def at(steps: int | None) -> LowerBound:
+        return kind(network, task, steps) if time_limit is None else apart(lambda: kind(network, task, steps))
+
+    floor: list[tuple[int | None, LowerBound]] = []
+    with until(time_limit):
+        try:
+            floor.append((None, at(None)))
+            for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
+                found.append((steps, at(steps)))
+                if found[-1][1].value <= floor[0][1].value:
+                    break
+        except TimeUp:
+            raise FewerBounds([*found, *floor]) from None
+    return [*found, *floor]
 
 
 def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:

@@ -8,9 +8,9 @@ import click
 
 from synth.cli.infeasible import witnessed
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
-from synth.cli.output import deliver, ready
-from synth.cli.root import CONTEXT
-from synth.cli.types import Positive
+from synth.cli.output import deliver, ready, remark
+from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.types import Duration, Positive
 
 
 @click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
@@ -19,8 +19,9 @@ from synth.cli.types import Positive
 @click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
               help="Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")  # fmt: skip
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; the bounds found by then are printed.")
 @output_options
-def bound(**given: Any) -> None:
+def bound(**given: Any) -> int:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
 
     \b
@@ -29,22 +30,30 @@ def bound(**given: Any) -> None:
       synth bound --topo dgx-h100*128 --coll allgather
     """
     from synth import api
+    from synth.api.synthesis import FewerBounds
     from synth.view import tables
 
     ready(given["output"])
     topology = chosen_machine(given)
     asked = task(given, topology)
     with witnessed(given, topology, asked):
-        large = api.large_bound(topology, asked, engine=given["method"].lower())
+        large = api.large_bound(topology, asked, engine=given["method"].lower(), time_limit=given["time_limit"])
     if large is not None:
         from synth.view import large as view
 
         deliver(large.to_json, lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
-        return
+        return UNDECIDED if large.open else 0
     collective = chosen_collective(given, topology)
     with witnessed(given, topology, collective):
-        found = api.bound(topology, collective, max_steps=given["max_steps"])
+        code = 0
+    try:
+        found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
+    except FewerBounds as less:
+        found, code = less.found, UNDECIDED
     deliver(
         lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
         given["output"], given["form"],
     )  # fmt: skip
+    if code:
+        remark("left open: the time limit came before the bounds at more steps")
+    return code

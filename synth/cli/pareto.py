@@ -71,7 +71,7 @@ def pareto(**given: Any) -> int:
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):
-        return _large(frontier, given)
+        return _large(frontier, given, code)
     if given["schedules"]:
         remark("--schedules is for the flow methods; -o holds the schedules of exact synthesis")
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
@@ -92,8 +92,8 @@ def pareto(**given: Any) -> int:
     return code
 
 
-def _large(frontier: Any, given: dict[str, Any]) -> int:
-    """Prints a large frontier, and writes it and its schedules."""
+def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
+    """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
     from synth.view import large, tables
 
     files: dict[int, str] = {}
@@ -108,7 +108,9 @@ def _large(frontier: Any, given: dict[str, Any]) -> int:
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
     deliver(lambda: frontier.to_json(), lambda: tables.print_report(content), given["output"], given["form"])
-    return 0
+    if code == INTERRUPTED:
+        remark("interrupted; what was found by then is shown")
+    return code or (UNDECIDED if frontier.open else 0)
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from synth.errors import InfeasibleError, SynthError
 from synth.flows.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.flows.fabric import Fabric
+from synth.flows.until import TimeUp, apart, left, until
 from synth.lengthcheck import digest_runs
 
 # Variables of a linear program that still ends within a minute.
@@ -32,7 +33,8 @@ class Flows:
     """`flow[k, e]`: what source `sources[k]` sends over edge e when it sends one unit to every other rank.
 
     The images under `group` (permutations of the fabric's nodes, a free group) of these are the flows of all sources.
-    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths).
+    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths). `whole`: no
+    time limit ended the search.
     """
 
     fabric: Fabric
@@ -41,6 +43,7 @@ class Flows:
     flow: np.ndarray
     lengths: np.ndarray
     method: str
+    whole: bool = True
 
     @property
     def congestion(self) -> float:
@@ -98,15 +101,28 @@ def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest
     """Flows of least congestion and lengths that prove it; where the linear program is too large, by multiplicative weights.
 
     `shortest`: of those that pass the fewest ranks on their way; their lengths then prove less than the congestion.
-    Raises InfeasibleError where a rank cannot reach another.
+    Raises InfeasibleError where a rank cannot reach another. Of a time limit (see `synth.flows.until`) the program may take half,
+    multiplicative weights the rest; TimeUp where that is too little too.
     """
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
-    if len(sources) * len(fabric.src) > MOST_VARIABLES:
-        from synth.flows.weights import by_weights
+    if len(sources) * len(fabric.src) <= MOST_VARIABLES:
+        time = left()
+        try:
+            with until(None if time is None or shortest else time / 2):
+                return _by_program(fabric, moves, sources, _on_shortest(fabric, sources) if shortest else None)
+        except TimeUp:
+            if shortest:
+                raise
+    from synth.flows.weights import by_weights
 
-        return by_weights(fabric, moves, sources)
-    return _by_program(fabric, moves, sources, _on_shortest(fabric, sources) if shortest else None)
+    return by_weights(fabric, moves, sources)
+
+
+def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
+    """No flows, and lengths that take no search: the narrower an edge, the longer. They prove some bound."""
+    sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
+    return Flows(fabric, tuple(group), sources, np.zeros((len(sources), len(fabric.src))), whole(1 / fabric.cap), "no search")
 
 
 def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
@@ -170,7 +186,7 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     common = {"A_ub": loads.tocsr(), "A_eq": keeps.tocsr(), "b_eq": wanted.ravel(), "method": "highs-ds" if small else "highs-ipm"}
     top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
-    found = linprog(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
+    found = apart(lambda: linprog(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common))
     if found.status == 2:
         raise InfeasibleError(f"{fabric.name}: some rank cannot reach another, so no alltoall is possible")
     if found.x is None:
@@ -179,7 +195,7 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     if small and allowed is None:  # of the flows that congest least, those that are shortest: fewer steps
         hops = np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0]
         tied = [(0, None)] * (kinds * edges) + [(0, found.x[-1] * (1 + 1e-9))]
-        again = linprog(hops, b_ub=np.zeros(len(size)), bounds=tied, **common)
+        again = apart(lambda: linprog(hops, b_ub=np.zeros(len(size)), bounds=tied, **common))
         answer = found.x if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
     return Flows(fabric, tuple(group), sources, flow, whole(-found.ineqlin.marginals)[place], "linear program")

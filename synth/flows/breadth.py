@@ -18,6 +18,7 @@ from synth.errors import InfeasibleError, UsageError
 from synth.flows.copies import Copies, listed
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
+from synth.flows.until import check
 
 # Links into a rank up to which all sets of them are looked at.
 MOST_LINKS = 12
@@ -65,6 +66,7 @@ class Breadth:
         return int(np.lcm.reduce([time.denominator for time in self.times])) if self.times else 1
 
     def _look(self, rank: int) -> None:
+        check()
         src = self.fabric.src.tolist()
         far = self._distances(rank)
         edges = self.into[rank]

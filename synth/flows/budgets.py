@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from synth.flows.maxflow import MaxFlow
+from synth.flows.until import apart
 
 Key = TypeVar("Key", bound=Hashable)
 # Variables and CPU seconds of the integer program for kinds of ways that share orbits criss-cross.
@@ -93,12 +94,14 @@ class Budgets:
         need = csr_array((np.ones(len(pairs)), (rows, column)), shape=(len(options), len(pairs)))
         use = csr_array((np.ones(len(uses)), ([i for i, _ in uses], [k for _, k in uses])), shape=(len(self.limits), len(pairs)))
         widths: Any = np.array([b for _, _, b, _ in self.limits], float)  # SciPy's stubs want a number
-        found = milp(
-            np.zeros(len(pairs)),
-            integrality=np.ones(len(pairs)),
-            bounds=Bounds(0, weight),
-            constraints=[LinearConstraint(need, weight, weight), LinearConstraint(use, -np.inf, widths)],
-            options={"time_limit": SECONDS},
+        found = apart(
+            lambda: milp(
+                np.zeros(len(pairs)),
+                integrality=np.ones(len(pairs)),
+                bounds=Bounds(0, weight),
+                constraints=[LinearConstraint(need, weight, weight), LinearConstraint(use, -np.inf, widths)],
+                options={"time_limit": SECONDS},
+            )
         )
         if found.x is None:
             return None, set()

@@ -19,6 +19,7 @@ from synth.errors import InfeasibleError, UsageError
 from synth.flows.automorphisms import orbits, symmetries
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow, checked
+from synth.flows.until import TimeUp
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 TURNED = ("reduce-scatter", "reduce")
@@ -31,6 +32,7 @@ class Throughput:
 
     `inside` marks the nodes of the cut that says so, on `fabric` as data spreads (turned for reductions); `shards[r]` start at
     rank r. `flows` is how many maximum flows it took. `proof`: the certificate, where more than this one cut proves the time.
+    `whole` is False where a time limit ended the search: the cut proves what it says, and another may prove more.
     """
 
     fabric: Fabric
@@ -41,6 +43,7 @@ class Throughput:
     inside: np.ndarray
     flows: int
     proof: dict | None = None
+    whole: bool = True
 
     @property
     def bandwidth(self) -> Fraction:
@@ -83,7 +86,8 @@ def throughput(fabric: Fabric, collective: str = "allgather", root: int = 0, gen
     """The greatest ratio of a cut, with that cut.
 
     `generators`: symmetries of the fabric as `symmetries` returns them (the default); one flow for each orbit of ranks.
-    Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root.
+    Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root. A time limit (see
+    `synth.flows.until`) ends it with the worst cut so far.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"{collective}: cuts bound the throughput of {', '.join(COLLECTIVES)}")
@@ -111,14 +115,18 @@ class _Newton:
     def run(self, sinks: list[int]) -> Throughput:
         time, inside = self._first()
         self._set(time)
-        for sink in sinks:
-            while self.flow.value(self.source, sink) < self.total * time.denominator:
-                inside = self.flow.inside(self.graph.nodes)
-                time = self._ratio(inside)
-                self._set(time)
+        whole = True
+        try:
+            for sink in sinks:
+                while self.flow.value(self.source, sink) < self.total * time.denominator:
+                    inside = self.flow.inside(self.graph.nodes)
+                    time = self._ratio(inside)
+                    self._set(time)
+        except TimeUp:
+            whole = False
         shards = self.shards[: self.graph.ranks]
         graph = self.graph
-        return Throughput(graph, self.collective, self.root, shards, time, inside, self.flow.calls)
+        return Throughput(graph, self.collective, self.root, shards, time, inside, self.flow.calls, whole=whole)
 
     def _set(self, time: Fraction) -> None:
         checked(time.numerator * int(self.graph.cap.sum()) + time.denominator * self.total, self.graph.name)

@@ -17,6 +17,7 @@ from synth.flows.packing import pack
 from synth.flows.sharper import sharpened
 from synth.flows.symmetric import grow
 from synth.flows.trees import Grown, finished
+from synth.flows.until import TimeUp
 from synth.forest import Forest
 
 METHODS = ("symmetric", "packing")
@@ -50,19 +51,32 @@ def build(
     *,
     methods: Sequence[str] = METHODS,
     progress: Callable[[str], None] = lambda text: None,
+    bound: Throughput | None = None,
 ) -> Built:
     """The best forest that the methods find, in their order; the search ends with one that meets the bound.
 
-    Not yet verified: pass `built.forest` to `synth.forestcheck.verify`. Raises InfeasibleError where a rank cannot be
-    reached, UsageError for another collective or root, UndecidedError where no forest is found.
+    `bound`: what `throughput` says, where the caller has it already. Not yet verified: pass `built.forest` to
+    `synth.forestcheck.verify`. Raises InfeasibleError where a rank cannot be reached, UsageError for another collective or
+    root, UndecidedError where no forest is found, TimeUp where a time limit (see `synth.flows.until`) ends the search before.
     """
     moves = symmetries(fabric)
-    bound = throughput(fabric, collective, root, moves)
+    bound = throughput(fabric, collective, root, moves) if bound is None else bound
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
     best = _rerooted(fabric, bound, moves, methods)
     if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
         return best
     search = _Search(bound, moves, methods)
+    try:
+        return _searched(search, fabric, collective, best, progress)
+    except TimeUp:
+        if best is None:
+            raise
+        return Built(best.forest, search.bound)
+
+
+def _searched(search: _Search, fabric: Fabric, collective: str, best: Built | None, progress: Callable[[str], None]) -> Built:
+    """The first forest of the search's plans; `best` where that is no worse, or nothing else is found."""
+    bound, moves = search.bound, search.moves
     for method, graph, time in search.plans():
         group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
         grown = _grown(method, graph, time, bound.shards, group)
@@ -76,7 +90,7 @@ def build(
     if best is not None:
         return Built(best.forest, search.bound)
     raise UndecidedError(
-        f"{fabric.name}: no forest found for {collective} by {' or '.join(methods)}; that proves nothing: the bound is"
+        f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: the bound is"
         f" {float(search.bound.bandwidth):.6g} GB/s"
     )
 

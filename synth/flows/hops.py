@@ -14,6 +14,7 @@ from synth.errors import SynthError
 from synth.flows.alltoall import Flows
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
+from synth.flows.until import check
 
 # Numbers of chunks tried to make the flows whole without rounding.
 MOST_CHUNKS = 24
@@ -40,6 +41,7 @@ def ways(made: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
     fabric = made.fabric
     found = []
     for k, source in enumerate(made.sources.tolist()):
+        check()
         flow = _whole(fabric, source, made.flow[k] * chunks, chunks)
         _acyclic(fabric, flow)
         found.append([_hops(fabric, way) for way in _apart(fabric, source, flow, chunks)])

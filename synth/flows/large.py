@@ -13,109 +13,130 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from fractions import Fraction
-from math import lcm
 
 import numpy as np
 
-from synth.bulk import COLLECTIVES, COPY, REDUCE, Bulk
+from synth.bulk import COLLECTIVES
 from synth.errors import InfeasibleError, UndecidedError, UsageError
-from synth.flows import alltoall, breadth, parts, pipeline, rarest, tau
+from synth.flows import alltoall, parts, points
 from synth.flows.automorphisms import free_group, symmetries
 from synth.flows.cuts import throughput
 from synth.flows.fabric import Fabric, fabric
 from synth.flows.forests import build
+from synth.flows.found import Found
+from synth.flows.hops import chunks_of
 from synth.flows.pipeline import Pipeline
 from synth.flows.shallow import Shallow
 from synth.flows.sharper import sharpened
 from synth.flows.slots import Alltoall, roomy
+from synth.flows.until import TimeUp, endless, left, until
 from synth.forest import ROOTED
 from synth.large import Large, LargePoint
 from synth.lengthcheck import check as check_lengths
-from synth.schedule import Schedule
 from synth.topology import Topology
 
-DEPTHS = tuple(1 << k for k in range(11))
-# A pipelining depth is offered while it improves R / C by this part of the bound, and its sends can be listed.
-WORTH = Fraction(1, 500)
-MOST_SENDS = 1 << 26
-# Ranks up to which trees are packed for allreduce, and the greedy runs where nothing is symmetric.
-PACKED, GREEDY = 16, 600
+Group = tuple[np.ndarray, ...]
+SEARCH = "a sharper bound"
+# What the search for the flows of an alltoall may take of a time limit; the rest is for ways and steps.
+SEARCHED = 0.6
 
 
-def frontier(topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None) -> Large:
-    """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other collectives."""
+def frontier(
+    topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
+    time_limit: float | None = None,
+) -> Large:  # fmt: skip
+    """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other collectives.
+
+    After `time_limit` seconds, and on Ctrl-C once there is a bound, it ends with what it has: `Large.open` says what is left.
+    """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    progress("reading the fabric")
-    graph = fabric(topology)
-    moves = symmetries(graph)
-    group = free_group(moves, graph.ranks)
-    notes: list[str] = list(topology.notes)
-    progress("bound")
-    bound, certificate, points = _KINDS[collective](graph, collective, root, group, notes, progress)
-    least = _least_steps(graph, collective, root, group)
-    kept = _pareto(points)
-    at = root if collective in ROOTED else None
-    return Large(topology, collective, at, bound, certificate, least, kept, time.perf_counter() - begun, tuple(notes))
+    with until(time_limit):
+        progress("reading the fabric")
+        graph = fabric(topology)
+        group = free_group(symmetries(graph), graph.ranks)
+        found = Found(progress, topology.notes)
+        progress("bound")
+        _KINDS[collective](graph, collective, root, group, found)
+        return _large(graph, collective, root, group, found, begun)
 
 
-def bound(topology: Topology, collective: str, root: int = 0) -> Large:
+def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> Large:
     """As `frontier`, without points: the bound, its certificate and the least number of steps."""
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    graph = fabric(topology)
-    group = free_group(symmetries(graph), graph.ranks)
-    if collective == "alltoall":
-        certificate = alltoall.flows(graph, group).certificate()
-        value = check_lengths(certificate, topology) * graph.unit
-    elif collective == "allreduce":
-        value, certificate = parts.bound(graph)
-    else:
-        limit, _ = sharpened(throughput(graph, collective, root))
-        value, certificate = limit.time, limit.certificate
+    with until(time_limit):
+        graph = fabric(topology)
+        group = free_group(symmetries(graph), graph.ranks)
+        found = Found(lambda text: None, topology.notes)
+        if collective == "alltoall":
+            _congestion(graph, group, found)
+        elif collective == "allreduce":
+            _parts(graph, found)
+        else:
+            limit = _cut(graph, collective, root, found)
+
+            def sharper() -> None:
+                best, _ = sharpened(limit)
+                found.bound = best.time, best.certificate
+
+            found.stage(SEARCH, sharper)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        return _large(graph, collective, root, group, found, begun)
+
+
+def _large(graph: Fabric, collective: str, root: int, group: Group, found: Found, begun: float) -> Large:
+    least = _least_steps(graph, collective, root, group, 0 if found.interrupted else None)
     at = root if collective in ROOTED else None
-    least = _least_steps(graph, collective, root, group)
-    return Large(topology, collective, at, value, certificate, least, (), time.perf_counter() - begun, topology.notes)
+    spent = time.perf_counter() - begun
+    return Large(
+        graph.topology, collective, at, *found.bound, least, found.points(), spent, tuple(found.notes), tuple(found.open), found.interrupted
+    )
 
 
-def _pareto(points: list[LargePoint]) -> tuple[LargePoint, ...]:
-    kept: list[LargePoint] = []
-    for point in sorted(points, key=lambda p: (p.steps, p.bandwidth, p.chunks)):
-        if not kept or point.bandwidth < kept[-1].bandwidth:
-            kept.append(point)
-    return tuple(kept)
-
-
-def _least_steps(graph: Fabric, collective: str, root: int, group: tuple[np.ndarray, ...]) -> int:
-    """The greatest distance that data must go: in ranks entered."""
+def _least_steps(graph: Fabric, collective: str, root: int, group: Group, limit: float | None) -> int:
+    """The greatest distance that data must go: in ranks entered. A time limit lets it look at fewer ranks, which proves no more."""
     name = {"allreduce": "allgather", "alltoall": "allgather"}.get(collective, collective)
-    return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group)
+    with until(limit):
+        return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group)
 
 
-def _trees(
-    graph: Fabric, collective: str, root: int, group: tuple[np.ndarray, ...], notes: list[str], progress: Callable[[str], None]
-) -> tuple[Fraction, dict, list[LargePoint]]:  # fmt: skip
-    """Points of allgather, reduce-scatter, broadcast and reduce."""
-    progress("forest")
-    points: list[LargePoint] = []
-    try:
-        built = build(graph, collective, root, progress=progress)
-        limit = built.bound
+def _cut(graph: Fabric, collective: str, root: int, found: Found):
+    limit = throughput(graph, collective, root)
+    found.bound = limit.time, limit.certificate
+    if not limit.whole:
+        found.open.append(f"{SEARCH}: ended by the time limit")
+    return limit
+
+
+def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
+    """Points of allgather, reduce-scatter, broadcast and reduce: quick methods first, so that a time limit leaves something."""
+    limit = _cut(graph, collective, root, found)
+
+    def shallow() -> None:
+        line = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
+        found.add(points.depths(line, "breadth-first trees", limit.time), 2)
+
+    def forest() -> None:
+        try:
+            built = build(graph, collective, root, progress=found.progress, bound=limit)
+        except TimeUp:
+            raise
+        except UndecidedError as error:
+            found.notes.append(str(error))
+            return
+        found.bound = built.bound.time, built.bound.certificate
         if built.gap:
-            notes.append(f"the best forest found is {float(built.gap):.1%} slower than the bound")
-        points += _depths(Pipeline(built.forest), f"{built.forest.method} forest", limit.time)
-    except UndecidedError as error:
-        limit = throughput(graph, collective, root)
-        notes.append(str(error))
+            found.notes.append(f"the best forest found is {float(built.gap):.1%} slower than the bound")
+        found.add(points.depths(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time), 0)
+
+    found.stage("breadth-first trees", shallow)
     if collective in ("allgather", "reduce-scatter"):
-        points += _direct(graph, collective, progress)
-    progress("breadth-first trees")
-    shallow = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
-    points += _depths(shallow, "breadth-first trees", limit.time)
-    return limit.time, limit.certificate, points
+        found.stage("sends from rank to rank", lambda: found.add(points.direct(graph, collective, found.progress), 1))
+    found.stage("forest", forest)
 
 
 def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
@@ -123,163 +144,98 @@ def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[Large
     topology = topology.live()
     graph = fabric(topology)
     if collective in ("allgather", "reduce-scatter"):
-        yield from _direct(graph, collective, lambda text: None)
+        yield from points.direct(graph, collective, lambda text: None)
     group = () if collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     line = Pipeline(Shallow(topology, collective, (graph.tail, graph.head)).forest(root, group))
     steps, bandwidth = line.rate(1)
-    yield LargePoint(steps, bandwidth, line.forest.weight, "breadth-first trees", _later(line, 1))
+    yield LargePoint(steps, bandwidth, line.forest.weight, "breadth-first trees", points.later(line, 1))
 
 
-def _depths(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
-    before = None
-    for depth in DEPTHS:
-        if line.sends(depth) > MOST_SENDS:
-            return
-        steps, bandwidth = line.rate(depth)
-        if before is not None and before - bandwidth < WORTH * bound:
-            return
-        before = bandwidth
-        yield LargePoint(steps, bandwidth, line.forest.weight * depth, f"{engine} x {depth}", _later(line, depth))
+def _parts(graph: Fabric, found: Found) -> None:
+    value, certificate, whole = parts.bound(graph)
+    found.bound = value, certificate
+    if not whole:
+        found.open.append(f"{SEARCH}: ended by the time limit")
 
 
-def _later(line: Pipeline, depth: int) -> Callable[[], Bulk]:
-    return lambda: line.bulk(depth)
-
-
-def _direct(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
-    """Breadth-first broadcast and rarest-first, where ranks are joined by links alone; backwards for reduce-scatter."""
-    turned = collective == "reduce-scatter"
-    if turned and not _even(graph.topology):
-        return
-    finish = pipeline.turned if turned else (lambda made: made)
-    if breadth.applies(graph):
-        progress("breadth-first broadcast")
-        found = breadth.Breadth(graph)
-        for chunks in sorted({1, 2, 4, found.chunks}):
-            if chunks * graph.ranks * len(found.copies.reps) <= MOST_SENDS and chunks <= 64:
-                made = finish(found.schedule(chunks))
-                yield LargePoint(made.steps, made.bandwidth, made.chunks, "breadth-first broadcast", _kept(made))
-    if rarest.applies(graph) and (graph.ranks <= GREEDY or free_group(symmetries(graph), graph.ranks)):
-        progress("rarest first")
-        made = finish(rarest.schedule(graph))
-        yield LargePoint(made.steps, made.bandwidth, made.chunks, "rarest first", _kept(made))
-
-
-def _kept(made: Bulk) -> Callable[[], Bulk]:
-    return lambda: made
-
-
-def _even(topology: Topology) -> bool:
-    """Whether every link has its like in the other direction, and no two have the same ends."""
-    width = {(k.src, k.dst): k.bandwidth for k in topology.links}
-    return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
-
-
-def _allreduce(
-    graph: Fabric, collective: str, root: int, group: tuple[np.ndarray, ...], notes: list[str], progress: Callable[[str], None]
-) -> tuple[Fraction, dict, list[LargePoint]]:  # fmt: skip
+def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
     del collective, root
-    bound, certificate = parts.bound(graph)
-    points: list[LargePoint] = []
-    progress("reduce-scatter and allgather")
-    halves = [_lines(graph, name, group, notes, progress) for name in ("reduce-scatter", "allgather")]
-    for first in halves[0]:
-        for second in halves[1]:
-            same = all((a == b).all() for a, b in zip(first.forest.generators, second.forest.generators, strict=False))
-            if first.forest.method == second.forest.method and same and len(first.forest.generators) == len(second.forest.generators):
-                points += _joined(graph, first, second, bound)
-    if graph.ranks <= PACKED and not graph.topology.switches and not graph.topology.limits and _even(graph.topology):
-        points += _up_and_down(graph, progress)
-    return bound, certificate, points
+    _parts(graph, found)
+    limit = found.bound[0]
+
+    def shallow() -> None:
+        first, second = (
+            Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group)) for name in ("reduce-scatter", "allgather")
+        )
+        found.add(points.joined(graph, first, second, limit))
+
+    def forests() -> None:
+        lines = []
+        for name in ("reduce-scatter", "allgather"):
+            try:
+                lines.append(Pipeline(build(graph, name, progress=found.progress).forest))
+            except TimeUp:
+                raise
+            except UndecidedError as error:
+                found.notes.append(str(error))
+        if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
+            found.add(points.joined(graph, lines[0], lines[1], limit))
+
+    found.stage("reduce-scatter and allgather by breadth-first trees", shallow)
+    found.stage("reduce-scatter and allgather by forests", forests)
+    found.stage("trees up and down", lambda: found.add(points.up_and_down(graph)))
 
 
-def _lines(
-    graph: Fabric, name: str, group: tuple[np.ndarray, ...], notes: list[str], progress: Callable[[str], None]
-) -> list[Pipeline]:  # fmt: skip
-    lines = [Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group))]
+def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
+    """Flows of least congestion, whose certificate becomes the bound; where the time is over before, plain lengths, and no flows."""
     try:
-        lines.append(Pipeline(build(graph, name, progress=progress).forest))
-    except UndecidedError as error:
-        notes.append(str(error))
-    return lines
-
-
-def _joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
-    whole = lcm(first.forest.weight, second.forest.weight)
-    before = None
-    for depth in DEPTHS:
-        one, two = depth * whole // first.forest.weight, depth * whole // second.forest.weight
-        if first.sends(one) + second.sends(two) > MOST_SENDS:
-            return
-        (s, r), (t, q) = first.rate(one), second.rate(two)
-        bandwidth = (r + q) / graph.ranks
-        if before is not None and before - bandwidth < WORTH * bound:
-            return
-        before = bandwidth
-        engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
-
-        def make(one: int = one, two: int = two) -> Bulk:
-            return pipeline.composed(first.bulk(one), second.bulk(two))
-
-        yield LargePoint(s + t, bandwidth, whole * depth * graph.ranks, engine, make)
-
-
-def _up_and_down(graph: Fabric, progress: Callable[[str], None]) -> Iterator[LargePoint]:
-    network = graph.topology.network()
-    if not tau.applies(network):
-        return
-    from synth.collective import collective
-
-    progress("trees up and down")
-    forest, task = tau.forest(network), collective("allreduce", network.ranks)
-    for depth in (1, 2, 4, 8, 16, 32, 64):
-        made = written(graph.topology, tau.schedule(forest, task, depth))
-        yield LargePoint(made.steps, made.bandwidth, made.chunks, f"trees up and down x {depth}", _kept(made))
-
-
-def written(topology: Topology, schedule: Schedule) -> Bulk:
-    """An ordinary schedule of a topology without switches as a bulk one."""
-    where = {(k.src, k.dst): i for i, k in enumerate(topology.links)}
-    rows = [
-        (t, s.chunk, where[s.src, s.dst], REDUCE if s.kind == "reduce" else COPY)
-        for t, step in enumerate(schedule.steps)
-        for s in step.sends
-    ]
-    table = np.array(rows, np.int64).reshape(-1, 4)
-    used, path = np.unique(table[:, 2], return_inverse=True)
-    rounds = np.array([step.rounds for step in schedule.steps], np.int64)
-    root = schedule.collective.roots[0] if schedule.collective.roots else None
-    paths = tuple((int(i),) for i in used)
-    return Bulk(topology, schedule.collective.name, root, schedule.chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
-
-
-def _alltoall(
-    graph: Fabric, collective: str, root: int, group: tuple[np.ndarray, ...], notes: list[str], progress: Callable[[str], None]
-) -> tuple[Fraction, dict, list[LargePoint]]:  # fmt: skip
-    del collective, root
-    progress("least congestion")
-    made = alltoall.flows(graph, group)
+        made = alltoall.flows(graph, group)
+    except (TimeUp, KeyboardInterrupt) as error:
+        found.interrupted = isinstance(error, KeyboardInterrupt)
+        with endless():
+            made = alltoall.plain(graph, group)
+        found.open.append(f"{SEARCH}: {'interrupted' if found.interrupted else 'ended by the time limit'}")
+    if not made.whole:
+        found.open.append(f"{SEARCH}: ended by the time limit")
     certificate = made.certificate()
-    bound = check_lengths(certificate, graph.topology) * graph.unit
-    if not bound:
+    found.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
+    if not found.bound[0]:
         raise InfeasibleError(f"{graph.name}: nothing limits the alltoall")
-    points = []
-    kinds = [("least congestion", made)]
-    if len(made.sources) * len(graph.src) <= alltoall.SMALL:
-        kinds.insert(0, ("shortest ways", alltoall.flows(graph, group, shortest=True)))
-    for engine, flows in kinds:
-        progress(f"ways of {engine}")
-        for ways in _unlike(Alltoall(flows), roomy(flows)):
+    return made
+
+
+def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
+    del collective, root
+    found.progress("least congestion")
+    with until(None if (time_left := left()) is None else time_left * SEARCHED):
+        made = _congestion(graph, group, found)
+
+    def spread(engine: str, order: int, flows: Callable[[], alltoall.Flows]) -> None:
+        chosen = flows()
+        for ways in _unlike(chosen):
             for steps in sorted({ways.longest, ways.longest + 2, 2 * ways.longest, 4 * ways.longest}):
                 bulk = ways.schedule(steps)
-                points.append(LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", _kept(bulk)))
+                found.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", points.kept(bulk))], order)
+
+    if not made.flow.any():
+        found.open.append("flows: not tried")
+        return
+    found.stage("ways of least congestion", lambda: spread("least congestion", 1, lambda: made))
+    if len(made.sources) * len(graph.src) <= alltoall.SMALL:
+        found.stage("shortest ways", lambda: spread("shortest ways", 0, lambda: alltoall.flows(graph, group, shortest=True)))
     if made.method != "linear program":
-        notes.append(f"flows by {made.method}: within {made.congestion / float(bound) - 1:.2%} of the bound")
-    return bound, certificate, points
+        found.notes.append(f"flows by {made.method}: within {made.congestion / float(found.bound[0]) - 1:.2%} of the bound")
 
 
-def _unlike(one: Alltoall, other: Alltoall) -> list[Alltoall]:
-    return [one] if one.chunks == other.chunks else [one, other]
+def _unlike(made: alltoall.Flows) -> Iterator[Alltoall]:
+    """Ways with few chunks, then, where that is another number, with many; where time is short first those of one chunk."""
+    if left() is not None and chunks_of(made) > 1:
+        yield Alltoall(made, 1)
+    one = Alltoall(made)
+    yield one
+    other = roomy(made, one)
+    if other.chunks != one.chunks:
+        yield other
 
 
 _KINDS = {**dict.fromkeys(("allgather", "reduce-scatter", "broadcast", "reduce"), _trees), "allreduce": _allreduce, "alltoall": _alltoall}

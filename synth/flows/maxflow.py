@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from synth.errors import SynthError
+from synth.flows.until import check
 
 MOST = 1 << 61
 
@@ -37,7 +38,8 @@ class MaxFlow:
         self._flow.set_arc_capacity(arc, capacity)
 
     def value(self, source: int, sink: int) -> int:
-        """The greatest flow. Raises SynthError where capacities are too large to add up."""
+        """The greatest flow. Raises SynthError where capacities are too large to add up, TimeUp when the time limit is over."""
+        check()
         self.calls += 1
         status = self._flow.solve(source, sink)
         if status != self._flow.OPTIMAL:

@@ -21,6 +21,7 @@ from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
 from synth.flows.splitting import Ends, Logical, split
 from synth.flows.trees import Branch, Grown
+from synth.flows.until import check
 
 # Links tried for one that takes the whole of a tree before the tree is parted.
 WHOLE_FIRST = 6
@@ -82,6 +83,7 @@ class _Packing:
 
     def _complete(self, tree: _Tree) -> None:
         """Grows until all ranks are reached; parts that cannot follow are left open."""
+        check()
         self._arcs()
         heap: list[tuple[int, int, int, int]] = []
 

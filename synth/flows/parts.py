@@ -10,24 +10,36 @@ import numpy as np
 from synth.bounds import check_parts, check_scale
 from synth.flows.cuts import throughput
 from synth.flows.fabric import Fabric
+from synth.flows.until import TimeUp, endless
 
 # Ranks up to which the packing of trees is asked for its partition.
 PACKED = 16
 
 
-def bound(fabric: Fabric) -> tuple[Fraction, dict]:
-    """(least R / C in the unit of the fabric, certificate) of an allreduce: no schedule takes fewer rounds per chunk of the buffer.
+def bound(fabric: Fabric) -> tuple[Fraction, dict, bool]:
+    """(least R / C in the unit of the fabric, certificate, whether all were tried): no allreduce takes fewer rounds per chunk.
 
     Tried: every rank alone, the boxes, the two sides of the cut that limits allgather, and on direct machines of equal
-    links both ways the partition of the tree packing.
+    links both ways the partition of the tree packing. A time limit (see `synth.flows.until`) ends it with the best so far,
+    at least that of rank 0 against all others.
     """
     best, kept = Fraction(0), {}
-    for label in _partitions(fabric):
-        certificate = _certificate(fabric, label)
-        value = check_parts.check(certificate, fabric.topology) * fabric.unit
-        if value > best:
-            best, kept = value, certificate
-    return best, kept
+    try:
+        for label in _partitions(fabric):
+            value, certificate = _proved(fabric, label)
+            if value > best:
+                best, kept = value, certificate
+    except TimeUp:
+        if not kept:
+            with endless():
+                best, kept = _proved(fabric, [0, *[1] * (fabric.ranks - 1)])
+        return best, kept, False
+    return best, kept, True
+
+
+def _proved(fabric: Fabric, label: Sequence[int]) -> tuple[Fraction, dict]:
+    certificate = _certificate(fabric, label)
+    return check_parts.check(certificate, fabric.topology) * fabric.unit, certificate
 
 
 def _partitions(fabric: Fabric) -> Iterable[Sequence[int]]:

@@ -13,6 +13,7 @@ from synth.bulk import Bulk
 from synth.errors import InfeasibleError, UsageError
 from synth.flows.copies import Copies, listed
 from synth.flows.fabric import Fabric
+from synth.flows.until import check
 
 MOST_CELLS = 1 << 25
 
@@ -55,6 +56,7 @@ class _Greedy:
         found: list[tuple[np.ndarray, ...]] = []
         step = 0
         while not self.held.all():
+            check()
             fresh = self._step()
             if not len(fresh[0]):
                 i, owner, _ = np.argwhere(~self.held)[0]

@@ -18,6 +18,7 @@ from synth.collector import collector_off
 from synth.flows.automorphisms import edge_images
 from synth.flows.fabric import Fabric
 from synth.flows.trees import Branch, Grown
+from synth.flows.until import apart, check
 
 # Hops of all candidate trees together, times the edges of a hop, that are looked at.
 MOST_HOPS = 40_000_000
@@ -105,6 +106,7 @@ class _Tree:
 
 def _hung(shape: _Shape, nodes: np.ndarray, edges: np.ndarray, root: int, turn: _Turner) -> _Tree | None:
     """The image of a tree, with `root` on top; None where a hop cannot be turned round."""
+    check()
     ranks = len(shape.parent)
     parent = np.full(ranks, -1, np.int64)
     inner = shape.parent >= 0
@@ -200,9 +202,11 @@ def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np
     busy = np.flatnonzero(load.sum(axis=0))
     load, cap = load[:, busy].T.tocsr(), fabric.cap[busy]
     need = load.astype(float).multiply(1 / (cap * float(bound))[:, None])
-    made = linprog(
-        np.r_[np.zeros(count), 1], hstack([need, -np.ones((len(busy), 1))]).tocsr(), np.zeros(len(busy)),
-        np.r_[np.ones(count), 0][None, :], [1], method="highs",
+    made = apart(
+        lambda: linprog(
+            np.r_[np.zeros(count), 1], hstack([need, -np.ones((len(busy), 1))]).tocsr(), np.zeros(len(busy)),
+            np.r_[np.ones(count), 0][None, :], [1], method="highs",
+        )
     )  # fmt: skip
     part = np.maximum(made.x[:count], 0) if made.x is not None else np.ones(count) / count
     best: tuple[Fraction, np.ndarray] | None = None

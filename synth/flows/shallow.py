@@ -10,6 +10,7 @@ import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.flows.automorphisms import orbits
+from synth.flows.until import check, left
 from synth.forest import ROOTED, TURNED, Forest
 from synth.linktable import ends as ends_of
 from synth.topology import Topology
@@ -40,8 +41,13 @@ class Shallow:
         return self.known[node]
 
     def height(self, root: int, generators: Sequence[np.ndarray]) -> int:
-        """The height of `forest`, without making it."""
-        return max(max(self._distances(start)) for start in self._roots(root, generators))
+        """The height of `forest`, without making it; of as many of its trees, one at least, as a time limit lets it see."""
+        height = 0
+        for start in self._roots(root, generators):
+            height = max(height, *self._distances(start))
+            if left() == 0:
+                break
+        return height
 
     def _roots(self, root: int, generators: Sequence[np.ndarray]) -> list[int]:
         if self.collective in ROOTED:
@@ -69,11 +75,12 @@ class Shallow:
 
     def _tree(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
         """Rank → (parent, links in the order data takes them)."""
+        check()
         far = self._distances(start)
-        left = self.topology.ranks - 1
+        wanted = self.topology.ranks - 1
         found: dict[int, tuple[int, tuple[int, ...]]] = {}
         level = [start]
-        while left:
+        while wanted:
             options: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
             for u in level:
                 for v, way in self._hops(u):
@@ -85,7 +92,7 @@ class Shallow:
                     self.load[i] += 1
                 found[v] = u, way[::-1] if self.turned else way
             level = list(options)
-            left -= len(level)
+            wanted -= len(level)
         return found
 
     def _distances(self, start: int) -> list[int]:
@@ -93,8 +100,8 @@ class Shallow:
         ranks = self.topology.ranks
         far = [-1] * (len(self.starts) - 1)
         far[start] = 0
-        queue, done, left = deque([start]), set(), ranks - 1
-        while queue and left:  # by growing distance: what is found once a rank is left to find is found at its least
+        queue, done, wanted = deque([start]), set(), ranks - 1
+        while queue and wanted:  # by growing distance: what is found once a rank is left to find is found at its least
             u = queue.popleft()
             if u in done:
                 continue
@@ -102,10 +109,10 @@ class Shallow:
             for _, v in self._out(u):
                 cost = int(v < ranks)
                 if far[v] < 0 or far[v] > far[u] + cost:
-                    left -= v < ranks and far[v] < 0
+                    wanted -= v < ranks and far[v] < 0
                     far[v] = far[u] + cost
                     (queue.append if cost else queue.appendleft)(v)
-        if left:
+        if wanted:
             lost = next(r for r in range(ranks) if far[r] < 0)
             raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
         return far[:ranks]

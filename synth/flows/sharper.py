@@ -21,6 +21,7 @@ from synth.flows.balance import MOST_SCALE, balanced
 from synth.flows.cuts import ROOTED, Throughput, runs
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
+from synth.flows.until import apart
 
 MOST_EDGES, MOST_WORK, MOST_ROUNDS = 4_000, 20_000_000, 400
 SCALE = 1 << 24  # flows of the linear program's numbers are those of whole parts of this size
@@ -109,14 +110,16 @@ class _Program:
         np.add.at(through, (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]), 1)
         np.add.at(through, (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]), -1)
         limits = [(0, float(c)) for c in self.graph.cap[self.names]] + [(0, None)]
-        found = linprog(
-            np.r_[np.zeros(count), -1.0],
-            np.array(held),
-            np.zeros(len(held)),
-            through,
-            np.zeros(len(through)),
-            bounds=limits,
-            method="highs-ds",
+        found = apart(
+            lambda: linprog(
+                np.r_[np.zeros(count), -1.0],
+                np.array(held),
+                np.zeros(len(held)),
+                through,
+                np.zeros(len(through)),
+                bounds=limits,
+                method="highs-ds",
+            )
         )
         if found.x is None:
             return None

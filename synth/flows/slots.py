@@ -15,8 +15,11 @@ from synth.errors import UsageError
 from synth.flows.alltoall import Flows
 from synth.flows.hops import chunks_of, ways
 from synth.flows.pipeline import link_orbits
+from synth.flows.until import check
 
 MOST_HOPS = 1 << 23
+# Chunks given steps between two looks at the clock.
+LOOK = 256
 
 
 class Alltoall:
@@ -84,8 +87,10 @@ class Alltoall:
         even = (total / room).max(initial=0.0) / max(steps, 1)
         load = np.zeros((steps, len(room)))
         placed: list[tuple[int, int, tuple[int, ...]]] = []
-        for chunk, way in sorted(self.items, key=lambda item: -len(item[1])):
+        for at, (chunk, way) in enumerate(sorted(self.items, key=lambda item: -len(item[1]))):
             earliest = 0
+            if not at % LOOK:
+                check()
             for h, hop in enumerate(way):
                 last = steps - (len(way) - h)
                 use = [pair for i in hop for pair in self.uses[i]]
@@ -116,10 +121,12 @@ class Alltoall:
         return best
 
 
-def roomy(made: Flows, slack: int = 4) -> Alltoall:
-    """Ways with so many chunks that even the longest way's steps of a round each are few beside the rounds that links need."""
-    first = chunks_of(made)
-    way = Alltoall(made, first)
+def roomy(made: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
+    """Ways with so many chunks that even the longest way's steps of a round each are few beside the rounds that links need.
+
+    `way`: those with the least number of chunks.
+    """
+    first = way.chunks
     wanted = -(-slack * way.longest // max(1, int(made.congestion * first)))
     hops = sum(len(route) for _, route in way.items)
     times = max(1, min(wanted, MOST_HOPS // max(1, 4 * hops)))

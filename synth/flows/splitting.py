@@ -14,6 +14,7 @@ import numpy as np
 
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow, checked
+from synth.flows.until import check
 
 # Over how many others each neighbour of a switch is spread: more make shallower trees, fewer make trees that need not be cut.
 SPREAD = 8
@@ -121,6 +122,7 @@ class _State:
 
     def _join(self, a: int, node: int, b: int, units: int) -> int:
         """Moves up to `units` from (a, node) and (node, b) to (a, b); how many it moved."""
+        check()
         first, second, real = self.pieces[a, node], self.pieces[node, b], self._real(a, b)
         made = self.pieces.setdefault((a, b), [])
         moved = i = 0

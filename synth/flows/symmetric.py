@@ -23,6 +23,7 @@ from synth.flows.budgets import Budgets, nesting
 from synth.flows.fabric import Fabric
 from synth.flows.routes import Doors, doors
 from synth.flows.trees import Branch, Grown
+from synth.flows.until import check
 
 MOST_WEIGHT = 1 << 12
 TRIES = 10
@@ -95,6 +96,7 @@ class _Layers:
         options: dict[tuple[int, int], dict[int, Branch]] = {}
         load = dict.fromkeys(self.budget, 0)
         for j, (root, copy) in enumerate(self.roots):
+            check()
             now = price
             if self.copies > 1:
                 now = {o: p * math.exp(STEEP * load[o] / self.budget[o]) if self.budget[o] else p for o, p in price.items()}

@@ -8,11 +8,14 @@ and the average of the trees is a flow: their ratio is the gap, whatever the pro
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.flows.alltoall import Flows, edge_orbits, whole
 from synth.flows.fabric import Fabric
+from synth.flows.until import TimeUp, check
 
 PHASES = 120
 BATCHES = 8
@@ -26,6 +29,7 @@ LOOK = 10
 def by_weights(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, phases: int = PHASES, gap: float = GAP) -> Flows:
     """Flows and lengths as `alltoall.flows`, within a gap that the caller can read off `congestion` and the certificate.
 
+    A time limit (see `synth.flows.until`) ends it early, with a greater gap; TimeUp where not all sources have had a turn.
     Raises InfeasibleError where a rank cannot reach another.
     """
     return _Weights(fabric, group, sources).run(phases, gap)
@@ -56,6 +60,12 @@ class _Weights:
         lengths, total, best, kept, updates = 1 / self.wide, np.zeros(len(self.keys)), 0.0, 1 / self.wide, 0
         for phase in range(phases):
             for part in parts:
+                try:
+                    check()
+                except TimeUp:
+                    if not phase:
+                        raise
+                    return replace(self._made(flow, kept), whole=False)
                 far, before = self._trees(lengths, self.sources[part])
                 flow[part] += (self._loads(far, before) - flow[part]) / (phase + 1)
                 updates += 1
@@ -69,6 +79,9 @@ class _Weights:
                     best, kept = proved, total.copy()
                 if (self._spread(flow.sum(axis=0)) / self.wide).max() <= best * gap:
                     break
+        return self._made(flow, kept)
+
+    def _made(self, flow: np.ndarray, kept: np.ndarray) -> Flows:
         share = self.fabric.cap / self.wide[self.at]
         return Flows(self.fabric, self.group, self.sources, flow[:, self.at] * share, whole(kept)[self.at], "multiplicative weights")
 

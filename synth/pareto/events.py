@@ -6,8 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synth.frontier import Frontier, Point
+
+if TYPE_CHECKING:
+    from synth.large import Large
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,6 @@ class Options:
 class SweepInterrupted(KeyboardInterrupt):
     """Ctrl-C during a sweep: `frontier` holds what was found, `log` the file the same command continues from."""
 
-    def __init__(self, frontier: Frontier, log: Path | None) -> None:
+    def __init__(self, frontier: Frontier | Large, log: Path | None) -> None:
         super().__init__("interrupted")
         self.frontier, self.log = frontier, log

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from synth.collective import Collective
 from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.flows.until import until
 from synth.frontier import Frontier
-from synth.pareto.events import Event, Listener, Options
+from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.greedy import seeds
 from synth.schedule import canonical, problem_fingerprint
 from synth.topology import Topology
@@ -56,12 +57,18 @@ def flow_task(
     return name, chosen[0]
 
 
-def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None = None) -> Large:
-    """The frontier by flow methods. Raises InfeasibleError, UsageError for a collective that they do not know."""
+def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None) -> Large:
+    """The frontier by flow methods; `Large.open` says what `time_limit` (seconds) left undone.
+
+    Raises InfeasibleError, UsageError for a collective that they do not know, SweepInterrupted with what there is on Ctrl-C.
+    """
     from synth.flows.large import frontier
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    return frontier(machine, name, root, progress=tell)
+    found = frontier(machine, name, root, progress=tell, time_limit=time_limit)
+    if found.interrupted:
+        raise SweepInterrupted(found, None)
+    return found
 
 
 def exact(
@@ -83,7 +90,8 @@ def exact(
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
     try:
-        first = seeds(machine, network, task) if free else ()
+        with until(options.time_limit):
+            first = seeds(machine, network, task) if free else ()
         return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first).run()
     except InfeasibleError as error:
         record.close(finished=True)
@@ -91,9 +99,13 @@ def exact(
 
 
 def helped(
-    found: Frontier, machine: Topology, engine: str, sizes: Sequence | None, options: Options, on_event: Listener | None = None
+    found: Frontier, machine: Topology, engine: str, sizes: Sequence | None, options: Options, on_event: Listener | None = None, *,
+    time_limit: float | None = None,
 ) -> Frontier:  # fmt: skip
-    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may improve."""
+    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may improve.
+
+    They may take `time_limit` seconds. Raises SweepInterrupted with what there is on Ctrl-C.
+    """
     from synth.bulk import COLLECTIVES
 
     task = found.collective
@@ -105,7 +117,11 @@ def helped(
     from synth.pareto.mixed import mixed
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    return mixed(found, machine, task.name, root, max_steps=options.max_steps, alike=options.same_bits, progress=tell)
+    asked = {"max_steps": options.max_steps, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
+    try:
+        return mixed(found, machine, task.name, root, **asked)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(found, None) from None
 
 
 def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:

@@ -27,11 +27,12 @@ MOST_SENDS = 40_000
 
 def mixed(
     found: Frontier, machine: Topology, name: str, root: int = 0, *, max_steps: int | None = None, alike: bool = False,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
 ) -> Frontier:  # fmt: skip
     """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
 
-    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks.
+    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks; `time_limit`: seconds.
+    Raises KeyboardInterrupt.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
@@ -39,9 +40,11 @@ def mixed(
     from synth.flows.large import frontier
 
     try:
-        large = frontier(machine, name, root, progress=progress)
+        large = frontier(machine, name, root, progress=progress, time_limit=time_limit)
     except SynthError:
         return found  # what exact synthesis has stands; it would have said that nothing exists
+    if large.interrupted:
+        raise KeyboardInterrupt
     points = list(found.points)
     for candidate in large.points:
         best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)

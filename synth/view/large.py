@@ -49,7 +49,7 @@ def bound(found: Large) -> Report:
         f"limited by: {limit(found)}",
         "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
     )
-    return Report(_title(found), columns, rows, (*lines, *found.notes))
+    return Report(_title(found), columns, rows, (*lines, *found.notes, *_open(found)))
 
 
 def limit(found: Large) -> str:
@@ -110,4 +110,9 @@ def _sentences(found: Large) -> list[str]:
         lines.append(
             "between the points the frontier is not proved: `above bound` is what is left, against the bound for any number of steps"
         )
-    return [*lines, *found.notes]
+    return [*lines, *found.notes, *_open(found)]
+
+
+def _open(found: Large) -> list[str]:
+    """What a time limit or Ctrl-C left undone; nothing is proved or disproved by that."""
+    return [f"left open: {'; '.join(found.open)}"] if found.open else []

@@ -1,0 +1,131 @@
+"""Time limits and Ctrl-C at scale: they end the work near their time, keep what was found, and say what is left open."""
+
+import json
+import time
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+
+import synth
+from synth import api, auditlarge
+from synth.api.synthesis import FewerBounds
+from synth.cli.root import root
+from synth.flows import large
+from synth.flows.cuts import throughput
+from synth.flows.fabric import fabric
+from synth.flows.until import TimeUp, apart, check, endless, left, until
+from synth.frontier import Frontier, Open
+from synth.pareto import frontiers, mixed
+from synth.pareto.events import SweepInterrupted
+from synth.topologies import topology
+
+NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+HARD = "random-regular:24"
+
+
+def test_of_nested_ends_the_earliest_holds():
+    check()
+    with until(1000):
+        with until(0):
+            assert left() == 0
+            with pytest.raises(TimeUp), until(500):
+                check()
+            with endless():
+                check()
+        check()
+        assert 900 < (left() or 0) <= 1000
+    assert left() is None
+
+
+def test_a_call_apart_is_given_up_when_the_time_is_over():
+    with pytest.raises(TimeUp), until(0.1):
+        apart(lambda: time.sleep(2))
+    assert apart(lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda: 1 // 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_time_there_is_a_bound_that_holds_and_no_claim_beyond_it(name):
+    machine = topology(HARD)
+    whole = large.bound(machine, name)
+    for found in (large.frontier(machine, name, time_limit=0), large.bound(machine, name, time_limit=0)):
+        assert found.open
+        assert 0 < auditlarge.bound(found.certificate, found.topology) == found.bound <= whole.bound
+        assert all(point.bandwidth >= whole.bound for point in found.points)
+        assert found.to_json()["open"] == list(found.open)
+    assert not whole.open
+    assert "open" not in whole.to_json()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ctrl_c_loses_the_stage_in_flight_alone(name):
+    begun: list[str] = []
+
+    def stop(text: str) -> None:
+        begun.append(text)
+        if len(begun) > 4 or text == "ways of least congestion":
+            raise KeyboardInterrupt
+
+    found = large.frontier(topology("torus:3x4"), name, progress=stop)
+    assert found.interrupted
+    assert any("interrupted" in line for line in found.open)
+    assert name == "alltoall" or found.points
+    assert not large.frontier(topology("torus:3x4"), name).interrupted
+
+
+def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
+    made = fabric(topology("dgx-a100*2:net=odd-even"))
+    with until(0):
+        early = throughput(made)
+    assert not early.whole
+    assert throughput(made).whole
+    assert early.time <= throughput(made).time
+
+
+@pytest.mark.parametrize("command", ["pareto", "bound"])
+def test_the_command_ends_undecided_with_what_it_has(command):
+    done = CliRunner().invoke(root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.001s"])
+    assert done.exit_code == 4, done.output
+    assert "left open" in done.output and "GB/s" in done.output
+
+
+def test_exact_bounds_in_no_time_are_those_that_there_are():
+    with pytest.raises(FewerBounds) as less:
+        api.bound("dgx1", "allgather", time_limit=0)
+    assert less.value.exit_code == 4
+    assert [steps for steps, _ in less.value.found] == [0]
+    done = CliRunner().invoke(root, ["bound", "--topo", "dgx1", "--coll", "allgather", "--time-limit", "0.0001s"])
+    assert done.exit_code == 4 and "left open" in done.output
+    assert api.bound("dgx1", "allgather", time_limit=60) == api.bound("dgx1", "allgather")
+
+
+def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
+    def stopped(machine, name, root=0, **asked):
+        def stop(text: str) -> None:
+            if text == "forest":
+                raise KeyboardInterrupt
+
+        return whole(machine, name, root, **{**asked, "progress": stop})
+
+    whole = large.frontier
+    monkeypatch.setattr(large, "frontier", stopped)
+    out = tmp_path / "found.json"
+    done = CliRunner().invoke(root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)])
+    assert done.exit_code == 130
+    assert json.loads(out.read_text())["points"]
+    assert json.loads(out.read_text())["open"] == ["forest: interrupted"]
+
+
+def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
+    found = synth.pareto("ring:4", "allgather", engine="exact")
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mixed, "mixed", stop)
+    half = Frontier(**{**vars(found), "open": (Open(9, Fraction(1), None, "time"),)})
+    with pytest.raises(SweepInterrupted) as kept:
+        frontiers.helped(half, topology("ring:4"), "auto", None, frontiers.Options())
+    assert kept.value.frontier is half
