@@ -132,6 +132,9 @@ def test_the_command_says_that_it_is_a_model():
     said = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "3"], catch_exceptions=False)
     assert said.exit_code == 0, said.output
     assert "an execution-driven model of ring:3, not a measurement" in said.output and "real time of the launch" in said.output
+    assert "NOT paced" in said.output  # no CPU keeps up with three times a GPU
+    slow = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "60000"], catch_exceptions=False)
+    assert "held to 60000 times that" in slow.output and "NOT paced" not in slow.output
     plain, doc = (
         json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout) for more in ([], ["--clock", "logical"])
     )  # fmt: skip

@@ -48,11 +48,15 @@ class Timetable(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A launch: its logical makespan in ps, the use of links, and the ns from the start until the last block had ended."""
+    """A launch: its logical makespan in ps, the use of links, and the ns from the start until the last block had ended.
+
+    `stretch`: real time was held to so many times logical time; 0: it was not held.
+    """
 
     picoseconds: int
     links: tuple[Usage, ...]
     nanoseconds: int
+    stretch: int = 0
 
 
 def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place: bool) -> Timetable:

@@ -234,4 +234,6 @@ def _dotted(version: int) -> str:
 
 def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
     timed = machine.timed
-    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)
+    if timed is None:
+        return Execution(outputs, None)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)

@@ -173,4 +173,4 @@ class CudaMachine(Buffers):
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, status)))
         if self.clock is not None:
             with self.cupy.cuda.Device(self.devices[0]):
-                self.timed = self.clock.read(self._hands.get())
+                self.timed = self.clock.read(self._hands.get())._replace(stretch=self._stretch)

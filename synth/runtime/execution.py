@@ -25,7 +25,8 @@ class Usage(NamedTuple):
 class Execution:
     """One run. `outputs[rank]`: rows are chunks, None in a run for its time alone. `picoseconds`: None without a network.
 
-    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a kernel.
+    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a kernel,
+    and held to `stretch` times that clock unless it is 0.
     """
 
     outputs: tuple[np.ndarray, ...] | None
@@ -33,6 +34,14 @@ class Execution:
     links: tuple[Usage, ...] = ()
     events: tuple[Event, ...] | None = None
     nanoseconds: int | None = None
+    stretch: int = 0
+
+    @property
+    def behind(self) -> float | None:
+        """Real time over `stretch` times the clock's, of a run that was held to it: well above 1, the executor could not keep up."""
+        if not self.stretch or self.nanoseconds is None or not self.picoseconds:
+            return None
+        return self.nanoseconds * 1000 / (self.stretch * self.picoseconds)
 
 
 class Executor(Protocol):

@@ -121,7 +121,7 @@ class Machine:
         if stopped:
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
         if self.clock is not None:
-            self.timed = self.clock.read(image)
+            self.timed = self.clock.read(image)._replace(stretch=stretch)
 
 
 _WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY: "entry", flat.WAITS_TURN: "turn"}
@@ -222,7 +222,9 @@ class Host:
 
 def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
     timed = machine.timed
-    return Execution(outputs, None) if timed is None else Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds)
+    if timed is None:
+        return Execution(outputs, None)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)
 
 
 def layout_of(program: Program) -> Layout:

@@ -77,6 +77,7 @@ class Ran:
         says = {}
         if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
             says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
+            says |= {"stretch": done.stretch, "behind": done.behind} if done.stretch else {}
         return {
             "schema": "synth.run/1", "program": self.program.name, "collective": task.name if task else None,
             "topology": self.network.name if self.network else None, "ranks": self.program.ranks, "executor": self.executor,

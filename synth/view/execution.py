@@ -7,6 +7,7 @@ from fractions import Fraction
 from synth.view.report import Report, size_text
 
 SHOWN = 3
+BEHIND = 1.05  # real time over what it was held to, above which a paced run was not
 
 
 def execution(doc: dict) -> Report:
@@ -16,7 +17,8 @@ def execution(doc: dict) -> Report:
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs"))
     if doc.get("nanoseconds") is not None:
-        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs"))
+        held = f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long" if doc.get("behind") else ""
+        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs{held}"))
     if doc["gbps"] is not None:
         rows.append(("algorithmic bandwidth", f"{doc['gbps']:.3f} GB/s"))
     if doc["bus_gbps"] is not None:
@@ -29,6 +31,8 @@ def execution(doc: dict) -> Report:
         rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))
     untimed = not doc["topology"] and doc["executor"] == "reference"
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
+    if (doc.get("behind") or 0) > BEHIND:
+        sentences = (*sentences, f"NOT paced: the executor is slower than {doc['stretch']} times the model; ask for more with --stretch")
     if "says" in doc:
         sentences = (*sentences, doc["says"])
     return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
