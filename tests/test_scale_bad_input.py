@@ -58,8 +58,9 @@ def test_a_machine_in_pieces_is_impossible_and_not_slow(key, name):
     with pytest.raises(InfeasibleError, match=key):
         bound(machine, name)
     if name not in ("reduce", "alltoall"):
-        top = api.explain(machine, name).ways[0]
-        assert top.units == 0 and "attain" not in top.remark
+        with pytest.raises(InfeasibleError, match=key) as error:
+            api.explain(machine, name)
+        assert error.value.certificate and len(error.value.certificate["pair"]) == 2
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,3 +111,9 @@ def test_a_hundred_thousand_links():
     found = bound(machine, "allgather")
     assert auditlarge.bound(found.certificate, machine) == found.bound == 319
     assert found.least_steps == 1
+
+
+def test_explain_of_ranks_that_no_link_joins_is_proved_infeasible():
+    done = CliRunner().invoke(root, ["explain", "--topo", "dgx1", "--ranks", "0,5,7", "--coll", "broadcast"])
+    assert done.exit_code == 3
+    assert "rank 1" in done.output and "the machine's 5" in done.output

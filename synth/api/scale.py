@@ -10,8 +10,8 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.collective import Collective
 from synth.collective import collective as named_collective
-from synth.errors import SynthError
-from synth.pareto.frontiers import engine_of, flow_task
+from synth.errors import InfeasibleError, SynthError
+from synth.pareto.frontiers import engine_of, flow_task, labelled
 from synth.topology import Topology
 
 if TYPE_CHECKING:
@@ -48,12 +48,24 @@ def by_name(doc: dict) -> Topology | None:
 
 
 def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:
-    """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it."""
+    """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it.
+
+    Raises InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks.
+    """
     from synth.flows.explain import explain as explained
 
     machine = named_topology(topology)
     network = machine.network()
-    return explained(network, task_of(collective, network.ranks).name, machine.labels)
+    task = task_of(collective, network.ranks)
+    found = explained(network, task.name, machine.labels)
+    if not found.ways[0].units:
+        from synth import bounds
+
+        try:
+            bounds.steps(machine.live().network(), task)
+        except InfeasibleError as error:
+            raise labelled(error, machine.labels) from None
+    return found
 
 
 def allocations(

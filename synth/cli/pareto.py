@@ -38,7 +38,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
               help="By the bounds, or SCCL's loop over steps, rounds and chunks.")  # fmt: skip
 @click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
               help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
-@click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules of the flow methods here, a compact file each.")
+@click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules here, a file each, and frontier.json beside them.")
 @engine_options
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
 @click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
@@ -72,8 +72,8 @@ def pareto(**given: Any) -> int:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):
         return _large(frontier, given, code)
-    if given["schedules"]:
-        remark("--schedules is for the flow methods; -o holds the schedules of exact synthesis")
+    if given["schedules"] and frontier.points:
+        _small(frontier, given["schedules"])
     if interrupted is None and any(interval.reason in BUDGET for interval in frontier.open):
         code = UNDECIDED
     size = given["size"]
@@ -96,21 +96,49 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
     from synth.view import large, tables
 
-    files: dict[int, str] = {}
     if given["schedules"]:
-        given["schedules"].mkdir(exist_ok=True)
-        for i, point in enumerate(frontier.points):
-            name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
-            point.make().save(given["schedules"] / name)
-            files[i] = name
-        write(given["schedules"] / "frontier.json", json.dumps(frontier.to_json(files)) + "\n")
-        remark(f"wrote {len(files)} schedules and frontier.json to {given['schedules']}; `synth verify` replays them")
+        code = _compact(frontier, given["schedules"]) or code
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
     deliver(lambda: frontier.to_json(), lambda: tables.print_report(content), given["output"], given["form"])
     if code == INTERRUPTED:
         remark("interrupted; what was found by then is shown")
     return code or (UNDECIDED if frontier.open else 0)
+
+
+def _compact(frontier: Any, folder: Path) -> int:
+    """Writes a compact file for each point, then frontier.json; Ctrl-C loses the file in hand alone. The exit code."""
+    from synth.pareto.events import Event
+
+    files: dict[int, str] = {}
+    folder.mkdir(exist_ok=True)
+    code = 0
+    try:
+        with progress("writing schedules") as listen:
+            for i, point in enumerate(frontier.points):
+                name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
+                listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
+                point.make().save(folder / name)
+                files[i] = name
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    write(folder / "frontier.json", json.dumps(frontier.to_json(files)) + "\n")
+    _wrote(len(files), folder)
+    return code
+
+
+def _small(frontier: Any, folder: Path) -> None:
+    """Writes a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their proofs."""
+    folder.mkdir(exist_ok=True)
+    for i, point in enumerate(frontier.points):
+        name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
+        write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
+    write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
+    _wrote(len(frontier.points), folder)
+
+
+def _wrote(count: int, folder: Path) -> None:
+    remark(f"wrote {count} schedule{'' if count == 1 else 's'} and frontier.json to {folder}; `synth verify` replays them")
 
 
 def _draw(frontier: Any, path: Path) -> None:

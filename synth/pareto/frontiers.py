@@ -95,7 +95,7 @@ def exact(
         return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first).run()
     except InfeasibleError as error:
         record.close(finished=True)
-        raise _labelled(error, machine.labels) from None
+        raise labelled(error, machine.labels) from None
 
 
 def helped(
@@ -171,7 +171,7 @@ def _key(fingerprint: str, options: Options, sweep: str) -> str:
     return hashlib.sha256(canonical([fingerprint, *how])).hexdigest()
 
 
-def _labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
+def labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
     """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
     pair = (error.certificate or {}).get("pair")
     if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
