@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from synth.errors import SynthError
+from synth.linktable import members
 from synth.topology import Topology
 
 MOST_PAIRS = 1 << 26
@@ -49,38 +50,65 @@ class Builder:
 
     def _sides(self) -> None:
         """Which limit each link meets on its way out and on its way in."""
-        tightest: dict[bytes, tuple[int, np.ndarray]] = {}
-        for k, limit in enumerate(self.topology.limits):
-            members = np.asarray(limit.links, np.int64)
-            if (members[1:] <= members[:-1]).any():
-                members = np.unique(members)
-            if int(self.cap[members].sum()) <= self.widths[k]:
-                continue
-            key = members.tobytes()
-            if key not in tightest or self.widths[tightest[key][0]] > self.widths[k]:
-                tightest[key] = (k, members)
+        given = [(k, m) for k, m in enumerate(members(self.topology.limits)) if len(m)]
+        if not given:
+            return
+        for i, (k, m) in enumerate(given):
+            if (m[1:] <= m[:-1]).any():
+                given[i] = k, np.unique(m)
+        flat, starts = _joined([m for _, m in given])
+        width = np.array([self.widths[k] for k, _ in given], np.int64)
+        ends = [(op.reduceat(side[flat], starts)) for side in (self.src, self.dst) for op in (np.minimum, np.maximum)]
+        binding = np.add.reduceat(self.cap[flat], starts) > width
+        tightest = self._tightest(given, np.flatnonzero(binding).tolist())
+        single = (
+            [i for i in tightest if ends[0][i] == ends[1][i]],
+            [i for i in tightest if ends[0][i] != ends[1][i] and ends[2][i] == ends[3][i]],
+        )
+        for side, chosen, own in ((self.out, single[0], ends[0]), (self.into, single[1], ends[2])):
+            self.single |= {given[i][0]: int(own[i]) for i in chosen}
+            self._claim(side, [given[i] for i in chosen])
         wide = []
-        for k, members in tightest.values():
-            src, dst = self.src[members], self.dst[members]
-            if (src == src[0]).all() or (dst == dst[0]).all():
-                leaving = bool((src == src[0]).all())
-                self.single[k] = int((src if leaving else dst)[0])
-                self._claim(self.out if leaving else self.into, members, k)
-            else:
-                wide.append((len(np.unique(src)) - len(np.unique(dst)), k, members))
-        for lean, k, members in wide:
-            order = (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[members] < 0).all()) else (self.into, self.out)
-            self._claim(order[0] if (order[0][members] < 0).all() else order[1], members, k)
+        for i in tightest:
+            k, m = given[i]
+            if k not in self.single:
+                wide.append((len(np.unique(self.src[m])) - len(np.unique(self.dst[m])), k, m))
+        for lean, k, m in wide:
+            order = (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[m] < 0).all()) else (self.into, self.out)
+            self._claim(order[0] if (order[0][m] < 0).all() else order[1], [(k, m)])
 
-    def _claim(self, side: np.ndarray, members: np.ndarray, k: int) -> None:
-        taken = members[side[members] >= 0]
-        if len(taken):
-            other, link = self.topology.limits[side[taken[0]]].name, self.topology.links[taken[0]]
-            raise SynthError(
-                f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {other!r} and"
-                f" {self.topology.limits[k].name!r}; flow methods take one out of and one into each link: merge them, or describe a switch"
-            )
-        side[members] = k
+    def _tightest(self, given: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
+        """Of limits on the same links the narrowest, the first of several; places in `given`."""
+        alike: dict[tuple[int, int, int], list[int]] = {}
+        for i in binding:
+            m = given[i][1]
+            rivals = alike.setdefault((len(m), int(m[0]), int(m[-1])), [])
+            at = next((j for j, r in enumerate(rivals) if (given[r][1] == m).all()), -1)
+            if at < 0:
+                rivals.append(i)
+            elif self.widths[given[i][0]] < self.widths[given[rivals[at]][0]]:
+                rivals[at] = i
+        return sorted(i for rivals in alike.values() for i in rivals)
+
+    def _claim(self, side: np.ndarray, chosen: list[tuple[int, np.ndarray]]) -> None:
+        """Puts limits on a side of their links. Raises SynthError where one stands there already."""
+        if not chosen:
+            return
+        flat, starts = _joined([m for _, m in chosen])
+        owner = np.repeat(np.array([k for k, _ in chosen]), np.diff(np.r_[starts, len(flat)]))
+        taken = side[flat] >= 0
+        if not taken.any():
+            side[flat] = owner
+            taken = side[flat] != owner
+        if not taken.any():
+            return
+        at = int(np.flatnonzero(taken)[0])
+        other, link = self.topology.limits[side[flat[at]]].name, self.topology.links[int(flat[at])]
+        raise SynthError(
+            f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {other!r}"
+            f" and {self.topology.limits[owner[at]].name!r}; flow methods take one out of"
+            f" and one into each link: merge them, or describe a switch"
+        )
 
     def _components(self, limited: np.ndarray) -> None:
         count, most = len(self.src), len(self.widths)
@@ -102,8 +130,8 @@ class Builder:
         # NumPy sorts 16 bits by counting.
         order = np.argsort(part.astype(np.uint16) if part.max() < 1 << 16 else part, kind="stable")
         starts = np.flatnonzero(np.diff(part[order], prepend=-1))
-        for members in np.split(order, starts[1:]):
-            self._component(limited[members], out[members], into[members] - most - count)
+        for part in np.split(order, starts[1:]):
+            self._component(limited[part], out[part], into[part] - most - count)
 
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
         gadget = len(self.ways)
@@ -184,6 +212,12 @@ class Builder:
 
     def _edge(self, end: int, inner: int, width: int, limit: int, leaving: bool) -> None:
         self.rows.append(np.array([[*((end, inner) if leaving else (inner, end)), width, -1, limit]], np.int64))
+
+
+def _joined(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Sets of links one after the other, and where each starts."""
+    sizes = np.array([len(m) for m in sets], np.int64)
+    return np.concatenate(sets), np.cumsum(sizes) - sizes
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -69,11 +69,12 @@ class Large:
 
         self.np, self.ranks = np, topology.ranks
         _, self.width = widths(topology.links)
-        self.src, self.dst = ends(topology.links)
-        keys = self.src * self.ranks + self.dst
+        src, dst = ends(topology.links)
+        self.src, self.dst = src, dst
+        keys = src * self.ranks + dst
         if self.ranks**2 <= DENSE * len(keys):
-            self.order = np.full(self.ranks**2, -1, np.int64)  # the link of each pair
-            self.order[keys] = np.arange(len(keys))
+            self.order = np.full(self.ranks**2, -1, np.int32)  # the link of each pair
+            self.order[keys] = np.arange(len(keys), dtype=np.int32)
             self.single = bool((self.order[keys] == np.arange(len(keys))).all())
             self.keys = None
         else:
@@ -95,26 +96,41 @@ class Large:
             times[at] += 1
         self.like = np.array([(width, count) for (width, _), count in zip(number, times, strict=True)], np.int64).reshape(-1, 2)
         self.sizes = np.array([len(m) for m in held], np.int64)
-        self.members = np.concatenate([np.zeros(0, np.int64), *held])
-        self.owner = np.repeat(np.arange(len(held)), self.sizes)
-        self.starts = np.cumsum(self.sizes) - self.sizes
-        self.holders = self._holders(len(keys))
+        self.held = held
+        self.sides = self._sides(held) if self.plain else []
 
-    def _holders(self, links: int) -> list[np.ndarray]:
-        """For each link the limits that hold it, one in each array; -1 where there are fewer."""
-        np, found = self.np, []
-        order = np.argsort(self.members, kind="stable")
-        link, limit = self.members[order], self.owner[order]
-        first = np.searchsorted(link, np.arange(links))
-        place = np.arange(len(link)) - first[link]
-        for layer in range(int(place.max()) + 1 if len(place) else 0):
-            row = np.full(links, -1, np.int64)
-            row[link[place == layer]] = limit[place == layer]
-            found.append(row)
+    def _sides(self, held: list[np.ndarray]) -> list[np.ndarray]:
+        """For each link the limits that hold it, one in each array, the last number where none does.
+
+        Limits of what leaves one rank stand in one array, those of what enters one in another, so that moving the ranks
+        moves limits within an array; others go where there is room for them.
+        """
+        np, count = self.np, len(self.src)
+        found: list[np.ndarray] = []
+        if not held:
+            return found
+        flat = np.concatenate(held)
+        owner = np.repeat(np.arange(len(held), dtype=np.int32), self.sizes)
+        starts = np.cumsum(self.sizes) - self.sizes
+        left = np.ones(len(held), bool)
+        for end in (self.src[flat], self.dst[flat]):
+            alone = left & (np.minimum.reduceat(end, starts) == np.maximum.reduceat(end, starts))
+            chosen = alone[owner]
+            row = np.full(count, len(held), np.int32)
+            row[flat[chosen]] = owner[chosen]
+            if (row[flat[chosen]] == owner[chosen]).all():
+                found.append(row)
+                left &= ~alone
+        for k in np.flatnonzero(left).tolist():
+            row = next((row for row in found if (row[held[k]] == len(held)).all()), None)
+            if row is None:
+                row = np.full(count, len(held), np.int32)
+                found.append(row)
+            row[held[k]] = k
         return found
 
     def preserves(self, pi: Sequence[int]) -> bool:
-        """As the function of that name; no where two links have the same ends."""
+        """As the function of that name; no where two links have the same ends, or where limits cannot be followed."""
         if not self.single or not is_permutation(pi, self.ranks):
             return False
         np, image = self.np, self.np.array(pi, self.np.int64)
@@ -131,17 +147,31 @@ class Large:
 
     def _limits(self, target: np.ndarray) -> bool:
         """Whether each set of links goes to one of as many, as wide and as often a limit, and no two to the same."""
-        np, moved = self.np, target[self.members]
-        goes = np.full(len(self.sizes), -1, np.int64)
-        for row in self.holders:
-            candidate = row[moved[self.starts]]
-            held = np.zeros(len(moved), bool)
-            for other in self.holders:
-                held |= other[moved] == candidate[self.owner]
-            good = np.logical_and.reduceat(held, self.starts) & (candidate >= 0)
-            good &= (self.sizes[candidate] == self.sizes) & (self.like[candidate] == self.like).all(axis=1)
-            goes = np.where(good & (goes < 0), candidate, goes)
-        return bool((goes >= 0).all()) and len(np.unique(goes)) == len(goes)
+        np, none = self.np, len(self.sizes)
+        goes = np.full(none + 1, none, np.int32)
+        image = [row[target] for row in self.sides]
+        for row, now in zip(self.sides, image, strict=True):
+            goes[row] = now
+        goes[none] = none
+        if all((goes[row] == now).all() for row, now in zip(self.sides, image, strict=True)):
+            goes = goes[:none]
+            alike = bool((goes < none).all()) and (self.sizes[goes] == self.sizes).all() and (self.like[goes] == self.like).all()
+            if alike and len(np.unique(goes)) == none:
+                return True
+        return self._sought(target)
+
+    def _sought(self, target: np.ndarray) -> bool:
+        """As `_limits`, where limits may move from one array to another: the image of each is sought in all of them."""
+        none = len(self.sizes)
+        goes: set[int] = set()
+        for k, links in enumerate(self.held):
+            found = [(int(row[0]), row) for row in (side[target[links]] for side in self.sides)]
+            fits = [at for at, row in found if at < none and (row == at).all()]
+            fits = [at for at in fits if self.sizes[at] == self.sizes[k] and (self.like[at] == self.like[k]).all()]
+            if not fits:
+                return False
+            goes.add(fits[0])
+        return len(goes) == none
 
 
 def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
