@@ -7,12 +7,31 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING, cast
 
 from synth.errors import UsageError
 from synth.rational import rational
-from synth.topologies.build import MAX_LINKS, MAX_RANKS, Entry, Nic, Permutation, counted, crossbar, duplex, port_limits, symmetric_group
+from synth.topologies.build import (
+    LARGE,
+    MAX_LINKS,
+    MAX_RANKS,
+    Entry,
+    Nic,
+    Permutation,
+    counted,
+    crossbar,
+    duplex,
+    port_limits,
+    symmetric_group,
+)  # fmt: skip
 from synth.topologies.declared import with_generators
+from synth.topologies.grids import grid, large_grid
 from synth.topology import Link, Topology
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from synth.linktable import LinkTable
 
 Options = dict[str, str]
 COMMON = {"units": "bandwidth of a link in units of 1 GB/s (1)", "latency": "µs of a link (1)"}
@@ -37,13 +56,29 @@ def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
 
 
 def _direct(
-    name: str, ranks: int, edges: Iterable[tuple[int, int]], options: Options, symmetries: Iterable[Sequence[int]] = ()
+    name: str, ranks: int, edges: Iterable[tuple[int, int]] | np.ndarray, options: Options, symmetries: Iterable[Sequence[int]] = ()
 ) -> Topology:
-    pairs = counted({(min(e), max(e)): None for e in edges}, name)
-    links = duplex(pairs, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
+    """Links both ways along each edge, one however often it is given; an array of edges becomes a table of links."""
+    units, latency = _number(options, "units", 1), _number(options, "latency", 1)
+    if hasattr(edges, "shape"):
+        links = _table(cast("np.ndarray", edges), ranks, units, latency)
+    else:
+        links = duplex(counted({(min(e), max(e)): None for e in edges}, name), units, latency, "unknown")
     if len(links) > MAX_LINKS:
         raise UsageError(f"{name} has {len(links)} links, at most {MAX_LINKS} are supported; ask for fewer ranks")
     return with_generators(Topology(name, ranks, links, nodes=(0,) * ranks, unit=Fraction(1)), symmetries)
+
+
+def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) -> LinkTable:
+    import numpy as np
+
+    from synth.linktable import LinkTable, Sort
+
+    low, high = edges.min(axis=1), edges.max(axis=1)
+    first = np.sort(np.unique(low * ranks + high, return_index=True)[1])
+    low, high = low[first], high[first]
+    src, dst = np.stack([low, high], axis=1).reshape(-1), np.stack([high, low], axis=1).reshape(-1)
+    return LinkTable(src, dst, np.zeros(len(src), np.int64), [Sort(units, latency, "unknown")])
 
 
 def _cyclic(n: int) -> list[Permutation]:
@@ -101,29 +136,7 @@ def hypercube(n: int, options: Options) -> Topology:
 
 def _grid(sizes: tuple[int, ...], options: Options, name: str, wrap: bool) -> Topology:
     n = math.prod(sizes)
-    stride = [math.prod(sizes[d + 1 :]) for d in range(len(sizes))]
-
-    def at(rank: int, d: int) -> int:
-        return rank // stride[d] % sizes[d]
-
-    def moved(d: int, to: Callable[[int], int]) -> Permutation:
-        return tuple(i + (to(at(i, d)) - at(i, d)) * stride[d] for i in range(n))
-
-    edges = [
-        (i, i + ((at(i, d) + 1) % size - at(i, d)) * stride[d])
-        for i in range(n)
-        for d, size in enumerate(sizes)
-        if size > 1 and (wrap or at(i, d) + 1 < size)
-    ]
-    symmetries: list[Permutation] = []
-    for d, size in enumerate(sizes):
-        if wrap:
-            symmetries.append(moved(d, lambda x, size=size: (x + 1) % size))
-        symmetries.append(moved(d, lambda x, size=size: -x % size if wrap else size - 1 - x))
-        later = [e for e in range(d + 1, len(sizes)) if sizes[e] == size]
-        if later:
-            e = later[0]
-            symmetries.append(tuple(i + (at(i, e) - at(i, d)) * stride[d] + (at(i, d) - at(i, e)) * stride[e] for i in range(n)))
+    edges, symmetries = (large_grid if 2 * n * len(sizes) > LARGE else grid)(sizes, wrap)
     return _direct(f"{name}:{'x'.join(map(str, sizes))}", n, edges, options, symmetries)
 
 
