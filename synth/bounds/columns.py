@@ -31,7 +31,9 @@ from synth.topology import Network
 
 SMOOTHING = 0.7
 EPSILON = 1e-7
-MOST_NEW = 60  # trees of a unit in a round of exact pricing
+MOST_NEW = 60  # trees of a unit in a round of pricing
+POOL, KNOWN = 96, 72  # trees searched at once, and the known ones they start from: many cost hardly more than few
+MOST_EFFORT = 48  # turns of one search, where fewer find nothing new
 
 
 class Space:
@@ -212,13 +214,13 @@ def generate(
     master = Restricted(space, steps, floor)
     centre = np.full((len(space.capacity), steps), 1.0 / space.capacity.sum())
     for u, grower in growers.items():
-        found = grower.search(space.use @ centre, [], 32, 2)
+        found = grower.search(space.use @ centre, [], POOL, 1)
         if not found:
             return None
-        for _, tree in found[: MOST_NEW if sure else 16]:
+        for _, tree in found[:MOST_NEW]:
             master.add(u, tree)
     centre_value = 0.0
-    effort = 3
+    effort = 1
     stalled = False
     while True:
         if not master.solve():
@@ -233,15 +235,15 @@ def generate(
         price, judge = space.use @ probe, (space.use @ prices).tolist()
         total, added = 0.0, 0
         for u, grower in growers.items():
-            known = master.cheapest(u, price, 24)
-            found = grower.search(price, known, 32, effort)
+            known = master.cheapest(u, price, KNOWN)
+            found = grower.search(price, known, POOL, effort)
             total += space.weight[u] * found[0][0]
             fresh = 0
             for _, tree in found:
                 cost = space.weight[u] * sum(judge[r][t - 1] for t, r in tree)
                 if cost < worth[u] - EPSILON * max(1.0, worth[u]) and master.add(u, tree):
                     fresh += 1
-                    if fresh >= (MOST_NEW if sure else 12):
+                    if fresh >= MOST_NEW:
                         break
             added += fresh
         if total > centre_value:
@@ -252,12 +254,12 @@ def generate(
             if result.optimal or (stalled and not added):
                 break
         if added:
-            stalled, effort = False, 3
+            stalled, effort = False, 1
             continue
         if not stalled:
             stalled = True
             continue
-        if effort < 48:
+        if effort < MOST_EFFORT:
             effort *= 4
             continue
         if exact is None:

@@ -16,11 +16,13 @@ from math import ceil, floor
 import numpy as np
 
 from synth.bounds.arborescence import Tree
-from synth.bounds.columns import Restricted, Space
+from synth.bounds.columns import KNOWN, POOL, Restricted, Space
 from synth.bounds.holders import pricer
 
 TOLERANCE = 1e-6
 PRICINGS = 4
+MOST_NEW, MOST_FOUND = 10, 40  # trees of a unit that join in one pricing: of exact ones, and of those that a search finds
+MOST_EFFORT = 3  # turns of a search after one that found nothing
 SETTLING = 40
 CANDIDATES = 12
 NEARLY = 0.5
@@ -100,7 +102,8 @@ class Dive:
         """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
         need = self._need(state)
         self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
-        for turn in range(pricings):
+        effort = 1
+        for _ in range(pricings):
             if not self.master.solve():
                 return False
             if self.master.value <= self.rounds + TOLERANCE:
@@ -112,12 +115,14 @@ class Dive:
             for u, n in need.items():
                 if not n:
                     continue
-                known = () if self.growers[u].exact else self.master.cheapest(u, price, 24)
+                sure = self.growers[u].exact
+                known = () if sure else self.master.cheapest(u, price, KNOWN)
                 limit = self.master.worth[u] / self.space.weight[u] - 1e-7
-                for cost, tree in self.growers[u].search(price, known, 24, 3 + 3 * min(turn, 4))[:10]:
+                for cost, tree in self.growers[u].search(price, known, POOL, effort)[: MOST_NEW if sure else MOST_FOUND]:
                     added += cost < limit and self.master.add(u, tree)
-            if not added:
+            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.growers.values())):
                 return False
+            effort = effort if added else MOST_EFFORT
         return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
 
     def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
