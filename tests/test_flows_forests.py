@@ -104,7 +104,7 @@ def test_the_checker_refuses() -> None:
         (changed(good, parents=((k, int(good.roots[0])), 1)), "root has a parent"),
         (changed(good, via=((k, r), len(good.paths))), "is no path"),
         (changed(good, via=((k, r), int(good.via[0, (r + 5) % 12]))), "does not lead"),
-        (changed(good, weights=((0,), 2)), "units"),
+        (changed(good, weights=((0,), int(good.weights[0]) + 1)), "units"),
         (replace(good, weights=good.weights * 2), "units"),
         (replace(good, weight=good.weight + 1), "units"),
         (replace(good, time=good.time - Fraction(1, 1000)), "more than"),

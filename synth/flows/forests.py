@@ -16,7 +16,7 @@ from synth.flows.fabric import Fabric
 from synth.flows.packing import pack
 from synth.flows.sharper import sharpened
 from synth.flows.symmetric import grow
-from synth.flows.trees import Grown, finished
+from synth.flows.trees import Flat, Grown, finished
 from synth.flows.until import TimeUp
 from synth.forest import Forest
 
@@ -159,7 +159,7 @@ class _Search:
             return None
 
 
-def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]) -> Grown | None:
+def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]) -> Grown | Flat | None:
     if method == "symmetric":
         return grow(graph, group, time, program=not _packable(graph, shards)) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None

@@ -8,7 +8,7 @@ above the bound it lies is the caller's to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +17,7 @@ import numpy as np
 from synth.collector import collector_off
 from synth.flows.automorphisms import edge_images
 from synth.flows.fabric import Fabric
-from synth.flows.trees import Branch, Grown
+from synth.flows.trees import Branch, Flat, Grown
 from synth.flows.until import apart, check
 
 # Hops of all candidate trees together, times the edges of a hop, that are looked at.
@@ -40,12 +40,12 @@ class _Shape:
 
 
 @collector_off()
-def rerooted(fabric: Fabric, grown: Grown, group: Sequence[np.ndarray], root: int, bound: Fraction) -> tuple[Grown, Fraction] | None:
+def rerooted(fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction) -> tuple[Grown, Fraction] | None:
     """Trees from `root` and the time they need (units of shards, as `bound` is); None where there are too many to look at.
 
     `grown` are the trees of a symmetric allgather on the same fabric, edges as data spreads, `group` its generators.
     """
-    shapes = [_shape(fabric, grown, k) for k in range(len(grown.roots))]
+    shapes = [_shape(fabric, *row) for row in zip(grown.roots, grown.branches, strict=True)]
     images = _group(fabric, group)
     if images is None:
         return None
@@ -65,12 +65,12 @@ def rerooted(fabric: Fabric, grown: Grown, group: Sequence[np.ndarray], root: in
     return Grown(sum(weights), [root] * len(used), weights, rows), time
 
 
-def _shape(fabric: Fabric, grown: Grown, k: int) -> _Shape:
+def _shape(fabric: Fabric, root: int, branches: Mapping[int, Branch]) -> _Shape:
     parent = np.full(fabric.ranks, -1, np.int64)
     paths: list[Path] = [()] * fabric.ranks
-    for y, branch in grown.branches[k].items():
+    for y, branch in branches.items():
         parent[y], paths[y] = branch.parent, branch.path
-    return _Shape(grown.roots[k], parent, paths)
+    return _Shape(root, parent, paths)
 
 
 def _group(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]] | None:

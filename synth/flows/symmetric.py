@@ -18,11 +18,12 @@ from itertools import pairwise
 import numpy as np
 
 from synth.collector import collector_off
+from synth.flows import direct
 from synth.flows.automorphisms import edge_images, orbits
 from synth.flows.budgets import Budgets, nesting
 from synth.flows.fabric import Fabric
 from synth.flows.routes import Doors, doors
-from synth.flows.trees import Branch, Grown
+from synth.flows.trees import Branch, Flat, Grown
 from synth.flows.until import check
 
 MOST_WEIGHT = 1 << 12
@@ -34,7 +35,7 @@ LOOKED_AT = 80
 
 
 @collector_off()
-def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | None:
+def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | Flat | None:
     """Trees that need no more than `time` (shards per unit), for representatives of the roots' orbits; None where none are found.
 
     `group`: commuting symmetries of the fabric that move every rank, as `free_group` finds them. Edges run as data spreads.
@@ -47,11 +48,15 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program
     roots = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
     order = fabric.ranks // len(roots)
     orbit = orbits(len(fabric.src), [image for image in images if image is not None])
+    sizes = np.bincount(orbit, minlength=len(orbit))
+    share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / order for o in np.unique(orbit).tolist()}
+    if fabric.nodes == fabric.ranks:
+        flat = direct.grow(fabric, orbit, roots, share, MOST_WEIGHT)
+        if flat is not None:
+            return flat
     made = doors(fabric, orbit, label)
     if made is None:
         return None
-    sizes = np.bincount(orbit, minlength=len(orbit))
-    share = {int(o): time * int(fabric.cap[o]) * int(sizes[o]) / order for o in np.unique(orbit)}
     every = frozenset(range(len(made.kinds)))
     nested = nesting(made.kinds, sorted(every, key=lambda c: (not made.alike[c], len(made.kinds[c]), c)))
     for used in (nested, every) if nested != every and program else (nested,):

@@ -31,18 +31,26 @@ class Grown:
     branches: Sequence[dict[int, Branch]]
 
 
-def finished(fabric: Fabric, bound: Throughput, grown: Grown, group: Sequence[np.ndarray], method: str) -> Forest:
+@dataclass(frozen=True, eq=False)
+class Flat:
+    """As `Grown` where every way is one edge: row k of `parent` and `edge` holds each rank's, -1 at the root."""
+
+    weight: int
+    roots: Sequence[int]
+    weights: Sequence[int]
+    parent: np.ndarray
+    edge: np.ndarray
+
+    @property
+    def branches(self) -> list[dict[int, Branch]]:
+        """As `Grown.branches`."""
+        rows = zip(self.parent.tolist(), self.edge.tolist(), strict=True)
+        return [{y: Branch(x, (e,)) for y, (x, e) in enumerate(zip(*row, strict=True)) if e >= 0} for row in rows]
+
+
+def finished(fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str) -> Forest:
     """The forest in terms of the topology's links. Raises SynthError where a branch uses a way that the topology lacks."""
-    shape = len(grown.roots), fabric.ranks
-    parents, via = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
-    paths: dict[tuple[int, ...], int] = {}
-    for k, row in enumerate(grown.branches):
-        for y, branch in row.items():
-            links = fabric.links_of(branch.path)
-            if links is None:
-                raise SynthError(f"{fabric.name}: no way from rank {branch.parent} to rank {y} as the packing has it")
-            parents[k, y] = branch.parent
-            via[k, y] = paths.setdefault(links, len(paths))
+    parents, via, paths = _single(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
     return Forest(
         fabric.topology,
@@ -54,7 +62,31 @@ def finished(fabric: Fabric, bound: Throughput, grown: Grown, group: Sequence[np
         np.array(grown.weights, np.int64),
         parents,
         via,
-        tuple(paths),
+        paths,
         tuple(pi[:ends] for pi in group),
         method,
     )
+
+
+def _single(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+    inner = grown.edge >= 0
+    used, number = np.unique(fabric.link[grown.edge[inner]], return_inverse=True)
+    if len(used) and used[0] < 0:
+        raise SynthError(f"{fabric.name}: an edge of a tree is no link")
+    via = np.full(grown.edge.shape, -1, np.int32)
+    via[inner] = number
+    return grown.parent.astype(np.int32), via, tuple((link,) for link in used.tolist())
+
+
+def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+    shape = len(grown.roots), fabric.ranks
+    parents, via = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
+    paths: dict[tuple[int, ...], int] = {}
+    for k, row in enumerate(grown.branches):
+        for y, branch in row.items():
+            links = fabric.links_of(branch.path)
+            if links is None:
+                raise SynthError(f"{fabric.name}: no way from rank {branch.parent} to rank {y} as the packing has it")
+            parents[k, y] = branch.parent
+            via[k, y] = paths.setdefault(links, len(paths))
+    return parents, via, tuple(paths)

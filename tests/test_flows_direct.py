@@ -1,0 +1,44 @@
+"""Symmetric forests in arrays on machines of links alone: what `forestcheck` says of them, and where they give way."""
+
+from fractions import Fraction
+
+import pytest
+
+from synth.flows import direct, symmetric
+from synth.flows.fabric import fabric
+from synth.flows.forests import build
+from synth.flows.trees import Flat
+from synth.forestcheck import verify
+from synth.topologies import topology
+
+
+@pytest.mark.parametrize("collective", ["allgather", "reduce-scatter"])
+@pytest.mark.parametrize(
+    ("name", "depth"), [("torus:5x7", 5), ("hypercube:16", 4), ("torus:3x3x2", 3), ("ring:7", 3), ("circulant:9:offsets=1+3", 2)]
+)
+def test_forests_in_arrays_are_optimal_and_as_shallow_as_the_machine(name, depth, collective, monkeypatch):
+    made, grow = [], direct.grow
+    monkeypatch.setattr(symmetric.direct, "grow", lambda *args: made.append(grow(*args)) or made[-1])
+    built = build(fabric(topology(name)), collective, methods=("symmetric",))
+    assert isinstance(made[-1], Flat)
+    checked = verify(built.forest)
+    assert built.gap == 0 and checked.bandwidth == built.bound.bandwidth
+    assert checked.depth == depth
+
+
+def test_both_ways_of_making_them_reach_the_same_rate(monkeypatch):
+    machine = topology("torus:4x6")
+    one = verify(build(fabric(machine), methods=("symmetric",)).forest)
+    monkeypatch.setattr(symmetric.direct, "grow", lambda *_: None)
+    other = verify(build(fabric(machine), methods=("symmetric",)).forest)
+    assert (one.bandwidth, one.depth) == (other.bandwidth, other.depth)
+
+
+def test_too_little_time_makes_no_forest():
+    made = fabric(topology("torus:4x4"))
+    from synth.flows.automorphisms import edge_images, orbits, symmetries
+
+    moves = [edge_images(made, pi) for pi in symmetries(made)[:2]]
+    orbit = orbits(len(made.src), [m for m in moves if m is not None])
+    share = {int(o): Fraction(1, 100) for o in set(orbit.tolist())}
+    assert direct.grow(made, orbit, [0], share, 4096) is None
