@@ -104,6 +104,7 @@ def _trees(fabric: Fabric, edges: np.ndarray, who: np.ndarray, amounts: np.ndarr
             edge = np.full(ranks, -1, np.int64)
             edge[others] = edges[at]
             found.append((root, end - start, np.where(edge >= 0, fabric.src[edge], -1), edge))
-    return Flat(
-        weight, [r for r, *_ in found], [w for _, w, *_ in found], np.array([p for *_, p, _ in found]), np.array([e for *_, e in found])
-    )
+    taken = np.array([e for *_, e in found])
+    ways, number = np.unique(taken, return_inverse=True)  # the first is the root's: none
+    parent, way = np.array([p for *_, p, _ in found]), number.reshape(taken.shape) - 1
+    return Flat(weight, [r for r, *_ in found], [w for _, w, *_ in found], parent, way, [(e,) for e in ways[1:].tolist()])

@@ -26,6 +26,8 @@ MOST_SWITCHES = 3
 # Parts of the data at most; more parts are taken only where they are faster by more than this.
 MOST_TAKEN = 4096
 NEAR = Fraction(1, 500)
+# Hops of trees that are looked through together.
+BLOCK = 1 << 20
 
 Path = tuple[int, ...]
 
@@ -40,7 +42,7 @@ class _Shape:
 
 
 @collector_off()
-def rerooted(fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction) -> tuple[Grown, Fraction] | None:
+def rerooted(fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction) -> tuple[Flat, Fraction] | None:
     """Trees from `root` and the time they need (units of shards, as `bound` is); None where there are too many to look at.
 
     `grown` are the trees of a symmetric allgather on the same fabric, edges as data spreads, `group` its generators.
@@ -60,9 +62,37 @@ def rerooted(fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], r
     trees += [tree for k, one in enumerate(trees) if (tree := _lighter(one, root, k, turn)) is not None]
     taken, time = _shares(fabric, trees, bound)
     used = np.flatnonzero(taken).tolist()
-    rows = [{y: Branch(x, path) for y, (x, path) in _branches(trees[t], root)} for t in used]
     weights = taken[used].tolist()
-    return Grown(sum(weights), [root] * len(used), weights, rows), time
+    way, ways = _ways([trees[t] for t in used], len(fabric.src))
+    return Flat(sum(weights), [root] * len(used), weights, np.array([trees[t].parent for t in used]), way, ways), time
+
+
+def _ways(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[Path]]:
+    """For each tree and rank which of the ways leads to it, -1 at the root; and the ways, each once."""
+    number: dict[Path, int] = {}
+    rows = []
+    block = max(1, BLOCK // len(trees[0].parent))
+    for at in range(0, len(trees), block):
+        check()
+        part = trees[at : at + block]
+        count = np.concatenate([np.diff(tree.starts) for tree in part])
+        flat, starts = np.concatenate([tree.flat for tree in part]), np.cumsum(count) - count
+        deep = int(count.max())
+        table = np.full((len(count), deep), -1, np.int64)
+        for j in range(deep):
+            table[count > j, j] = flat[starts[count > j] + j]
+        if (edges + 1) ** deep < 1 << 62:  # a way as one number, as rows are compared slowly
+            key = np.zeros(len(count), np.int64)
+            for j in range(deep):
+                key = key * (edges + 1) + table[:, j] + 1
+            _, first, same = np.unique(key, return_index=True, return_inverse=True)
+        else:
+            _, first, same = np.unique(table, axis=0, return_index=True, return_inverse=True)
+        distinct = [tuple(row[:n]) for row, n in zip(table[first].tolist(), count[first].tolist(), strict=True)]
+        rows.append(
+            np.array([number.setdefault(way, len(number)) if way else -1 for way in distinct], np.int32)[same.reshape(len(part), -1)]
+        )
+    return np.concatenate(rows), list(number)
 
 
 def _shape(fabric: Fabric, root: int, branches: Mapping[int, Branch]) -> _Shape:

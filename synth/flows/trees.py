@@ -33,24 +33,25 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """As `Grown` where every way is one edge: row k of `parent` and `edge` holds each rank's, -1 at the root."""
+    """As `Grown`, in arrays: row k of `parent` and `way` holds each rank's parent and which of `ways` leads to it, -1 at the root."""
 
     weight: int
     roots: Sequence[int]
     weights: Sequence[int]
     parent: np.ndarray
-    edge: np.ndarray
+    way: np.ndarray
+    ways: Sequence[tuple[int, ...]]
 
     @property
     def branches(self) -> list[dict[int, Branch]]:
         """As `Grown.branches`."""
-        rows = zip(self.parent.tolist(), self.edge.tolist(), strict=True)
-        return [{y: Branch(x, (e,)) for y, (x, e) in enumerate(zip(*row, strict=True)) if e >= 0} for row in rows]
+        rows = zip(self.parent.tolist(), self.way.tolist(), strict=True)
+        return [{y: Branch(x, self.ways[w]) for y, (x, w) in enumerate(zip(*row, strict=True)) if w >= 0} for row in rows]
 
 
 def finished(fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str) -> Forest:
     """The forest in terms of the topology's links. Raises SynthError where a branch uses a way that the topology lacks."""
-    parents, via, paths = _single(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
+    parents, via, paths = _flat(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
     return Forest(
         fabric.topology,
@@ -68,14 +69,16 @@ def finished(fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequ
     )
 
 
-def _single(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
-    inner = grown.edge >= 0
-    used, number = np.unique(fabric.link[grown.edge[inner]], return_inverse=True)
-    if len(used) and used[0] < 0:
-        raise SynthError(f"{fabric.name}: an edge of a tree is no link")
-    via = np.full(grown.edge.shape, -1, np.int32)
-    via[inner] = number
-    return grown.parent.astype(np.int32), via, tuple((link,) for link in used.tolist())
+def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
+    paths: dict[tuple[int, ...], int] = {}
+    number = np.full(len(grown.ways) + 1, -1, np.int32)
+    link = fabric.link.tolist()
+    for i, way in enumerate(grown.ways):
+        links = (link[way[0]],) if len(way) == 1 and link[way[0]] >= 0 else fabric.links_of(way)
+        if links is None:
+            raise SynthError(f"{fabric.name}: the topology has no way as the trees take it")
+        number[i] = paths.setdefault(links, len(paths))
+    return grown.parent.astype(np.int32), number[grown.way], tuple(paths)
 
 
 def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
