@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from synth.flows import direct, symmetric
@@ -42,3 +43,20 @@ def test_too_little_time_makes_no_forest():
     orbit = orbits(len(made.src), [m for m in moves if m is not None])
     share = {int(o): Fraction(1, 100) for o in set(orbit.tolist())}
     assert direct.grow(made, orbit, [0], share, 4096) is None
+
+
+@pytest.mark.parametrize("name", ["dgx-a100*3", "mi250*2", "dgx-h100*2:net=rail", "fat-tree:8", "torus:3x4"])
+def test_ways_looked_up_together_are_those_looked_up_one_by_one(name):
+    made = fabric(topology(name))
+    for graph in (made, made.reversed()):
+        out = [np.flatnonzero(graph.src == n).tolist() for n in range(graph.nodes)]
+        ways, queue = [], [(r, ()) for r in range(graph.ranks)]
+        for node, way in queue:
+            for e in out[node]:
+                end = int(graph.dst[e])
+                if end < graph.ranks:
+                    ways.append((*way, e))
+                elif len(way) < 3:
+                    queue.append((end, (*way, e)))
+        assert len(ways) > 20
+        assert graph.links_of_all(ways) == [graph.links_of(way) for way in ways]

@@ -101,6 +101,28 @@ class Fabric:
         self._known[path] = whole
         return whole
 
+    def links_of_all(self, paths: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
+        """`links_of` of each path, those through one gadget alone looked up together."""
+        found: list[tuple[int, ...] | None] = [None] * len(paths)
+        src, dst, link, hub = self._lists
+        inner: dict[int, list[tuple[int, int, int]]] = {}
+        for i, path in enumerate(paths):
+            start, end = src[path[0]], dst[path[-1]]
+            gadget = hub[src[path[-1]]]
+            alone = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
+            if alone and all(link[e] < 0 for e in path):
+                inner.setdefault(gadget, []).append((i, start, end))
+            else:
+                found[i] = self.links_of(path)
+        for gadget, rows in inner.items():
+            keys, links = self._pairs(gadget)
+            which, start, end = np.array(rows, np.int64).T
+            want = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
+            at = np.minimum(np.searchsorted(keys, want), len(keys) - 1)
+            for i, good, k in zip(which.tolist(), (keys[at] == want).tolist(), links[at].tolist(), strict=True):
+                found[i] = (k,) if good else None
+        return found
+
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Whether the link has these ends, as this fabric turns it."""
         return (self.head[link], self.tail[link]) == (start, end) if self.flipped else (self.tail[link], self.head[link]) == (start, end)

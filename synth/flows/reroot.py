@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -231,10 +233,11 @@ def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np
     load = csr_matrix((np.ones(len(rows), np.int64), (rows, np.concatenate([t.flat for t in trees]))), (count, len(fabric.src)))
     busy = np.flatnonzero(load.sum(axis=0))
     load, cap = load[:, busy].T.tocsr(), fabric.cap[busy]
-    need = load.astype(float).multiply(1 / (cap * float(bound))[:, None])
+    told = _unlike(load, cap)
+    need = load[told].astype(float).multiply(1 / (cap[told] * float(bound))[:, None])
     made = apart(
         lambda: linprog(
-            np.r_[np.zeros(count), 1], hstack([need, -np.ones((len(busy), 1))]).tocsr(), np.zeros(len(busy)),
+            np.r_[np.zeros(count), 1], hstack([need, -np.ones((len(told), 1))]).tocsr(), np.zeros(len(told)),
             np.r_[np.ones(count), 0][None, :], [1], method="highs",
         )
     )  # fmt: skip
@@ -249,6 +252,17 @@ def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np
             best = time, taken
     assert best is not None
     return best[1], best[0]
+
+
+def _unlike(load: Any, cap: np.ndarray) -> np.ndarray:
+    """Of edges that the same trees load alike the narrowest, as rows of `load`: what it carries, all of them do."""
+    load.sort_indices()
+    found: dict[tuple[bytes, bytes], int] = {}
+    for row, (start, end) in enumerate(pairwise(load.indptr.tolist())):
+        key = load.indices[start:end].tobytes(), load.data[start:end].tobytes()
+        if key not in found or cap[row] < cap[found[key]]:
+            found[key] = row
+    return np.array(sorted(found.values()))
 
 
 def _wholes(part: np.ndarray) -> list[int]:

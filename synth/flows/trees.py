@@ -72,9 +72,7 @@ def finished(fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequ
 def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     paths: dict[tuple[int, ...], int] = {}
     number = np.full(len(grown.ways) + 1, -1, np.int32)
-    link = fabric.link.tolist()
-    for i, way in enumerate(grown.ways):
-        links = (link[way[0]],) if len(way) == 1 and link[way[0]] >= 0 else fabric.links_of(way)
+    for i, links in enumerate(fabric.links_of_all(grown.ways)):
         if links is None:
             raise SynthError(f"{fabric.name}: the topology has no way as the trees take it")
         number[i] = paths.setdefault(links, len(paths))
