@@ -50,7 +50,7 @@ def counted(pairs: Iterable[tuple[int, int]], name: str) -> list[tuple[int, int]
 
 
 # Links from which arrays are worth their set-up.
-LARGE = 20_000
+LARGE = 6_000
 
 
 def duplex(edges: Iterable[tuple[int, int]], bandwidth: Fraction, latency: Fraction, kind: str) -> tuple[Link, ...]:
