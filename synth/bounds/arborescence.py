@@ -15,6 +15,8 @@ import numpy as np
 
 from synth.topology import Network
 
+TILT = 1.0  # without it a search never leaves the steps that its first trees send in
+
 Tree = tuple[tuple[int, int], ...]
 """The sends ``(step, route)`` of one chunk, sorted; steps count from 1."""
 
@@ -86,16 +88,21 @@ class Grower:
         used = forest.parent >= 0
         return np.where(used, prices[forest.parent, np.where(used, forest.arrive, 0)], 0.0).sum(axis=1)
 
-    def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float) -> Forest | None:
+    def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0) -> Forest | None:
         """Insert missing targets until every tree is complete, in place. None where a target cannot be reached.
 
-        `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is.
+        `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is; `tilt`: how
+        far the prices of whole steps are, for the second half of the trees.
         """
         size = len(forest.arrive)
         seen = np.broadcast_to(prices, (size, *prices.shape))
         if noise:
             scale = prices[:, 1:].mean()
             seen = seen * self.random.uniform(1 - noise, 1 + noise, seen.shape) + scale * 1e-3 * noise * self.random.random(seen.shape)
+        if tilt:
+            step = np.exp(tilt * self.random.standard_normal((size, 1, self.steps + 1)))
+            step[: size // 2] = 1.0
+            seen = seen * step
         padded = np.full((self.steps + 1, size, len(self.src) + 1), np.inf)
         padded[:, :, :-1] = seen.transpose(2, 0, 1)
         seen = padded[:, :, self._into]
@@ -178,7 +185,7 @@ class Grower:
         if fresh is None:
             return []
         if not self.exact:
-            more = self.grow(self.empty(size), padded, 0.3, 0.3)
+            more = self.grow(self.empty(size), padded, 0.3, 0.3, TILT)
             if more is not None:
                 fresh = fresh.join(more)
         pool = fresh if not known else fresh.join(self.plant(known))

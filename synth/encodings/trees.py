@@ -115,15 +115,19 @@ def meet(network: Network, collective: Collective, steps: int, value: Fraction, 
     return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
 
 
-def near(network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None) -> Verdict:
+def near(
+    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None, close: float = 0.0
+) -> Verdict:  # fmt: skip
     """A schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
 
     The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the best first.
+    A fractional solution that is `close` to the bound, as a share of it, is good enough.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
     groups = symmetry.subgroups(network, collective)
-    columns = generate(network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed)
+    target = float(value) * (1 + close)
+    columns = generate(network, collective, steps, groups[0], target=target, seconds=budget.seconds, seed=budget.seed)
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     for chunks, vector in _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]:

@@ -1,0 +1,38 @@
+"""Column generation where trees are searched, not priced exactly: on machines of 16 ranks it ends at the bound, whatever the seed."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from synth import bounds, symmetry, verify
+from synth.bounds.columns import generate
+from synth.collective import collective
+from synth.encodings import trees
+from synth.topologies import topology
+from synth.verdict import Budget, Sat
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("name", "steps"), [("dgx-a100*2", 4), ("mi250", 5)])
+def test_a_search_leaves_the_steps_that_its_first_trees_send_in(name, steps, seed):
+    net = topology(name).network()
+    task = collective("allgather", net.ranks)
+    group = symmetry.generators(net, task)
+    bound = float(bounds.flow(net, task, steps).value)
+    found = generate(net, task, steps, group, target=bound, seed=seed)
+    assert found is not None
+    assert found.value == pytest.approx(bound, rel=1e-6)
+    assert found.iterations <= 40
+
+
+def test_near_stops_once_fractions_are_close_enough():
+    net = topology("mi250").network()
+    task = collective("allgather", net.ranks)
+    bound = Fraction(191, 78)
+    verdict = trees.near(net, task, 6, bound, 60, Budget(20.0), close=0.05)
+    assert isinstance(verdict, Sat)
+    verify.schedule(verdict.schedule)
+    assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
+    assert bound < verdict.schedule.bandwidth <= bound * Fraction(11, 10)
