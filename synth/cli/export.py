@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from synth.cli import folders
 from synth.cli.options import FILE, one_of
 from synth.cli.output import ready, remark, write
+from synth.cli.progress import waiting
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive, Ranks, Size
 from synth.errors import SynthError, UsageError
@@ -80,7 +81,8 @@ def export(file: Path | None, **given: Any) -> None:
     ready(output)
     if every:
         folders.check(Path(output))
-    made = _made(file, given)
+    with waiting(f"exporting {file.name}"):
+        made = _made(file, given)
     if every:
         from synth.export import notes
 

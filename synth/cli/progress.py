@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from synth.rational import show
+
+# Seconds that a command may take before it says what it is at.
+PATIENCE = 1.0
 
 
 @contextmanager
@@ -34,6 +38,32 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
                 bar.update(task, bound=f"(bound so far {show(event.bound)})")
 
         yield listen
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with ExitStack() as shown:
+        lock = threading.Lock()
+        over = False
+
+        def show_it() -> None:
+            with lock:
+                if not over:
+                    shown.enter_context(progress(what))
+
+        timer = threading.Timer(PATIENCE, show_it)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            with lock:
+                over = True
 
 
 def clock(seconds: float) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.options import FILE
+from synth.cli.progress import waiting
 from synth.cli.root import CONTEXT
 from synth.errors import FormatError, VerificationError
 
@@ -25,7 +26,8 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> None:
 
     for file in files:
         try:
-            lines = api.verify(file, proof)
+            with waiting(f"verifying {file.name}"):
+                lines = api.verify(file, proof)
         except VerificationError as error:
             raise VerificationError(str(error), str(file)) from error
         except FormatError as error:

@@ -1,0 +1,39 @@
+"""What a user sees of long conversions: progress after a moment, and a limit that is said before minutes are spent."""
+
+import sys
+import time
+
+import pytest
+
+from synth import api
+from synth.cli import progress
+from synth.errors import UsageError
+
+
+def test_a_terminal_is_told_what_takes_longer_than_a_moment(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    with progress.waiting("exporting big.npz"):
+        time.sleep(0.4)
+    assert "exporting big.npz" in capsys.readouterr().err
+    monkeypatch.setattr(progress, "PATIENCE", 60)
+    with progress.waiting("exporting small.npz"):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_elsewhere_nothing_is_shown(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    with progress.waiting("exporting big.npz"):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_too_many_sends_for_a_program_are_refused_with_the_limit(monkeypatch):
+    schedule = api.pareto("ring:4", "allgather", engine="exact").points[0].schedule
+    sends = sum(len(step.sends) for step in schedule.steps)
+    monkeypatch.setattr(api.programs, "MOST_SENDS", sends - 1)
+    with pytest.raises(UsageError, match=f"{sends} sends: programs are made of at most {sends - 1}"):
+        api.lower(schedule)
+    monkeypatch.setattr(api.programs, "MOST_SENDS", sends)
+    assert api.lower(schedule).ranks == 4
