@@ -66,7 +66,7 @@ atexit.register(stop)
 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
-    on_event: Callable[[str], None] | None = None, patience: float = 1.0,
+    on_event: Callable[[str], None] | None = None, patience: float = 1.0, beside: Job | None = None,
 ) -> Verdict:  # fmt: skip
     """Is there a schedule with these chunks, steps and rounds?
 
@@ -74,7 +74,8 @@ def solve(
     races them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
     there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had `budget.seconds` of each
     processor they use, and after `patience` times as many wall seconds: with more than 1 a busy machine cuts no search
-    short. Raises UsageError for unknown names and for collectives
+    short. `beside` is a job of the tree engine with the same aim: while it runs it has a processor, no racer does the same, and once
+    it has a schedule the race is over. Raises UsageError for unknown names and for collectives
     that neither copy only nor are the reversal of one that does; MissingDependencyError.
     """
     coll = problem.collective
@@ -83,12 +84,12 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     began = time.monotonic()
-    racers = entrants(plain, encoding, solver)
+    racers = [entry for entry in entrants(plain, encoding, solver) if beside is None or entry[0].encoding != "tree"]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
         with _turn:
-            verdict = _Race(plain, racers, budget, on_event or (lambda text: None), patience).run()
+            verdict = _Race(plain, racers, budget, on_event or (lambda text: None), patience, beside).run()
     if isinstance(verdict, Sat):
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
         return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
@@ -114,10 +115,20 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
 
 def alone(racer: Racer, call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
     """Runs ``call(*arguments)`` in a process with what `racer` imports, for so many wall seconds at most; the job as it ended, or not."""
+    return finish(begin(racer, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
+
+
+def begin(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job:
+    """Starts ``call(*arguments)`` in a process with what `racer` imports. Every job goes to `finish`."""
     with _turn:
-        job = _start(racer, call, arguments, budget)
+        return _start(racer, call, arguments, budget)
+
+
+def finish(job: Job, until: float | None) -> Job:
+    """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or not."""
+    with _turn:
         try:
-            _wait([job], None if seconds is None else time.monotonic() + seconds)
+            _wait([job], until)
         finally:
             if not job.ended and job.result is None:
                 job.kill()
@@ -296,9 +307,10 @@ class _Race:
     """One query. Racers take turns on `budget.jobs` processors: those that ran least (plus their handicap) go on."""
 
     def __init__(
-        self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None], patience: float
+        self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None], patience: float,
+        beside: Job | None = None,
     ) -> None:  # fmt: skip
-        self.problem, self.budget, self.tell = problem, budget, tell
+        self.problem, self.budget, self.tell, self.beside = problem, budget, tell, beside
         handicaps = _handicaps([racer for racer, _ in racers], problem)
         self.runners = [_Runner(racer, generators, late) for (racer, generators), late in zip(racers, handicaps, strict=True)]
         self.began = time.monotonic()
@@ -316,14 +328,14 @@ class _Race:
     def _together(self, runners: list[_Runner], conflicts: int | None) -> tuple[_Runner, Attempt] | None:
         while any(not r.finished for r in runners):
             now = time.monotonic()
-            if self._over(now):
+            if self._over(now) or self._answered:
                 return None
             self._turns([r for r in runners if not r.finished], now, conflicts)
             before = time.monotonic()
             tick = max(SLICE, 0.05 * (now - self.began)) if now - self.began > HEAD_START else HEAD_START
             until = before + tick if self.deadline is None else min(before + tick, self.deadline)
             active = [r for r in runners if r.running]
-            _wait([r.job for r in active if r.job is not None], until)
+            _wait([r.job for r in active if r.job is not None] + self._company, until)
             spent = time.monotonic() - before
             worked = [runner.worked(spent) for runner in active]
             self.used += sum(worked) / max(1, len(worked))
@@ -333,6 +345,17 @@ class _Race:
                 if found is not None and found.status in ("sat", "unsat"):
                     return runner, found
         return None
+
+    @property
+    def _company(self) -> list[Job]:
+        """The job beside, while it runs."""
+        return [self.beside] if self.beside and not (self.beside.result or self.beside.ended) else []
+
+    @property
+    def _answered(self) -> bool:
+        """Whether the job beside has a schedule."""
+        result = self.beside.result if self.beside else None
+        return result is not None and result[0] == "ok" and isinstance(result[1], Sat)
 
     def _over(self, now: float) -> bool:
         seconds = self.budget.seconds
@@ -357,7 +380,7 @@ class _Race:
         return None
 
     def _turns(self, alive: list[_Runner], now: float, conflicts: int | None) -> None:
-        slots = max(1, self.budget.jobs) if now - self.began >= HEAD_START or len(alive) < len(self.runners) else 1
+        slots = max(1, self.budget.jobs - len(self._company)) if now - self.began >= HEAD_START or len(alive) < len(self.runners) else 1
         order = sorted(alive, key=_Runner.turn)
         for runner in order[slots:]:
             if runner.running and runner.job is not None:
@@ -424,6 +447,8 @@ class _Race:
         return Sat(Schedule(self.problem.network, self.problem.collective, self.problem.chunks, found.steps), cost)
 
     def _why(self) -> tuple[Why, str]:
+        if self._answered:
+            return "interrupted", "another engine has a schedule"
         if any(not r.finished for r in self.runners) and self._over(time.monotonic()):
             return "time", f"no answer in {self.budget.seconds:g} s"
         for why in ("memory", "interrupted", "crash", "time"):

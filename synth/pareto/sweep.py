@@ -11,18 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil, lcm
 
 from synth import bounds
 from synth.collective import Collective
 from synth.errors import InfeasibleError
 from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import race
+from synth.pareto import ontrees, race
 from synth.pareto.events import Event, Listener, Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
+from synth.pareto.workers import Job
 from synth.rational import show
 from synth.samebits import same_bits
 from synth.schedule import Problem, Schedule
@@ -35,6 +36,8 @@ FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each o
 QUICK_SLICE = 0.3  # for the first where trees are priced exactly: what a solver does not find at once trees find sooner
 QUICK_CHUNKS = 300  # of all units together: and only up to here
 TREE_SECONDS = 30.0  # CPU seconds for whole chunks on trees there
+CLOSE_ON_TREES = 0.005  # how near to the bound the fractions of trees are that it settles for, where trees are searched
+TREE_RANKS = 32  # up to here trees are searched well enough to be asked before solvers have long been
 PATIENCE = 8.0  # wall seconds that a CPU second may take on a busy machine, where nobody limited the time
 SUGGESTED_SLICE = 8.0  # for the one that an optimal packing of trees suggests
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
@@ -113,7 +116,7 @@ class Sweep:
         end = self.options.max_steps or first + STEPS_BEYOND
         ahead = None
         for steps in range(first, end + 1):
-            bound = ahead or bounds.flow(self.network, self.collective, steps)
+            bound = ahead or self._ahead.bound(steps)
             ahead = None
             self._tell("bound", f"S={steps}: at least {show(bound.value)} rounds per chunk", steps, bound.value)
             if self.best is not None and bound.value >= self.best:
@@ -123,7 +126,7 @@ class Sweep:
             if self.best == floor.value:
                 break
             if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
-                ahead = bounds.flow(self.network, self.collective, steps + 1)
+                ahead = self._ahead.bound(steps + 1)
                 if ahead.value > floor.value:
                     gain = float(1 - floor.value / bound.value)
                     self.notes += (f"followed to {steps} steps: more can lower rounds/chunk by {gain:.1%} at most, as the bounds say",)
@@ -211,7 +214,7 @@ class Sweep:
             return
         if resumed:
             self._keep(resumed)
-        if not self.out_of_time and self._few:
+        if not self.out_of_time and (self._few or self._some):
             self._near(steps, bound, began)
         if not self.out_of_time:
             self._search(steps, bound, self.work + min(SEARCH_SECONDS, self._point_seconds()), began)
@@ -237,26 +240,33 @@ class Sweep:
 
     def _aim(self, steps: int, bound: LowerBound, until: float) -> tuple[Sat | None, str, LowerBound]:
         """A schedule that meets the bound, or else a higher bound and a schedule that meets that."""
-        few = self._few
+        from synth.encodings import trees
+
+        few, beside = self._few, None
         most = MOST_CHUNKS if not few else max(MOST_ON_TREES, (self.options.max_chunks or 0) * self.collective.units)
         if bound.value.denominator * self.collective.units > most:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
-        first = FIRST_SLICES[:1] if not few else (QUICK_SLICE,) * (bound.value.denominator * self.collective.units <= QUICK_CHUNKS)
-        found, why = self._meet(steps, bound, first, until)
+        first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
+        if (few or self._some) and bound.value.denominator * self.collective.units > QUICK_CHUNKS:
+            first = ()
+        if self._some and not few and self.options.jobs > 1 and not self.options.deterministic:
+            beside = self._begin(trees.meet, steps, bound, self._most_on_trees)
+        found, why = self._meet(steps, bound, first, until, beside=beside)
         reached = False
-        if found is None and self._left(until) > 0:
-            if few:
-                found, reached, why = self._on_trees(steps, bound)
-            else:
-                reached, multiples = self._suggested(steps, bound)
-                found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
+        if found is not None or self._left(until) <= 0:
+            ontrees.drop(beside)
+        elif few or self._some:
+            found, reached, why = self._on_trees(steps, bound, beside)
+        else:
+            reached, multiples = self._suggested(steps, bound)
+            found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
         if found is None and self._left(until) > 0:
             higher = None if reached else self._tree_bound(steps, bound, until)
             if higher is not None:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     return None, why, bound
-                if few and bound.value.denominator * self.collective.units <= most:
+                if (few or self._some) and bound.value.denominator * self.collective.units <= most:
                     found, reached, why = self._on_trees(steps, bound)
             if found is None:
                 again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
@@ -273,38 +283,57 @@ class Sweep:
         from synth.bounds.holders import Holders
 
         network, collective = self._forwards()
-        free = self.options.encoding == "auto" and self.options.solver == "auto"
-        return free and all(Holders.fits(network, pre) for pre in collective.pre)
+        return self._free and all(Holders.fits(network, pre) for pre in collective.pre)
 
-    def _on_trees(self, steps: int, bound: LowerBound) -> tuple[Sat | None, bool, str]:
-        """A schedule on trees that meets the bound, and whether fractions of trees do: then trees prove no more than it."""
+    @property
+    def _some(self) -> bool:
+        """Whether trees are searched well, as there are not many ranks, and nobody asked for another engine."""
+        return self._free and self.network.ranks <= TREE_RANKS
+
+    @property
+    def _free(self) -> bool:
+        return self.options.encoding == "auto" and self.options.solver == "auto"
+
+    def _on_trees(self, steps: int, bound: LowerBound, job: Job | None = None) -> tuple[Sat | None, bool, str]:
+        """A schedule on trees that meets the bound, and whether fractions of trees do: then trees prove no more than it.
+
+        `job` is that question where it has been asked before.
+        """
         from synth.encodings import trees
 
         self._tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-        verdict = self._trees(trees.meet, steps, bound, self.options.max_chunks or MOST_ON_TREES // self.collective.units)
+        verdict = self._answer(job or self._begin(trees.meet, steps, bound, self._most_on_trees), steps, bound)
         reached = float(verdict.cost.detail.get("lp", float("inf"))) <= float(bound.value) * (1 + 1e-6)
         return (verdict, reached, "") if isinstance(verdict, Sat) else (None, reached, verdict.reason)
+
+    @property
+    def _most_on_trees(self) -> int:
+        return self.options.max_chunks or MOST_ON_TREES // self.collective.units
 
     def _near(self, steps: int, bound: LowerBound, began: float) -> None:
         """A schedule on trees that is near the bound, where there is one and it improves on what is known."""
         from synth.encodings import trees
 
         self._tell("query", f"S={steps}: whole chunks on trees, near the bound", steps, bound.value)
-        verdict = self._trees(trees.near, steps, bound, min(self.options.max_chunks or NEAR_CHUNKS, NEAR_CHUNKS // self.collective.units))
+        most = min(self.options.max_chunks or NEAR_CHUNKS, NEAR_CHUNKS // self.collective.units)
+        close = 0.0 if self._few else CLOSE_ON_TREES
+        if self.best is not None:
+            close = min(close, float(self.best / bound.value - 1) / 2)  # or it would not improve on that
+        ask = partial(trees.near, close=close)
+        verdict = self._answer(self._begin(ask, steps, bound, most), steps, bound)
         if isinstance(verdict, Sat) and (self.best is None or verdict.schedule.bandwidth < self.best):
             self._keep(self._point(verdict, bound, "best-known", began))
 
-    def _trees(self, ask: Callable, steps: int, bound: LowerBound, most: int) -> Sat | Unknown:
-        """What `ask`, a function of the tree engine, answers in a process of its own."""
-        network, collective = self._forwards()
-        budget = self._budget(TREE_SECONDS)
-        wall = (budget.seconds or TREE_SECONDS) * (1.0 if self.options.time_limit is not None else PATIENCE)
-        job = race.alone(race.Racer("tree"), ask, (network, collective, steps, bound.value, most, budget), budget, wall)
-        if job.result is None:
-            return Unknown("memory" if job.over_memory else "crash" if job.ended else "time")
-        if job.result[0] != "ok":
-            return Unknown("memory" if isinstance(job.result[1], MemoryError) else "crash", str(job.result[1]))
-        verdict = job.result[1]
+    def _begin(self, ask: Callable, steps: int, bound: LowerBound, most: int) -> Job:
+        """Asks `ask`, a function of the tree engine, in a process of its own."""
+        return ontrees.begin(ask, *self._forwards(), steps, bound, most, self._budget(TREE_SECONDS))
+
+    def _answer(self, job: Job, steps: int, bound: LowerBound) -> Sat | Unknown:
+        """What that has answered, once it has; meanwhile the next bound is computed where there is another processor."""
+        if not self._few and self.options.jobs > 1 and steps != self.options.max_steps and bound.value > self._floor:
+            self._ahead.begin(steps + 1)
+        limit = self._budget(TREE_SECONDS).seconds or TREE_SECONDS
+        verdict = ontrees.answer(job, limit * (1.0 if self.options.time_limit is not None else PATIENCE))
         self.spent += verdict.cost.total_cpu / self.options.jobs
         if not isinstance(verdict, Sat):
             return verdict
@@ -334,9 +363,13 @@ class Sweep:
         return max(1, ceil(Fraction(steps, bound.value.numerator)))
 
     def _meet(
-        self, steps: int, bound: LowerBound, slices: Sequence[float], until: float, multiples: Sequence[int] | None = None
-    ) -> tuple[Sat | None, str]:
-        """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds."""
+        self, steps: int, bound: LowerBound, slices: Sequence[float], until: float, multiples: Sequence[int] | None = None,
+        beside: Job | None = None,
+    ) -> tuple[Sat | None, str]:  # fmt: skip
+        """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds.
+
+        Until the job `beside` has one.
+        """
         p, q = bound.value.numerator, bound.value.denominator
         start, why = self._least_multiple(steps, bound), "gave-up"
         for m, seconds in zip(multiples if multiples is not None else [start + more for more in MULTIPLES], slices, strict=False):
@@ -347,7 +380,7 @@ class Sweep:
             left = min(seconds, self._left(until))
             if left <= 0:
                 break
-            verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left)
+            verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left, beside)
             if isinstance(verdict, Sat):
                 return verdict, ""
             if isinstance(verdict, Unknown):
@@ -393,6 +426,15 @@ class Sweep:
         return min((p.bandwidth for p in self.points), default=None)
 
     @property
+    def _floor(self) -> Fraction:
+        """The static bound."""
+        return next((b.value for steps, b in self.bounds if steps is None), Fraction(0))
+
+    @cached_property
+    def _ahead(self) -> ontrees.Ahead:
+        return ontrees.Ahead(self.network, self.collective, self._budget(None))
+
+    @property
     def out_of_time(self) -> bool:
         """Whether the whole budget is spent."""
         limit = self.options.time_limit
@@ -422,14 +464,14 @@ class Sweep:
         options = self.options
         return Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
 
-    def _ask(self, problem: Problem, seconds: float) -> Sat | Unsat | Unknown:
+    def _ask(self, problem: Problem, seconds: float, beside: Job | None = None) -> Sat | Unsat | Unknown:
         name = f"C={problem.chunks} S={problem.steps} R={problem.rounds}"
         if self.log.refuted(problem):
             return Unsat("refuted in an earlier run")
         self._tell("query", name, problem.steps)
         verdict = race.solve(
             problem, budget=self._budget(seconds), encoding=self.options.encoding, solver=self.options.solver, proof=self.options.proof,
-            patience=1.0 if self.options.time_limit is not None else PATIENCE,
+            patience=1.0 if self.options.time_limit is not None else PATIENCE, beside=beside,
         )  # fmt: skip
         self.spent += verdict.cost.total_cpu / self.options.jobs
         if isinstance(verdict, Unsat):

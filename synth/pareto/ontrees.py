@@ -1,0 +1,62 @@
+"""Questions to the tree engine and about bounds, in processes of their own that run beside a race."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from synth import bounds
+from synth.collective import Collective
+from synth.frontier import LowerBound
+from synth.pareto import race
+from synth.pareto.workers import Job
+from synth.topology import Network
+from synth.verdict import Budget, Sat, Unknown
+
+RACER = race.Racer("tree")
+
+
+def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
+    """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
+    return race.begin(RACER, ask, (network, collective, steps, bound.value, most, budget), budget)
+
+
+def answer(job: Job, seconds: float) -> Sat | Unknown:
+    """What the job has answered after so many more wall seconds at most."""
+    race.finish(job, time.monotonic() + seconds)
+    if job.result is None:
+        return Unknown("memory" if job.over_memory else "crash" if job.ended else "time")
+    if job.result[0] != "ok":
+        return Unknown("memory" if isinstance(job.result[1], MemoryError) else "crash", str(job.result[1]))
+    return job.result[1]
+
+
+def drop(job: Job | None) -> None:
+    """Ends a job whose answer nobody needs."""
+    if job is not None:
+        race.finish(job, time.monotonic())
+
+
+@dataclass
+class Ahead:
+    """Flow bounds for more steps, computed while the tree engine works on fewer."""
+
+    network: Network
+    collective: Collective
+    budget: Budget
+    jobs: dict[int, Job] = field(default_factory=dict)
+
+    def begin(self, steps: int) -> None:
+        """Starts on the bound for `steps`, once."""
+        if steps not in self.jobs:
+            self.jobs[steps] = race.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
+
+    def bound(self, steps: int) -> LowerBound:
+        """As `bounds.flow`, from the job where there is one."""
+        job = self.jobs.pop(steps, None)
+        if job is not None:
+            race.finish(job, None)
+            if job.result is not None and job.result[0] == "ok":
+                return job.result[1]
+        return bounds.flow(self.network, self.collective, steps)

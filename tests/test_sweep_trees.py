@@ -1,0 +1,83 @@
+"""The tree engine beside races, on machines of 16 ranks: who ends whom, bounds ahead, and what a sweep finds with it."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+
+import synth
+from synth import bounds
+from synth.collective import collective
+from synth.encodings import trees
+from synth.frontier import Frontier
+from synth.pareto import ontrees, race
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.verdict import Budget, Sat, Unknown
+
+F = Fraction
+MACHINE = topology("dgx-a100*2").network()
+TASK = collective("allgather", MACHINE.ranks)
+
+
+@pytest.fixture(autouse=True)
+def _no_helpers_left():
+    yield
+    race.stop()
+
+
+def asked(steps, seconds=20.0):
+    bound = bounds.flow(MACHINE, TASK, steps)
+    return bound, ontrees.begin(trees.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
+
+
+def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
+    bound, job = asked(4)
+    hard = Problem(MACHINE, TASK, 13, 4, 15)
+    told = []
+    verdict = race.solve(hard, budget=Budget(60.0), on_event=told.append, beside=job)
+    assert isinstance(verdict, Sat | Unknown)
+    if isinstance(verdict, Unknown):
+        assert verdict.reason == "interrupted"
+        answer = ontrees.answer(job, 5.0)
+        assert isinstance(answer, Sat)
+        assert answer.schedule.bandwidth == bound.value == F(15, 13)
+    assert told
+    assert not any(text.startswith("tree ") for text in told)  # no racer does what the job does
+
+
+def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
+    too_few = ontrees.begin(trees.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(5.0))  # 103 chunks at the least
+    verdict = race.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
+    assert isinstance(verdict, Sat)
+    assert verdict.schedule.bandwidth == 2
+    assert isinstance(ontrees.answer(too_few, 5.0), Unknown)
+
+
+def test_a_job_that_nobody_needs_is_ended():
+    _, job = asked(3, 600.0)
+    began = time.monotonic()
+    ontrees.drop(job)
+    assert time.monotonic() - began < 60
+    assert isinstance(ontrees.answer(job, 0.0), Unknown)
+
+
+def test_bounds_ahead_are_the_bounds():
+    ahead = ontrees.Ahead(MACHINE, TASK, Budget())
+    ahead.begin(3)
+    assert list(ahead.jobs) == [3]
+    assert ahead.bound(3).value == bounds.flow(MACHINE, TASK, 3).value == F(2216, 1873)
+    assert ahead.bound(2).value == F(152, 103)  # nobody began it
+    assert not ahead.jobs
+
+
+def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
+    found = synth.pareto("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
+    assert isinstance(found, Frontier)
+    proved = {p.steps: p.bandwidth for p in found.points if p.status == "optimal"}
+    assert proved == {1: 8, 2: F(152, 103), 4: F(15, 13)}
+    (near,) = [p for p in found.points if p.status != "optimal"]
+    assert (near.steps, near.bound.value) == (3, F(2216, 1873))
+    assert near.bandwidth <= near.bound.value * F(101, 100)
