@@ -103,12 +103,12 @@ def solve(topology: str, collective: str, chunks: int, steps: int, rounds: int) 
 TWO_BOXES = "dgx1*2:cross=0+2+5+7"
 EIGHT = ("--sizes", "2,1,1,1,1,1,1,3")
 PAIRS = ("--sizes", ";".join(",".join("2" if (i + j) % 3 else "1" for j in range(8)) for i in range(8)))
-TWO_ROOTS = {2: "1", 3: "1/2", 4: "7/17", 5: "157/415", 6: "491/1361", 7: "1513/4315"}
+TWO_ROOTS = {2: "1", 3: "1/2", 4: "7/17", 5: "157/415", 6: "491/1361", 7: "1513/4315", 8: "4619/13409"}
 BROADCAST = {2: "1", 3: "9/22", 4: "4/13", 5: "5/19", 6: "6/25", 7: "7/31", 8: "8/37"}
 
 GOALS = (
     Goal("DGX-1 allgather", pareto("dgx1", "allgather"), 1.5, frontier({2: "3/2", 3: "7/6"}, complete=True), 3),
-    Goal("DGX-1 allreduce", pareto("dgx1", "allreduce"), 30, frontier({2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}, upto={5: "3/10"})),
+    Goal("DGX-1 allreduce", pareto("dgx1", "allreduce"), 30, frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
     Goal("ring of 8 allreduce", pareto("ring:8", "allreduce"), None, frontier({4: "2", 5: "5/4", 7: "7/8"}, others=True)),
     Goal("hypercube of 8 allreduce", pareto("hypercube:8", "allreduce"), None, frontier({3: "1", 4: "2/3", 5: "7/12"})),
     Goal("fully connected 8 allreduce", pareto("fully-connected:8", "allreduce"), None, frontier({1: "1", 2: "1/4"}, complete=True)),
@@ -120,10 +120,10 @@ GOALS = (
     Goal("all: gather", pareto("dgx1", "gather"), None, decided),
     Goal("all: allgather", pareto("dgx1", "allgather"), None, frontier({2: "3/2", 3: "7/6"}, complete=True)),
     Goal("all: reduce-scatter", pareto("dgx1", "reduce-scatter"), None, frontier({2: "3/2", 3: "7/6"}, complete=True)),
-    Goal("all: allreduce", pareto("dgx1", "allreduce"), None, frontier({2: "1", 3: "1/2", 4: "1/3", 6: "7/24"}, upto={5: "3/10"})),
+    Goal("all: allreduce", pareto("dgx1", "allreduce"), None, frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
     Goal("all: alltoall", pareto("dgx1", "alltoall"), None, frontier({2: "8/3"}, complete=True)),
     Goal("all: scan", pareto("dgx1", "scan"), None, frontier({2: "3/2"}, upto={3: "3/5", 4: "7/12"})),
-    Goal("all: multi-broadcast", pareto("dgx1", "multi-broadcast", "--root", "0,5"), None, frontier(TWO_ROOTS, upto={8: "49/142"})),
+    Goal("all: multi-broadcast", pareto("dgx1", "multi-broadcast", "--root", "0,5"), None, frontier(TWO_ROOTS, complete=True)),
     Goal("all: multi-scatter", pareto("dgx1", "multi-scatter", "--root", "0,5"), None, decided),
     Goal("all: multi-gather", pareto("dgx1", "multi-gather", "--root", "0,5"), None, decided),
     Goal("all: alltonext", pareto("dgx1", "alltonext"), None, decided),

@@ -138,6 +138,13 @@ class Holders:
         prices = self.prices.tolist()
         return sorted((sum(prices[route][step - 1] for step, route in tree), tree) for tree in found)
 
+    def onwards(self, t: int, held: int) -> Tree:
+        """The cheapest tree on from a set of ranks that hold the chunk after step t, as bits: that of `free[k]` is ``1 << k``.
+
+        It costs ``rest[t, held]``, which is to be finite.
+        """
+        return self._tree(self._onwards(t, held), t)
+
     def _onwards(self, t: int, held: int) -> list[int]:
         """The pairs of steps t + 1, ... of a cheapest way on, from `held` after step t."""
         codes = []

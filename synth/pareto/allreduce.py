@@ -41,11 +41,14 @@ OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly 
 LOADED = 60  # wall seconds for each of these, at most: others may use the machine too, and are to change no answer
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # CPU seconds for an allgather schedule to compose with
+FIRST = 4  # candidates that come before mixtures of hubs
+MIXTURES = 8  # tries of them, each beginning elsewhere; what counts for them is how often they begin
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
 EFFORTS = (
-    ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000),
-    ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000),
+    ("first meet", 2_000), ("mixture", 8), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("near", 60_000), ("meet", 150_000),
+    ("any meet", 30_000), ("any near", 2_000), ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000),
+    ("any near", 300_000),
 )  # fmt: skip
 
 Item = Point | Open | tuple[int | None, LowerBound]
@@ -223,13 +226,16 @@ class _Here:
         near: list[Frame] = []
         hubs = any(c.engine == "hub" for c in meet)
         for k, (which, conflicts) in enumerate(EFFORTS):
-            if which.startswith("any") and not hubs:
+            if which not in ("meet", "near") and not hubs:
                 continue
-            seed, few = self.search.budget.seed + k, FEW if conflicts <= 60_000 else FEW // 2
-            if which.endswith("meet"):
+            seed, few = self.search.budget.seed + k, FIRST if which.startswith("first") else FEW if conflicts <= 60_000 else FEW // 2
+            if which == "mixture":
+                self._mixture(meet, conflicts, seed)
+            elif which.endswith("meet"):
                 left = [c for c in meet if c not in self.refuted]
-                first = [c for c in left if not hubs or c.engine == "hub"][:few]
-                rest = [c for c in left if c.engine == "direct"][:few] if which.startswith("any") else []
+                alone = not any(c.engine == "hub" for c in left)
+                first = [c for c in left if alone or c.engine == "hub"][:few]
+                rest = [c for c in left if c.engine == "direct"][:few] if which.startswith("any") and not alone else []
                 self._meet([*first, *rest], conflicts, seed)
             else:
                 near = near or self.search.candidates.frames(self.steps, self.bound)
@@ -253,6 +259,14 @@ class _Here:
         for candidate, outcome in self._ask(candidates, conflicts, seed):
             if outcome.status != "gave-up":
                 self.refuted.add(candidate)
+
+    def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
+        """Asks for mixtures of hubs that meet the bound, until one does, or fractions of them do not."""
+        candidate = self.search.candidates.mixture(self.steps, self.bound)
+        for _, outcome in self._ask([candidate] * MIXTURES if candidate else [], starts, seed):
+            if outcome.status == "unsat":  # then no hub alone meets it either
+                self.refuted.update(c for c in meet if c.engine == "hub")
+                return
 
     def _near(self, frames: Sequence[Frame], conflicts: int, seed: int) -> None:
         """Asks each frame for less and less, until none of them answers with this effort."""
@@ -284,11 +298,13 @@ class _Here:
         asked: dict[Try, Candidate] = {}
 
         def queries() -> Iterator[Try]:
-            for c in candidates:
+            for k, c in enumerate(candidates):
                 self.search.progress(
                     f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least {show(self.bound)})"
                 )
-                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, seed)
+                query = Try(
+                    c.engine, c.translation, self.steps, c.rounds, conflicts, seed + (k * conflicts if c.engine == "mixture" else 0)
+                )
                 asked[query] = c
                 yield query
 

@@ -15,6 +15,7 @@ from synth.schedule import Schedule
 from synth.topology import Network
 
 REPRESENTATIVES = 6  # at most, per orbit of units
+MIXED_CHUNKS = 600  # of a mixture of hubs, at most
 EFFORT = 300_000  # the largest cost of a formula: about its clauses
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
@@ -85,6 +86,18 @@ class Candidates:
                 made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
         return sorted(made, key=lambda c: c.rank)
 
+    def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
+        """A mixture of hubs whose R/C is `bound`, with as many rounds in every step; None where that engine does not apply."""
+        from synth.encodings.mixture import Ways
+
+        shape = next((s for s in self._shapes if not s.inner), None)
+        if shape is None or self.hub_steps is None or steps < self.hub_steps or not Ways.fits(self.network):
+            return None
+        least = lcm(bound.numerator, steps) // bound.numerator
+        times = lcm(bound.denominator * least, self._chunks(shape, 1)) // bound.denominator
+        chunks = bound.denominator * times
+        return self._candidate("mixture", shape, chunks, 1, steps, bound * chunks) if chunks <= MIXED_CHUNKS else None
+
     def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
         """Those with C, S and R as given, the most promising first; the complete one is always among them."""
         made = []
@@ -127,7 +140,7 @@ class Candidates:
 
     def _cost(self, engine: str, shape: Shape, count: int, steps: int) -> int:
         routes, ranks = len(self.network.routes), self.network.ranks
-        if engine == "hub":
+        if engine != "direct":
             return 4 * routes * steps * count
         degree = 1 + routes // ranks
         return ranks * routes * steps * count * (1 + degree // 2) // shape.order
@@ -166,8 +179,8 @@ class Candidates:
 
 def construction(engine: str, schedule: Schedule) -> str:
     """What to call it: "two hubs" where the sum of some chunk is completed by a swap between two roots."""
-    if engine == "direct":
-        return engine
+    if engine != "hub":
+        return "mixture of hubs" if engine == "mixture" else engine
     for step in schedule.steps:
         sums = {(s.chunk, s.src, s.dst) for s in step.sends if s.kind == "reduce"}
         if any((c, b, a) in sums for c, a, b in sums):

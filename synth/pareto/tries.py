@@ -20,7 +20,10 @@ MODULES = (
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """`engine` ("direct" or "hub") on representatives of `translation`, in S steps and R rounds, given up after `conflicts`."""
+    """`engine` ("direct", "hub" or "mixture") on representatives of `translation`, in S steps and R rounds, given up after `conflicts`.
+
+    The conflicts of "mixture" are starts of its local search.
+    """
 
     engine: str
     translation: Translation
@@ -46,6 +49,12 @@ def attempt(asked: Try) -> Outcome:
     from synth.encodings.solvers.cadical import Cadical
 
     began = time.process_time()
+    if asked.engine == "mixture":
+        from synth.encodings import mixture
+
+        found = mixture.solve(asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed)
+        status = "sat" if found.schedule is not None else "gave-up" if found.reached else "unsat"
+        return Outcome(status, found.schedule, time.process_time() - began, found.work)
     if asked.engine == "direct":
         model, read = direct.encode(asked.translation, asked.steps, asked.rounds)
     else:

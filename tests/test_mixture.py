@@ -1,0 +1,139 @@
+"""Mixtures of hubs: the price of a way, moves that keep schedules right, and whole chunks that meet the bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synth import verify
+from synth.collective import collective
+from synth.encodings import mixture
+from synth.encodings.evening import even_out
+from synth.encodings.mixture import Ways, fractions
+from synth.encodings.translate import Translation
+from synth.errors import VerificationError
+from synth.liveness import rounds_for
+from synth.pareto.candidates import Candidates
+from synth.schedule import Schedule, Send, Step
+from synth.topologies import topology
+from synth.topology import Network, Route
+
+
+def net(name):
+    return topology(name).network()
+
+
+def alone(network, steps, chunk, routes):
+    """The schedule of one chunk that goes as `chunk` says, with as many rounds as it takes."""
+    sends = [[] for _ in range(steps)]
+    for step, i, kind in chunk.sends(routes):
+        r = network.routes[i]
+        sends[step - 1].append(Send(0, r.src, r.dst, kind, r.via))
+    made = Schedule(network, collective("allreduce", network.ranks), 1, tuple(Step(1, tuple(sorted(row))) for row in sends))
+    return replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in made.steps))
+
+
+@pytest.mark.parametrize(("name", "steps"), [("dgx1", 4), ("dgx1", 5), ("ring:6", 6), ("hypercube:8", 6)])
+def test_every_way_is_a_right_schedule_of_least_sends_and_costs_what_its_sends_cost(name, steps):
+    network = net(name)
+    ways, rng = Ways(network, steps), np.random.default_rng(3)
+    for _ in range(4):
+        prices = rng.random((len(network.routes), steps))
+        found = ways.price(prices)
+        assert found
+        assert {len(way.hubs) for way in found} <= {1, 2}
+        for way in found:
+            tree = ways.tree(way)
+            assert sum(prices[i, t - 1] for t, i in tree) == pytest.approx(way.cost)
+            replay = verify.schedule(alone(network, steps, ways.chunk(tree), ways.route))
+            assert replay.sends == 2 * (network.ranks - 1)
+
+
+def test_the_cheapest_way_is_the_cheapest_of_all_on_a_line():
+    network = Network("line", 3, tuple(Route(a, b, 1) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))))
+    prices = np.array([[1.0, 5.0, 9.0], [9.0, 5.0, 1.0], [9.0, 9.0, 1.0], [3.0, 9.0, 9.0]])
+    found = Ways(network, 3).price(prices)  # 0 and 2 send to 1 in step 1 or 2, and 1 sends back in step 2 or 3
+    assert found[0].cost == pytest.approx(1.0 + 3.0 + 1.0 + 1.0)
+    assert found[0].hubs == (1,)
+
+
+@pytest.mark.parametrize(("name", "steps"), [("dgx1", 5), ("ring:6", 7), ("hypercube:8", 7)])
+def test_whatever_local_search_does_each_chunk_stays_a_right_schedule(name, steps):
+    network = net(name)
+    ways, rng = Ways(network, steps), np.random.default_rng(1)
+    chunks = []
+    for _ in range(3):
+        chunks += [ways.chunk(ways.tree(way)) for way in ways.price(rng.random((len(network.routes), steps)))[:20:3]]
+    loads = [({i: 1}, 1) for i in range(len(network.routes))]
+    before = [sorted(chunk.sends(ways.route)) for chunk in chunks]
+    swaps = [chunk.swap for chunk in chunks]
+    for seed in range(6):
+        even_out(chunks, network, steps, loads, 1500, seed)
+        for chunk in chunks:
+            verify.schedule(alone(network, steps, chunk, ways.route))
+    assert sum(sorted(chunk.sends(ways.route)) != was for chunk, was in zip(chunks, before, strict=True)) > len(chunks) // 2
+    assert swaps != [chunk.swap for chunk in chunks]  # hubs join, part, or swap at another step
+
+
+def test_local_search_says_that_it_is_done_only_where_all_fits():
+    network = net("ring:6")
+    ways = Ways(network, 7)
+    way = ways.price(np.ones((len(network.routes), 7)))[0]
+    for most, seed in ((1, 0), (2, 1), (3, 2)):
+        chunks = [ways.chunk(ways.tree(way)) for _ in range(4)]
+        done, _ = even_out(chunks, network, 7, [({i: 1}, most) for i in range(len(network.routes))], 20_000, seed)
+        count = {}
+        for chunk in chunks:
+            for step, i, _ in chunk.sends(ways.route):
+                count[step, i] = count.get((step, i), 0) + 1
+        assert done == (max(count.values()) <= most)
+
+
+def dgx1(steps, value):
+    network = net("dgx1")
+    asked = Candidates(network, collective("allreduce", 8), 0).mixture(steps, value)
+    assert asked is not None
+    return asked
+
+
+@pytest.mark.parametrize("steps", [5, 6])
+def test_fractions_meet_the_bound_and_go_no_lower(steps):
+    asked = dgx1(steps, Fraction(7, 24))
+    assert asked.value == Fraction(7, 24)
+    assert asked.rounds % steps == 0
+    share, _ = fractions(Ways(net("dgx1"), steps), asked.translation, Fraction(7, 24), 0)
+    assert share is not None
+    assert sum(share.values()) == pytest.approx(1.0)
+    assert fractions(Ways(net("dgx1"), steps), asked.translation, Fraction(7, 25), 0)[0] is None
+
+
+def test_too_few_steps_for_hubs():
+    network = net("ring:8")
+    translation = Translation(network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._shapes[0].moves, 16)
+    assert mixture.solve(translation, 4, 32, 1, 0) == mixture.Found(False, None, 0.0)
+
+
+def test_whole_chunks_that_fill_every_link_in_every_step():
+    asked = dgx1(6, Fraction(7, 24))
+    found = mixture.solve(asked.translation, 6, asked.rounds, 8, 0)
+    assert found.reached
+    assert found.schedule is not None
+    replay = verify.schedule(found.schedule)
+    assert (replay.steps, replay.bandwidth, replay.chunks) == (6, Fraction(7, 24), 144)
+    doc = found.schedule.to_json()
+    doc["steps"][2]["sends"].pop()
+    doc.pop("fingerprint")
+    with pytest.raises(VerificationError):
+        verify.schedule(doc)
+
+
+@pytest.mark.slow
+def test_five_steps_on_a_dgx1():
+    asked = dgx1(5, Fraction(7, 24))
+    found = (mixture.solve(asked.translation, 5, asked.rounds, 8, 8 * seed).schedule for seed in range(8))
+    schedule = next(made for made in found if made is not None)
+    replay = verify.schedule(schedule)
+    assert (replay.steps, replay.bandwidth, replay.chunks) == (5, Fraction(7, 24), 120)
