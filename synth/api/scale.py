@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.collective import Collective
 from synth.collective import collective as named_collective
-from synth.errors import InfeasibleError, SynthError
+from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.pareto.frontiers import engine_of, flow_task, labelled
 from synth.topology import Topology
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from synth.flows.groups import Together
     from synth.groups import Group
     from synth.large import Large
+
+
+# Ranks up to which rings are looked for; those above which flows, not linear programs over steps, bound the optimum.
+EXPLAINED, FEW = 64, 16
 
 
 def large_bound(
@@ -50,14 +55,25 @@ def by_name(doc: dict) -> Topology | None:
 def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:
     """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it.
 
-    Raises InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks.
+    Raises InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks, UsageError for more
+    than `EXPLAINED` ranks.
     """
     from synth.flows.explain import explain as explained
 
     machine = named_topology(topology)
+    if machine.ranks > EXPLAINED:
+        raise UsageError(
+            f"{machine.name} has {machine.ranks} ranks: rings are looked for on up to {EXPLAINED}; `synth bound` says its optimum"
+        )
     network = machine.network()
     task = task_of(collective, network.ranks)
-    found = explained(network, task.name, machine.labels)
+
+    def by_flows(name: str) -> Fraction:
+        from synth.flows.large import bound
+
+        return bound(machine, name).bound_gbps / network.unit
+
+    found = explained(network, task.name, machine.labels, by_flows if machine.ranks > FEW else None)
     if not found.ways[0].units:
         from synth import bounds
 

@@ -6,7 +6,7 @@ networks are isomorphic are one *class*: DGX-1 V100 has 46 classes of 3 to 8 GPU
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -86,6 +86,7 @@ def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool
     for size in wanted:
         if (many := comb(network.ranks, size)) > MOST_SUBSETS:
             raise UsageError(f"{network.name} has {many} allocations of {size} ranks, more than {MOST_SUBSETS}; choose other sizes")
+    for size in wanted:
         found: dict[tuple, list[list]] = {}
         for ranks in combinations(range(network.ranks), size):
             net = induced(network, ranks)
@@ -117,8 +118,13 @@ def _invariant(net: Network) -> tuple:
     return tuple(sorted(map(hash, seen))), tuple(sorted(map(tuple, caps)))
 
 
-def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
-    """What `network` can do for each of `names`, exactly. Raises UsageError for a name that has no rate here."""
+def rates(
+    network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce"), bound: Callable[[str], Fraction] | None = None
+) -> Rates:  # fmt: skip
+    """What `network` can do for each of `names`, exactly. Raises UsageError for a name that has no rate here.
+
+    `bound`: units that a collective cannot exceed, asked where trees do not apply; a linear program's answer unless given.
+    """
     odd = [name for name in names if name not in RATED]
     if odd:
         raise UsageError(f"rates are known for {', '.join(RATED)}; not for {odd[0]}")
@@ -129,10 +135,10 @@ def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "a
     best: dict[str, Fraction] = {}
     cuts: dict[str, tuple[int, ...]] = {}
     for name in names:
-        best[name], cuts[name] = _best(network, name)
+        best[name], cuts[name] = _best(network, name, bound)
     composed = None
     if "allreduce" in names:
-        both = [_best(network, name)[0] for name in ("reduce-scatter", "allgather")]
+        both = [_best(network, name, bound)[0] for name in ("reduce-scatter", "allgather")]
         composed = 1 / sum((1 / rate for rate in both), Fraction(0))
     found = rings.disjoint(network)
     part = Fraction(n, n - 1)
@@ -141,17 +147,18 @@ def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "a
     return Rates(best, attained, composed, {name: found.units * share[name] for name in names}, found.units, found.most, cuts)
 
 
-def _best(network: Network, name: str) -> tuple[Fraction, tuple[int, ...]]:
+def _best(network: Network, name: str, bound: Callable[[str], Fraction] | None) -> tuple[Fraction, tuple[int, ...]]:
+    bound = bound or (lambda name: _bound(network, name))
     if name == "allreduce":
         if tau.applies(network):
             made = tau.forest(network)
             return made.rate, made.partition
-        return _bound(network, "allreduce"), ()
+        return bound("allreduce"), ()
     turned = network.reversed() if name == "reduce-scatter" else network
     if subsets.applies(turned):
         cut = subsets.broadcast(turned, 0) if name == "broadcast" else subsets.allgather(turned)
         return cut.value, cut.side
-    return _bound(network, name), ()
+    return bound(name), ()
 
 
 def _bound(network: Network, name: str) -> Fraction:

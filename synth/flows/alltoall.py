@@ -188,7 +188,7 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
     found = apart(lambda: linprog(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common))
     if found.status == 2:
-        raise InfeasibleError(f"{fabric.name}: some rank cannot reach another, so no alltoall is possible")
+        raise cut_off(fabric)
     if found.x is None:
         raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {found.message}")
     answer = found.x
@@ -199,6 +199,24 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
         answer = found.x if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
     return Flows(fabric, tuple(group), sources, flow, whole(-found.ineqlin.marginals)[place], "linear program")
+
+
+def cut_off(fabric: Fabric) -> InfeasibleError:
+    """The error that names two ranks of which one cannot reach the other."""
+    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
+    for a, b in zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True):
+        out[a].append(b)
+    for start in range(fabric.ranks):
+        seen, queue = {start}, [start]
+        for u in queue:
+            fresh = set(out[u]) - seen
+            seen |= fresh
+            queue += fresh
+        lost = next((r for r in range(fabric.ranks) if r not in seen), None)
+        if lost is not None:
+            pair = {"pair": [start, lost]}
+            return InfeasibleError(f"{fabric.name}: rank {start} cannot reach rank {lost}, so no alltoall is possible", pair)
+    return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
 
 
 def whole(lengths: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,10 +35,11 @@ class Explanation:
 MOST_UNITS = 1 << 40
 
 
-def explain(network: Network, name: str, labels: Sequence[int] = ()) -> Explanation:
+def explain(network: Network, name: str, labels: Sequence[int] = (), bound: Callable[[str], Fraction] | None = None) -> Explanation:
     """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double binary trees.
 
-    `labels`: what the ranks are called in the sentences. Raises UsageError for a collective without a rate (see `RATED`).
+    `labels`: what the ranks are called in the sentences. `bound`: as `rates` takes it.
+    Raises UsageError for a collective without a rate (see `RATED`).
     """
     if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
         raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
@@ -46,7 +47,7 @@ def explain(network: Network, name: str, labels: Sequence[int] = ()) -> Explanat
         raise SynthError(f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer digits")
     if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
         network = induced(network, range(network.ranks))
-    made = rates(network, (name,))
+    made = rates(network, (name,), bound)
     best = made.best[name]
     packed = "packed trees attain it" if best and name in made.attained else ""
     top = Way("optimum" if name in made.attained else "upper bound", best, packed)
@@ -62,14 +63,16 @@ def explain(network: Network, name: str, labels: Sequence[int] = ()) -> Explanat
     if name in ("broadcast", "allreduce"):
         trees = rings.tree_rate(network, up=name == "allreduce", down=True)
         ways.append(Way("double binary trees", trees, "in the order of the ranks; an edge without a link goes a shortest way"))
-    return Explanation(name, made, tuple(ways), _limit(network, name, made, labels or range(network.ranks)))
+    limit = _limit(network, name, made, labels or range(network.ranks), bound is not None)
+    return Explanation(name, made, tuple(ways), limit)
 
 
-def _limit(network: Network, name: str, made: Rates, labels: Sequence[int]) -> str:
+def _limit(network: Network, name: str, made: Rates, labels: Sequence[int], flow: bool) -> str:
     if not made.best[name]:
         return "the links do not connect these ranks"
     if name not in made.cuts or not made.cuts[name]:
-        return "the linear program over all cuts and times (`synth bound` prints its certificate)"
+        what = "cuts of the fabric" if flow else "the linear program over all cuts and times"
+        return f"{what} (`synth bound{' --engine flow' if flow else ''}` prints the certificate)"
     if name == "allreduce":
         parts: dict[int, list[int]] = {}
         for rank, part in enumerate(made.cuts[name]):

@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from synth.errors import InfeasibleError
-from synth.flows.alltoall import Flows, edge_orbits, whole
+from synth.flows.alltoall import Flows, cut_off, edge_orbits, whole
 from synth.flows.fabric import Fabric
 from synth.flows.until import TimeUp, check
 
@@ -93,7 +92,7 @@ class _Weights:
         graph = sparse.csr_matrix((lengths, (self.tail, self.head)), shape=(nodes, nodes))
         far, before = dijkstra(graph, indices=sources, return_predecessors=True)
         if np.isinf(far[:, :ranks]).any():
-            raise InfeasibleError(f"{self.fabric.name}: some rank cannot reach another, so no alltoall is possible")
+            raise cut_off(self.fabric)
         return far, before
 
     def _loads(self, far: np.ndarray, before: np.ndarray) -> np.ndarray:
