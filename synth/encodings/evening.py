@@ -34,6 +34,14 @@ class Chunk:
     up: dict[int, Place]
     down: dict[int, Place]
 
+    def mirrored(self, steps: int, back: Sequence[int]) -> Chunk:
+        """The same read backwards: what went up goes down. `back` gives the route the other way."""
+
+        def turned(table: dict[int, Place]) -> dict[int, Place]:
+            return {n: (steps + 1 - step, back[i]) for n, (step, i) in table.items()}
+
+        return Chunk(self.hubs, self.swap and steps + 1 - self.swap, turned(self.down), turned(self.up))
+
     def sends(self, route: Mapping[tuple[int, int], int]) -> Iterator[tuple[int, int, str]]:
         """``(step, route, kind)`` of each send; `route` gives that from one rank to another."""
         yield from ((step, i, "reduce") for step, i in self.up.values())
@@ -44,19 +52,27 @@ class Chunk:
             yield self.swap, route[b, a], "reduce"
 
 
-def even_out(
-    chunks: Sequence[Chunk], network: Network, steps: int, loads: Sequence[tuple[Mapping[int, int], int]], proposals: int, seed: int
-) -> tuple[bool, float]:
-    """Changes `chunks` until no load is above its most in any step, or after so many proposals. Whether that is so; and the work.
+@dataclass(frozen=True)
+class Rows:
+    """Loads that are limited: `of[route][step]` are those that a send adds one to, `room` is the most of each. Steps begin at 1."""
 
-    `loads`: for each, how much a send on a route adds to it, and the most it may be in a step. One route from rank to rank at most.
+    of: list[list[tuple[int, ...]]]
+    room: list[int]
+
+
+def even_out(chunks: Sequence[Chunk], network: Network, steps: int, limits: Rows, proposals: int, seed: int) -> tuple[bool, float]:
+    """Changes `chunks` until no load is above its most, or after so many proposals. Whether that is so; and the work.
+
+    Of `network` there may be one route at most from rank to rank.
     """
     moves = _Moves(network, steps, seed)
     chance, exp, count = moves.random, math.exp, len(chunks)
-    rows = [[tuple(k * steps + t for k, (weight, _) in enumerate(loads) for _ in range(weight.get(i, 0))) for t in range(-1, steps)]
-            for i in range(len(network.routes))]  # fmt: skip
-    places = [[(t + 1, i) for i in weight] for weight, _ in loads for t in range(steps)]
-    room = [most for _, most in loads for _ in range(steps)]
+    rows, room = limits.of, limits.room
+    places: list[list[Place]] = [[] for _ in room]
+    for i, mine in enumerate(rows):
+        for step in range(1, steps + 1):
+            for row in mine[step]:
+                places[row].append((step, i))
     load, price = [0] * len(room), [0.0] * len(room)
     for chunk in chunks:
         for step, i, _ in chunk.sends(moves.route):

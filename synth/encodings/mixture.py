@@ -11,9 +11,8 @@ still fit; then local search (`evening`). Where none are found nothing is proved
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from synth.bounds.columns import Restricted, Space
 from synth.bounds.holders import Holders
 from synth.bounds.orbits import Generator
 from synth.collective import Collective
-from synth.encodings.evening import Chunk, even_out
+from synth.encodings.evening import Chunk, Rows, even_out
 from synth.encodings.translate import Translation
 from synth.schedule import Schedule
 from synth.symmetry.permutations import compose
@@ -33,7 +32,7 @@ NEW = 40  # ways that join at one price, the cheapest
 SMOOTHING = 0.7
 SURE = 1e-7
 ITERATIONS = 100
-RUNS, PROPOSALS = 3, 80_000  # of local search from the same fractions, and how long each
+RUNS, PROPOSALS = 2, 60_000  # of local search from the same fractions, and how long each
 A_TURN = 0.01  # seconds of a core for a turn of column generation, about
 
 
@@ -114,30 +113,75 @@ class Found:
     work: float
 
 
-def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> Found:
-    """Allreduce of the chunks of `translation`, which has no inner symmetry, with as many rounds in every step.
+def rounds_of(rounds: int, steps: int) -> list[int]:
+    """How many rounds each step has: about as many each, the same from both ends, and what is over at the ends."""
+    each, over = divmod(rounds, steps)
+    found = [each] * steps
+    if over % 2 and steps % 2:
+        found[steps // 2] += 1
+    for t in range(over // 2):
+        found[t] += 1
+        found[-1 - t] += 1
+    if over % 2 and not steps % 2:
+        found[over // 2] += 1
+    return found
 
-    `rounds` is a multiple of `steps`. Begins so often from other fractions. Deterministic.
+
+def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> Found:
+    """Allreduce of the chunks of `translation`, which has no inner symmetry, with `rounds_of` rounds in each step.
+
+    Where routes are alike both ways and the numbers allow it, half of the chunks are the other half read backwards, which leaves about
+    half as much to search. Begins so often from other fractions. Deterministic.
     """
-    value, work = Fraction(rounds, translation.chunks), 0.0
-    loads = [(dict(load.weights), load.most(rounds // steps)) for load in translation.loads]
+    work, each, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
+    limits, back = _limits(translation, each)
     for start in range(starts):
         ways = Ways(translation.network, steps)
-        share, spent = fractions(ways, translation, value, seed + start)
+        share, spent = fractions(ways, translation, each, seed + start)
         work += spent
         if share is None:
-            free, spent = fractions(ways, translation, value, seed, even=False)
+            free, spent = fractions(ways, translation, each, seed, exact=False)
             return Found(free is not None, None, work + spent)
-        trees = _whole(share, len(translation.representatives))
-        fits, spent = _fits(ways, translation, trees, rounds)
+        trees = _whole(share, count // 2 if back else count)
+        fits, spent = _fits(ways, translation, trees, each, bool(back))
         work += spent
         for run in range(RUNS if fits else 0):
             chunks = [ways.chunk(tree) for tree in trees]
-            done, spent = even_out(chunks, translation.network, steps, loads, PROPOSALS, RUNS * (seed + start) + run)
+            done, spent = even_out(chunks, translation.network, steps, limits, PROPOSALS, RUNS * (seed + start) + run)
             work += spent
             if done:
+                chunks += [chunk.mirrored(steps, back) for chunk in chunks] if back else []
                 return Found(True, _schedule(translation, steps, chunks, ways.route), work)
     return Found(True, None, work)
+
+
+def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[Rows, list[int]]:
+    """The loads of each step; and for each route that the other way, where chunks may come with what they are read backwards, else [].
+
+    A load and the one that it becomes read backwards are one row then.
+    """
+    network, steps = translation.network, len(rounds)
+    weights = [dict(load.weights) for load in translation.loads]
+    room = [[load.most(r) for r in rounds] for load in translation.loads]
+    ends = {(r.src, r.dst, r.units): i for i, r in enumerate(network.routes)}
+    back = [ends.get((r.dst, r.src, r.units), -1) for r in network.routes]
+    turned = [{back[i]: w for i, w in weight.items()} for weight in weights]
+    at = [weights.index(weight) if weight in weights else -1 for weight in turned]
+    paired = -1 not in back and -1 not in at and len(translation.representatives) % 2 == 0 and list(rounds) == list(rounds)[::-1]
+    number: dict[tuple[int, int], int] = {}
+    most: list[int] = []
+    for k in range(len(weights)):
+        for t in range(steps):
+            other = (at[k], steps - 1 - t) if paired else (k, t)
+            if other in number:
+                number[k, t] = number[other]
+                most[number[other]] = min(most[number[other]], room[k][t])
+            else:
+                number[k, t] = len(most)
+                most.append(room[k][t] // 2 if paired and other == (k, t) else room[k][t])
+    of = [[tuple(number[k, t] for k, weight in enumerate(weights) for _ in range(weight.get(i, 0)) if t >= 0) for t in range(-1, steps)]
+          for i in range(len(network.routes))]  # fmt: skip
+    return Rows(of, most), back if paired else []
 
 
 def _schedule(translation: Translation, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]) -> Schedule:
@@ -149,15 +193,18 @@ def _schedule(translation: Translation, steps: int, chunks: list[Chunk], route: 
 
 
 def fractions(
-    ways: Ways, translation: Translation, value: Fraction, seed: int, even: bool = True
+    ways: Ways, translation: Translation, rounds: Sequence[int], seed: int, exact: bool = True
 ) -> tuple[dict[Tree, float] | None, float]:  # fmt: skip
-    """How much of the data goes which way at R/C = `value`; None where it does not fit. And the work.
+    """How much of the data goes which way in so many rounds of each step; None where it does not fit. And the work.
 
-    `even`: every step has as many rounds. Without, None says that no schedule through hubs has so little (in floats).
+    Without `exact` steps may share the rounds in any way: None says that no schedule through hubs has so few (in floats).
     """
     space, copies, steps = _space(translation, 1), len(translation.moves), ways.steps
-    goal = float(value) * copies
-    master = Restricted(space, steps, goal / steps if even else 0.0)
+    floors = [copies * r / translation.chunks for r in rounds]
+    goal = sum(floors)
+    master = Restricted(space, steps, 0.0)
+    if exact:
+        master.ask({0: 1.0}, np.zeros((len(space.capacity), steps)), floors)
     centre = np.random.default_rng(seed).random((len(space.capacity), steps)) / space.capacity.sum()
     for way in ways.price(space.use @ centre):
         master.add(0, ways.tree(way))
@@ -181,10 +228,10 @@ def fractions(
     return None, turn * A_TURN
 
 
-def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: int) -> tuple[bool, float]:
+def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool) -> tuple[bool, float]:
     """Whether fractions fit when as many chunks have the hubs and the step of the swap that those on `trees` have. And the work.
 
-    Local search changes hardly any of that.
+    `paired`: and as many that are those read backwards. Local search changes hardly any of that.
     """
     orbits = {way.hubs: () for way in ways.read.values()}
     for hubs in orbits:
@@ -193,7 +240,8 @@ def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: int) 
     def kind(way: Way) -> tuple[int, tuple[int, ...]]:
         return way.middle if len(way.hubs) == 2 else 0, orbits.get(way.hubs, ())
 
-    counts = Counter(kind(ways.read[tree]) for tree in trees)
+    kinds = [kind(ways.read[tree]) for tree in trees]
+    counts = Counter(kinds + [(swap and ways.steps + 1 - swap, hubs) for swap, hubs in kinds] if paired else kinds)
     copies, steps = len(translation.moves), ways.steps
     space = _space(translation, len(counts))
     unit = dict(zip(sorted(counts), space.units, strict=True))
@@ -202,12 +250,12 @@ def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: int) 
         if kind(way) in unit:
             master.add(unit[kind(way)], tree)
     none = np.zeros((len(space.capacity), steps))
-    master.ask({unit[k]: float(n) for k, n in counts.items()}, none, [rounds / steps] * steps)
+    master.ask({unit[k]: float(n) for k, n in counts.items()}, none, [float(r) for r in rounds])
     turn = 0
     for turn in range(1, ITERATIONS + 1):
         if not master.solve():
             break
-        if master.value <= rounds * (1 + SURE):
+        if master.value <= sum(rounds) * (1 + SURE):
             return True, turn * A_TURN
         added = 0
         for way in ways.price(space.use @ master.prices):

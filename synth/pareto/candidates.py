@@ -15,7 +15,7 @@ from synth.schedule import Schedule
 from synth.topology import Network
 
 REPRESENTATIVES = 6  # at most, per orbit of units
-MIXED_CHUNKS = 600  # of a mixture of hubs, at most
+MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least; its chunks, at most
 EFFORT = 300_000  # the largest cost of a formula: about its clauses
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
@@ -87,16 +87,19 @@ class Candidates:
         return sorted(made, key=lambda c: c.rank)
 
     def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
-        """A mixture of hubs whose R/C is `bound`, with as many rounds in every step; None where that engine does not apply."""
-        from synth.encodings.mixture import Ways
+        """A mixture of hubs whose R/C is `bound`; None where that engine does not apply."""
+        from synth.encodings.mixture import Ways, rounds_of
 
         shape = next((s for s in self._shapes if not s.inner), None)
         if shape is None or self.hub_steps is None or steps < self.hub_steps or not Ways.fits(self.network):
             return None
-        least = lcm(bound.numerator, steps) // bound.numerator
-        times = lcm(bound.denominator * least, self._chunks(shape, 1)) // bound.denominator
-        chunks = bound.denominator * times
-        return self._candidate("mixture", shape, chunks, 1, steps, bound * chunks) if chunks <= MIXED_CHUNKS else None
+        each = 2 * self._chunks(shape, 1)  # two representatives: one is the other read backwards
+        for chunks in range(each, MIXED_CHUNKS + 1, each):
+            rounds = bound * chunks
+            enough = chunks >= MIXED * each // 2 and rounds.denominator == 1 and rounds >= steps
+            if enough and (steps % 2 == 0 or rounds_of(int(rounds), steps)[steps // 2] % 2 == 0):
+                return self._candidate("mixture", shape, chunks, 1, steps, rounds)
+        return None
 
     def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
         """Those with C, S and R as given, the most promising first; the complete one is always among them."""
