@@ -37,6 +37,6 @@ def test_wrong_answers_are_seen(monkeypatch: pytest.MonkeyPatch, tmp_path, capsy
     wrong = [row["wrong"] for row in json.loads(target.read_text())["rows"]]
     assert wrong[:3] == ["2.67 GB/s, not 1.5", "", "depth 2, not 1"] and "nonsense" in wrong[3]
     shown = capsys.readouterr().out
-    assert "2.67 GB/s, not 1.5" in shown and "0 (missed)" in shown and "nonsense" in shown
+    assert "| 2.67 GB/s, not 1.5 | 1.50 |" in shown and "0 (missed)" in shown and "nonsense" in shown
     scale.main(["--table", "-o", str(target)])
     assert "0 (missed)" in capsys.readouterr().out

@@ -15,10 +15,13 @@ def test_a_row_measures_and_checks(kind, machine):
 
 
 def test_wrong_answers_and_missed_goals_are_seen(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(scale_rates, "ROWS", (Row("weights", "torus:3x3", 0), Row("alltoall", "nonsense")))
+    monkeypatch.setattr(
+        scale_rates, "ROWS", (Row("weights", "torus:3x3", 0), Row("alltoall", "nonsense"), Row("expanded", "torus:3x3", wanted="equal"))
+    )
     target = tmp_path / "rates.json"
     assert scale_rates.main(["-o", str(target)]) == 1
-    first, second = json.loads(target.read_text())["rows"]
+    first, second, third = json.loads(target.read_text())["rows"]
     assert first["wrong"].startswith("linear program") and "nonsense" in second["wrong"]
     shown = capsys.readouterr().out
+    assert third["wrong"] == "" and "| equal |" in shown
     assert "0 (missed)" in shown and "wrong: linear program" in shown
