@@ -120,10 +120,10 @@ def test_explain_of_ranks_that_no_link_joins_is_proved_infeasible():
 
 
 def test_explain_and_allocations_refuse_what_would_take_hours():
-    for command in (["explain", "--topo", "ring:65", "--coll", "allgather"], ["allocations", "--topo", "switch:24"]):
+    for command in (["explain", "--topo", "ring:129", "--coll", "allgather"], ["allocations", "--topo", "switch:24"]):
         done = CliRunner().invoke(root, command)
         assert done.exit_code == 2 and done.output.count("\n") == 1, done.output
-        assert "64" in done.output or "65536" in done.output
+        assert "128" in done.output or "65536" in done.output
 
 
 def test_explain_of_many_ranks_is_bounded_by_flows():

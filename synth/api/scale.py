@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # Ranks up to which rings are looked for; those above which flows, not linear programs over steps, bound the optimum.
-EXPLAINED, FEW = 64, 16
+EXPLAINED, FEW = 128, 16
 
 
 def large_bound(
