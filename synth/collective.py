@@ -109,13 +109,16 @@ class Collective:
 
     def to_json(self, chunks: int) -> dict:
         """The `collective` object of a schedule with every unit split into `chunks`."""
+        pre: list[list] = []
         post: list[list] = []
         for u in range(self.units):
-            for i in range(chunks):
-                for r in sorted(self.post[u]):
-                    want = [] if self.wants is None else [sorted(self.wanted(u, r))]
-                    post.append([u * chunks + i, r, *want])
-        pre = [[u * chunks + i, r] for u in range(self.units) for i in range(chunks) for r in sorted(self.pre[u])]
+            mine, before, after = range(u * chunks, (u + 1) * chunks), sorted(self.pre[u]), sorted(self.post[u])
+            pre += [[chunk, r] for chunk in mine for r in before]
+            if self.wants is None:
+                post += [[chunk, r] for chunk in mine for r in after]
+            else:
+                wanted = [(r, sorted(self.wanted(u, r))) for r in after]
+                post += [[chunk, r, list(want)] for chunk in mine for r, want in wanted]
         root = self.roots[0] if len(self.roots) == 1 else (list(self.roots) or None)
         return {
             "name": self.name, "ranks": self.ranks, "root": root, "combining": self.combining,

@@ -35,6 +35,7 @@ MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some boun
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first
 QUICK_SLICE = 0.3  # for the first where trees are priced exactly: what a solver does not find at once trees find sooner
 QUICK_CHUNKS = 300  # of all units together: and only up to here
+QUICK_EACH = 16  # of one unit: and only below, where trees are priced exactly
 TREE_SECONDS = 30.0  # CPU seconds for whole chunks on trees there
 CLOSE_ON_TREES = 0.005  # how near to the bound the fractions of trees are that it settles for, where trees are searched
 TREE_RANKS = 32  # up to here trees are searched well enough to be asked before solvers have long been
@@ -248,6 +249,8 @@ class Sweep:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
         first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
         if (few or self._some) and bound.value.denominator * self.collective.units > QUICK_CHUNKS:
+            first = ()
+        if few and bound.value.denominator >= QUICK_EACH:
             first = ()
         if self._some and not few and self.options.jobs > 1 and not self.options.deterministic:
             beside = self._begin(trees.meet, steps, bound, self._most_on_trees)
