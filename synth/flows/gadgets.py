@@ -26,8 +26,9 @@ class Builder:
         self.rows: list[np.ndarray] = []
         self.sets: list[list[int]] = []
         self.single: dict[int, int] = {}  # limits of one rank on their own side: that rank
-        self.out = np.full(len(src), -1, np.int64)
-        self.into = np.full(len(src), -1, np.int64)
+        # 32 bits, as a million links are looked at many times
+        self.out = np.full(len(src), -1, np.int32)
+        self.into = np.full(len(src), -1, np.int32)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
         """The rows, the gadget of each node, and the links of each gadget."""
@@ -58,7 +59,8 @@ class Builder:
                 given[i] = k, np.unique(m)
         flat, starts = _joined([m for _, m in given])
         width = np.array([self.widths[k] for k, _ in given], np.int64)
-        ends = [(op.reduceat(side[flat], starts)) for side in (self.src, self.dst) for op in (np.minimum, np.maximum)]
+        sides = [side.astype(np.int32) for side in (self.src, self.dst)]
+        ends = [(op.reduceat(side[flat], starts)) for side in sides for op in (np.minimum, np.maximum)]
         binding = np.add.reduceat(self.cap[flat], starts) > width
         tightest = self._tightest(given, np.flatnonzero(binding).tolist())
         single = (
@@ -95,7 +97,7 @@ class Builder:
         if not chosen:
             return
         flat, starts = _joined([m for _, m in chosen])
-        owner = np.repeat(np.array([k for k, _ in chosen]), np.diff(np.r_[starts, len(flat)]))
+        owner = np.repeat(np.array([k for k, _ in chosen], np.int32), np.diff(np.r_[starts, len(flat)]))
         taken = side[flat] >= 0
         if not taken.any():
             side[flat] = owner
@@ -103,21 +105,29 @@ class Builder:
         if not taken.any():
             return
         at = int(np.flatnonzero(taken)[0])
-        other, link = self.topology.limits[side[flat[at]]].name, self.topology.links[int(flat[at])]
+        one, other = (self.topology.limits[k].name for k in sorted((int(side[flat[at]]), int(owner[at]))))
+        link = self.topology.links[int(flat[at])]
         raise SynthError(
-            f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {other!r}"
-            f" and {self.topology.limits[owner[at]].name!r}; flow methods take one out of"
+            f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {one!r}"
+            f" and {other!r}; flow methods take one out of"
             f" and one into each link: merge them, or describe a switch"
         )
 
     def _components(self, limited: np.ndarray) -> None:
         count, most = len(self.src), len(self.widths)
         # A link without a limit on one side has a port of its own there.
-        out = np.where(self.out[limited] >= 0, self.out[limited], most + limited)
-        into = np.where(self.into[limited] >= 0, self.into[limited], most + limited) + most + count
-        ports, ends = _numbered(np.concatenate([out, into]))
-        a, b = ends[: len(limited)], ends[len(limited) :]
-        label = np.arange(len(ports))
+        every = len(limited) == count
+        out, into = (side if every else side[limited] for side in (self.out, self.into))
+        shift = 0
+        if min(out.min(), into.min()) >= 0:
+            ports, a, b = most, out, into  # a limit stands on one side only
+        else:
+            shift = most + count
+            out = np.where(out >= 0, out, most + limited)
+            into = np.where(into >= 0, into, most + limited) + shift
+            names, ends = _numbered(np.concatenate([out, into]))
+            ports, a, b = len(names), ends[: len(limited)], ends[len(limited) :]
+        label = np.arange(ports, dtype=np.int32)
         while True:
             least = label.copy()
             np.minimum.at(least, a, label[b])
@@ -126,12 +136,19 @@ class Builder:
             if (least == label).all():
                 break
             label = least
-        part = _numbered(label)[1][a]
-        # NumPy sorts 16 bits by counting.
-        order = np.argsort(part.astype(np.uint16) if part.max() < 1 << 16 else part, kind="stable")
-        starts = np.flatnonzero(np.diff(part[order], prepend=-1))
-        for part in np.split(order, starts[1:]):
-            self._component(limited[part], out[part], into[part] - most - count)
+        names, number = _numbered(label)
+        if not shift:  # in order of their ports out
+            used, first = np.unique(number[np.flatnonzero(np.bincount(out))], return_index=True)
+            place = np.zeros(len(names), np.int32)  # limits on no link are of no component
+            place[used[np.argsort(first)]] = np.arange(len(used), dtype=np.int32)
+            number = place[number]
+        part = number.astype(np.uint16 if len(names) < 1 << 16 else np.int32)[a]  # NumPy sorts 16 bits by counting
+        order = np.argsort(part, kind="stable")
+        ends = np.cumsum(np.bincount(part, minlength=len(names)))
+        for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            if start < end:
+                here = order[start:end]
+                self._component(here if every else limited[here], out[here], into[here] - shift)
 
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
         gadget = len(self.ways)
@@ -217,7 +234,7 @@ class Builder:
 def _joined(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Sets of links one after the other, and where each starts."""
     sizes = np.array([len(m) for m in sets], np.int64)
-    return np.concatenate(sets), np.cumsum(sizes) - sizes
+    return np.concatenate(sets, dtype=np.int32), np.cumsum(sizes) - sizes
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -226,6 +243,6 @@ def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if top > 8 * len(values):
         return np.unique(values, return_inverse=True)
     distinct = np.flatnonzero(np.bincount(values, minlength=top))
-    place = np.empty(top, np.int64)
-    place[distinct] = np.arange(len(distinct))
+    place = np.empty(top, np.int32)
+    place[distinct] = np.arange(len(distinct), dtype=np.int32)
     return distinct, place[values]
