@@ -8,9 +8,12 @@ from synth.errors import VerificationError
 from synth.frontier import Point
 
 
-def trusted_point(point: Point) -> Point:
-    """`point` itself, once its schedule replays and its certificate proves its bound. Raises VerificationError."""
-    replay = verify.schedule(point.schedule)
+def trusted_point(point: Point, schedule: dict | None = None) -> Point:
+    """`point` itself, once its schedule replays and its certificate proves its bound. Raises VerificationError.
+
+    `schedule`: the schedule's document, where it has been made already.
+    """
+    replay = verify.schedule(schedule or point.schedule)
     network, collective = point.schedule.network, point.schedule.collective
     chunks = point.chunks if point.bound.scope == "this-chunks" else None
     value = check.check(point.bound.certificate, network.to_json(), collective.to_json(1), steps=point.steps, chunks=chunks)
