@@ -137,22 +137,25 @@ class Sweep:
                 self._leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 break
         if steps == end and bound.value > floor.value and not self.out_of_time:
-            self.notes += (self._limit(steps, bound.value, floor.value),)
+            self.notes += (self._limit(steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
         self.last = None if self.best == floor.value else end
 
-    def _limit(self, steps: int, bound: Fraction, floor: Fraction) -> str:
+    def _limit(self, steps: int, bound: Fraction, floor: LowerBound) -> str:
         """What is known of the least R/C over all numbers of steps where `steps` of them do not attain it.
 
         Where every unit goes to every rank, the bound for every S is a packing of spanning trees (Edmonds, 1973), and
         pipelining them comes as near to it as one likes.
         """
-        collective = self._forwards()[1]
+        network, collective = self._forwards()
         everyone = frozenset(range(self.network.ranks))
-        told = f"with any number of steps at least {show(floor)} rounds per chunk are needed"
+        from synth.bounds.unattained import never_attained
+
+        told = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
         if all(post == everyone for post in collective.post):
             told += ", and pipelined spanning trees come as near to that as one likes"
-        return f"{told}; up to {steps} steps it is not attained (at least {show(bound)}), and whether it ever is, is not known"
+        ever = "no number of steps attains it" if never_attained(network, collective, floor) else "whether it ever is, is not known"
+        return f"{told}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"
 
     def _combining(self) -> None:
         from synth.pareto import allreduce
@@ -487,9 +490,10 @@ class Sweep:
         return Point(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)
 
     def _keep(self, point: Point) -> None:
-        trusted = trusted_point(point)
+        document = point.to_json()
+        trusted = trusted_point(point, document["schedule"])
         self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
-        self.log.append({"kind": "point", "point": trusted.to_json()})
+        self.log.append({"kind": "point", "point": document})
         text = f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
         self._tell("point", text, point.steps, point.bound.value, point)
 

@@ -1,0 +1,53 @@
+"""A least R/C that no number of steps attains is told from one that some number does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+import synth
+from synth import bounds
+from synth.bounds.unattained import never_attained
+from synth.collective import collective
+from synth.topologies import topology
+
+
+def floor_of(name, what):
+    net = topology(name).network()
+    task = collective(what, net.ranks)
+    return net, task, bounds.flow(net, task, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "steps"),
+    [
+        ("dgx1", "allgather", 3), ("dgx1", "alltoall", 2), ("ring:8", "allgather", 4), ("hypercube:16", "allgather", 4),
+        ("dgx2", "allgather", 1), ("dgx1*2:cross=0+2+5+7", "allgather", 6), ("dgx1", "gather", 2), ("line:2", "broadcast", 1),
+    ],
+)  # fmt: skip
+def test_what_is_attained_is_not_called_unattained(name, what, steps):
+    net, task, floor = floor_of(name, what)
+    assert bounds.flow(net, task, steps).value == floor.value
+    assert not never_attained(net, task, floor)
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "steps"), [("mi250", "allgather", 5), ("dgx1", "broadcast", 2), ("ring:5", "broadcast", 2), ("line:4", "broadcast", 3)]
+)
+def test_what_is_never_attained_is_above_its_limit_at_every_number_of_steps(name, what, steps):
+    net, task, floor = floor_of(name, what)
+    assert never_attained(net, task, floor)
+    assert all(bounds.flow(net, task, s).value > floor.value for s in range(steps, steps + 3))
+
+
+def test_a_bound_without_static_cuts_says_nothing():
+    net, task, floor = floor_of("dgx1", "broadcast")
+    assert not never_attained(net, task, replace(floor, certificate={"kind": "distance", "pair": [0, 1]}))
+    assert not never_attained(net, task, replace(floor, value=Fraction(0)))
+
+
+def test_a_frontier_says_so(tmp_path):
+    found = synth.pareto("ring:5", "broadcast", max_steps=3, log=tmp_path / "log")
+    assert any("no number of steps attains it" in note for note in found.notes)
