@@ -22,7 +22,7 @@ from synth.schedule import Schedule
 
 
 @dataclass
-class _Chunk:
+class Chunk:
     """The variables of one representative: ``has[n, i, t]``, and sends and keeps by (route, t) or (rank, t)."""
 
     has: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -34,22 +34,23 @@ class _Chunk:
 def encode(translation: Translation, steps: int, rounds: int) -> tuple[Model, Callable[[set[int]], Schedule]]:
     """The formula, and what turns the set of true variables of a model into a schedule."""
     model = Model()
-    chunks = [_encode_chunk(model, translation, unit, steps) for unit in translation.representatives]
+    chunks = [encode_chunk(model, translation, unit, steps) for unit in translation.representatives]
     sends: list[dict[int, list[int]]] = [{} for _ in range(steps)]
     for chunk in chunks:
         for moves in (chunk.total, chunk.raw):
             for (r, t), x in moves.items():
                 sends[t].setdefault(r, []).append(x)
     constrain(model, translation.loads, sends, rounds)
-    return model, lambda true: _decode(translation, chunks, steps, true)
+    return model, lambda true: decode(translation, chunks, steps, true)
 
 
-def _encode_chunk(model: Model, translation: Translation, unit: int, steps: int) -> _Chunk:
+def encode_chunk(model: Model, translation: Translation, unit: int, steps: int) -> Chunk:
+    """Adds to `model` what makes a schedule for one chunk of `unit`, whatever it loads the routes with."""
     network, collective = translation.network, translation.collective
     near = network.distances
     same = translation.classes
     sources, post = sorted(collective.pre[unit]), collective.post[unit]
-    chunk = _Chunk()
+    chunk = Chunk()
     left = [min((d for p in post if (d := near[n][p]) is not None), default=steps + 1) for n in range(network.ranks)]
     fixed: dict[tuple[int, int, int], bool] = {(n, 0, i): n == i for n in range(network.ranks) for i in sources}
     for n in post:
@@ -78,7 +79,7 @@ def _encode_chunk(model: Model, translation: Translation, unit: int, steps: int)
     return chunk
 
 
-def _encode_address(model: Model, translation: Translation, chunk: _Chunk, has: Callable, n: int, t: int, sources: list[int]) -> None:
+def _encode_address(model: Model, translation: Translation, chunk: Chunk, has: Callable, n: int, t: int, sources: list[int]) -> None:
     """Address n after step t (counted from 0) against the state before it."""
     network, same = translation.network, translation.classes
     keep = chunk.keep[n, t] = model.var()
@@ -120,7 +121,8 @@ def _variable(model: Model, table: dict, key: tuple[int, int]) -> int:
     return table[key]
 
 
-def _decode(translation: Translation, chunks: list[_Chunk], steps: int, true: set[int]) -> Schedule:
+def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[int]) -> Schedule:
+    """The schedule that the true variables of all representatives' `chunks` make."""
     network = translation.network
     made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, (unit, chunk) in enumerate(zip(translation.representatives, chunks, strict=True)):

@@ -50,6 +50,14 @@ EFFORTS = (
     ("any meet", 30_000), ("any near", 2_000), ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000),
     ("any near", 300_000),
 )  # fmt: skip
+# Without hubs; the number of "place" is how many rounds a step has.
+OTHER_EFFORTS = (
+    ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("place", 2), ("near", 60_000), ("meet", 150_000), ("place", 3),
+    ("meet", 600_000), ("near", 200_000), ("place", 4), ("place", 6),
+)  # fmt: skip
+ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
+PLACERS = 2  # tries with as many chunks, each beginning elsewhere
+PLACING, MORE = 24_000_000, 6_000_000  # propagations of each; of those for still more chunks
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
@@ -118,7 +126,7 @@ class Search:
         if point is None or point.bandwidth > bound.value:
             bound = self._raised(steps, bound)
         if point is None or point.bandwidth > bound.value:
-            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again))
+            here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again), again)
             here.run()
             reason = "time" if here.spent else reason
             if here.schedule is not None:
@@ -212,6 +220,7 @@ class _Here:
     upper: Fraction | None
     until: float
     cpu: float
+    again: bool = False
     schedule: Schedule | None = None
     construction: str = ""
     refuted: set[Candidate] = field(default_factory=set)
@@ -222,6 +231,9 @@ class _Here:
             self._built()
             if self._done:
                 return
+        if self.search.candidates.hub_steps is None:
+            self._others()
+            return
         meet = self.search.candidates.meeting(self.steps, self.bound)
         near: list[Frame] = []
         hubs = any(c.engine == "hub" for c in meet)
@@ -244,6 +256,48 @@ class _Here:
                 self._near([*first, *rest], conflicts, seed)
             if self._done:
                 return
+
+    def _others(self) -> None:
+        """Without hubs: what meets the bound, chunks placed one by one, and what comes close.
+
+        When there is no limit on the whole, chunks are placed once and, where a step more lowers no bound, nothing else is tried.
+        """
+        candidates, brief = self.search.candidates, self.search.budget.seconds is None
+        places = candidates.placing(self.steps, 1, self.steps) is not None
+        quick = brief and places
+        frames: list[Frame] = []
+        for k, (which, effort) in enumerate(OTHER_EFFORTS):
+            seed, few = self.search.budget.seed + k, FEW if effort <= 60_000 else FEW // 2
+            if which == "place":
+                if quick and effort > 1:
+                    return
+                before, cpu, self.cpu = self.search.desk.work, self.cpu, math.inf  # what this takes is counted apart
+                many = self._placing(effort, seed) > ALL_AT_ONCE
+                self.cpu = cpu + self.search.desk.work - before
+                if quick and (many or self.again):
+                    return
+            elif which == "meet" and not (quick and self.again):
+                self._meet([c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed)
+            elif which == "near":
+                frames = frames or candidates.frames(self.steps, self.bound)
+                self._near(frames[:few], effort, seed)
+            if self._done:
+                return
+
+    def _placing(self, each: int, seed: int) -> int:
+        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that did, 0 for none."""
+        rounds, effort, most = each * self.steps, PLACING * each, 0
+        chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
+        while chunks * self.bound < rounds and not self._done:
+            candidate, found = self.search.candidates.placing(self.steps, chunks, rounds), False
+            for _, outcome in self._ask([candidate] * PLACERS if candidate else [], effort, seed):
+                if outcome.schedule is not None:
+                    found, most = True, chunks
+                    break
+            if not found or (self.again and self.search.budget.seconds is None):
+                break
+            chunks, effort = chunks + 1, MORE * each
+        return most
 
     @property
     def spent(self) -> bool:
@@ -302,9 +356,8 @@ class _Here:
                 self.search.progress(
                     f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least {show(self.bound)})"
                 )
-                query = Try(
-                    c.engine, c.translation, self.steps, c.rounds, conflicts, seed + (k * conflicts if c.engine == "mixture" else 0)
-                )
+                elsewhere = k * conflicts if c.engine == "mixture" else k * len(OTHER_EFFORTS) if c.engine == "placing" else 0
+                query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + elsewhere)
                 asked[query] = c
                 yield query
 

@@ -101,6 +101,14 @@ class Candidates:
                 return self._candidate("mixture", shape, chunks, 1, steps, rounds)
         return None
 
+    def placing(self, steps: int, chunks: int, rounds: int) -> Candidate | None:
+        """So many chunks placed one by one; None where that engine does not apply."""
+        from synth.encodings import placing
+
+        if not placing.applies(self.network, self.collective):
+            return None
+        return self._candidate("placing", self._shapes[-1], chunks, 1, steps, rounds)
+
     def exactly(self, steps: int, chunks: int, rounds: int) -> list[Candidate]:
         """Those with C, S and R as given, the most promising first; the complete one is always among them."""
         made = []

@@ -20,9 +20,9 @@ MODULES = (
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """`engine` ("direct", "hub" or "mixture") on representatives of `translation`, in S steps and R rounds, given up after `conflicts`.
+    """`engine` ("direct", "hub", "mixture", "placing") on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
 
-    The conflicts of "mixture" are starts of its local search.
+    The conflicts of "mixture" are starts of its local search, those of "placing" propagations.
     """
 
     engine: str
@@ -55,6 +55,11 @@ def attempt(asked: Try) -> Outcome:
         found = mixture.solve(asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed)
         status = "sat" if found.schedule is not None else "gave-up" if found.reached else "unsat"
         return Outcome(status, found.schedule, time.process_time() - began, found.work)
+    if asked.engine == "placing":
+        from synth.encodings import placing
+
+        made = placing.place(asked.translation, asked.steps, asked.rounds, asked.conflicts or 0, asked.seed)
+        return Outcome("gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work)
     if asked.engine == "direct":
         model, read = direct.encode(asked.translation, asked.steps, asked.rounds)
     else:

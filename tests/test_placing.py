@@ -1,0 +1,96 @@
+"""Chunks of a combining collective placed one by one: every schedule replays; what does not fit is not found."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from synth import verify
+from synth.collective import Collective, collective
+from synth.encodings import placing
+from synth.encodings.translate import Translation
+from synth.frontier import Open, Point
+from synth.pareto import allreduce
+from synth.symmetry import Generator
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+from synth.verdict import Budget
+
+PLENTY = 40_000_000
+SCAN = collective("scan", 8)
+DGX1 = topology("dgx1").network()
+
+
+def asked(network: Network, task: Collective, chunks: int) -> Translation:
+    same = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), (0,))
+    return Translation(network, task, (same,), chunks)
+
+
+@pytest.mark.parametrize(("chunks", "steps", "rounds"), [(4, 3, 3), (7, 4, 5), (9, 5, 6)])
+def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, steps: int, rounds: int) -> None:
+    found = placing.place(asked(DGX1, SCAN, chunks), steps, rounds, PLENTY, 0).schedule
+    assert found is not None
+    replay = verify.schedule(found)
+    assert (replay.chunks, replay.steps) == (chunks, steps)
+    assert steps <= replay.rounds <= rounds
+
+
+def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = []
+    plain = placing._Search._in_the_way
+    monkeypatch.setattr(placing._Search, "_in_the_way", lambda self: moved.append(plain(self)) or moved[-1])
+    found = placing.place(asked(DGX1, SCAN, 9), 5, 5, PLENTY, 0).schedule
+    assert found is not None
+    assert verify.schedule(found).bandwidth == Fraction(5, 9)
+    assert len(moved) > 1
+    assert set(moved) <= set(range(9))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_arguments_give_the_same_answer(seed: int) -> None:
+    first, second = (placing.place(asked(DGX1, SCAN, 6), 4, 4, PLENTY, seed) for _ in range(2))
+    assert first.schedule is not None
+    assert (first.schedule.to_json(), first.work) == (second.schedule and second.schedule.to_json(), second.work)
+
+
+def test_no_more_than_fits() -> None:
+    """The bound at three steps is 1/2: six chunks would meet it, seven would break it."""
+    assert placing.place(asked(DGX1, SCAN, 7), 3, 3, 1_000_000, 0).schedule is None
+
+
+def test_one_that_finds_no_room_alone_ends_the_search() -> None:
+    network = topology("line:4").network()
+    found = placing.place(asked(network, collective("scan", 4), 1), 2, 2, PLENTY, 0)
+    assert found.schedule is None
+    assert found.work < 1
+
+
+def test_an_effort_of_nothing_finds_nothing() -> None:
+    assert placing.place(asked(DGX1, SCAN, 4), 3, 3, 0, 0).schedule is None
+
+
+def test_fewer_rounds_than_steps_are_refused() -> None:
+    assert placing.place(asked(DGX1, SCAN, 1), 3, 2, PLENTY, 0).schedule is None
+
+
+def test_it_is_for_one_unit_on_links_alone() -> None:
+    capped = Network("capped", 2, (Route(0, 1, 2),), (Cap((0,), 1),))
+    assert placing.applies(DGX1, SCAN)
+    assert not placing.applies(capped, collective("scan", 2))
+    assert not placing.applies(DGX1, collective("broadcast", 8))
+    assert not placing.applies(DGX1, collective("reduce-scatter", 8))
+
+
+def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allreduce, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
+    monkeypatch.setattr(allreduce, "MORE", PLENTY // 40)
+    found = list(allreduce.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
+    points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
+    assert points[2] == Fraction(3, 2)
+    assert points[3] <= Fraction(3, 4)
+    for item in found:
+        if isinstance(item, Point):
+            verify.schedule(item.schedule)
+        if isinstance(item, Open):
+            assert item.upper == min(points.values())
