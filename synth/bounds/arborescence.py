@@ -197,7 +197,7 @@ class Grower:
             pool = pool.take(best)
             rows = (self.random.random(size) ** 2 * len(best)).astype(int)
             child = self.destroy(pool.take(rows), (0.15, 0.3, 0.5)[turn % 3])
-            child = self.grow(child, padded, (0.0, 0.1, 0.3)[turn % 3], 0.2)
+            child = self.grow(child, padded, (0.0, 0.1, 0.3)[turn % 3], 0.2, TILT)
             if child is not None:
                 self._note(found, child, padded)
                 pool = self._distinct(pool.join(child))
