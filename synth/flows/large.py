@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from synth.topology import Topology
 
 Group = tuple[np.ndarray, ...]
 SEARCH = "a sharper bound"
-# What the search for the flows of an alltoall may take of a time limit; the rest is for ways and steps.
+# What the search for the bound (of an alltoall its flows too) may take of a time limit; the rest is for schedules.
 SEARCHED = 0.6
 
 
@@ -104,6 +105,11 @@ def _least_steps(graph: Fabric, collective: str, root: int, group: Group, limit:
         return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group)
 
 
+def _part() -> AbstractContextManager[None]:
+    time = left()
+    return until(None if time is None else time * SEARCHED)
+
+
 def _cut(graph: Fabric, collective: str, root: int, found: Found):
     limit = throughput(graph, collective, root)
     found.bound = limit.time, limit.certificate
@@ -114,7 +120,8 @@ def _cut(graph: Fabric, collective: str, root: int, found: Found):
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
     """Points of allgather, reduce-scatter, broadcast and reduce: quick methods first, so that a time limit leaves something."""
-    limit = _cut(graph, collective, root, found)
+    with _part():
+        limit = _cut(graph, collective, root, found)
 
     def shallow() -> None:
         line = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
@@ -160,7 +167,8 @@ def _parts(graph: Fabric, found: Found) -> None:
 
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
     del collective, root
-    _parts(graph, found)
+    with _part():
+        _parts(graph, found)
     limit = found.bound[0]
 
     def shallow() -> None:
@@ -207,7 +215,7 @@ def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
 def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
     del collective, root
     found.progress("least congestion")
-    with until(None if (time_left := left()) is None else time_left * SEARCHED):
+    with _part():
         made = _congestion(graph, group, found)
 
     def spread(engine: str, order: int, flows: Callable[[], alltoall.Flows]) -> None:

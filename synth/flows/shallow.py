@@ -31,7 +31,7 @@ class Shallow:
         self.order = np.argsort(leaves, kind="stable")
         self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))
         self.known: dict[int, list[tuple[int, int]]] = {}
-        self.load = [0] * len(links)
+        self.load = np.zeros(len(links), np.int64)
 
     def _out(self, node: int) -> list[tuple[int, int]]:
         """(link, where it leads) of the links that data may take from a node."""
@@ -76,6 +76,8 @@ class Shallow:
     def _tree(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
         """Rank → (parent, links in the order data takes them)."""
         check()
+        if not self.topology.switches:
+            return self._straight(start)
         far = self._distances(start)
         wanted = self.topology.ranks - 1
         found: dict[int, tuple[int, tuple[int, ...]]] = {}
@@ -93,6 +95,30 @@ class Shallow:
                 found[v] = u, way[::-1] if self.turned else way
             level = list(options)
             wanted -= len(level)
+        return found
+
+    def _straight(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """As `_tree` where links join ranks alone: a link leads to one rank, so all ranks of a level choose at once."""
+        far = np.zeros(self.topology.ranks, bool)
+        far[start] = True
+        level, found = np.array([start]), {}
+        while len(level):
+            count = self.starts[level + 1] - self.starts[level]
+            at = np.repeat(self.starts[level] - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
+            links, parents = self.order[at], np.repeat(level, count)
+            fresh = ~far[self.enters[links]]
+            links, parents = links[fresh], parents[fresh]
+            ends = self.enters[links]
+            names, first = np.unique(ends, return_index=True)
+            order = np.lexsort((self.load[links], ends))  # stable: of equals the first
+            chosen = order[np.searchsorted(ends[order], names)]
+            self.load[links[chosen]] += 1
+            far[names] = True
+            found |= {v: (u, (i,)) for v, u, i in zip(names.tolist(), parents[chosen].tolist(), links[chosen].tolist(), strict=True)}
+            level = names[np.argsort(first)]
+        if not far.all():
+            lost = int(np.flatnonzero(~far)[0])
+            raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
         return found
 
     def _distances(self, start: int) -> list[int]:
