@@ -17,7 +17,7 @@ from synth.flows.forests import build
 from synth.flows.pipeline import Pipeline
 from synth.forestcheck import verify
 from synth.lengthcheck import digest_runs
-from synth.linktable import LinkTable, Members, ends, members, widths
+from synth.linktable import LinkTable, Members, Sort, ends, members, widths
 from synth.topologies import clusters, declared
 from synth.topology import Limit, Link, Topology
 
@@ -128,3 +128,15 @@ def test_members_act_like_a_tuple():
     assert some == (3, 1, 2) and tuple(some) == (3, 1, 2) and repr(some) == "(3, 1, 2)" and some[1] == 1 and some[1:] == (1, 2)
     assert hash(some) == hash((3, 1, 2)) and some != [3, 1, 2] and np.asarray(some, np.int64).tolist() == [3, 1, 2] and 3 in some
     assert [m.tolist() for m in members([Limit("a", some, SHARED), Limit("b", (0,), SHARED)])] == [[3, 1, 2], [0]]
+
+
+def test_the_digest_of_a_table_is_that_of_the_same_links_one_by_one():
+    machine = topologies.topology("dgx-a100*12")
+    assert isinstance(machine.links, LinkTable)
+    limits = tuple(Limit(m.name, tuple(m.links), m.bandwidth) for m in machine.limits)
+    assert check_scale.digest(machine) == check_scale.digest(replace(machine, links=tuple(machine.links), limits=limits))
+    sorts = [Sort(Fraction(77), Fraction(0), "net"), *machine.links.sorts]
+    table = LinkTable(machine.links.src, machine.links.dst, machine.links.sort + 1, sorts)
+    assert check_scale.digest(replace(machine, links=table)) == check_scale.digest(machine)
+    wrong = LinkTable(machine.links.src, machine.links.dst, machine.links.sort * 0, machine.links.sorts)
+    assert check_scale.digest(replace(machine, links=wrong)) != check_scale.digest(machine)

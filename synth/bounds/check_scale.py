@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import sys
 from array import array
-from collections.abc import Iterable
 from fractions import Fraction
+from typing import Any
 
 from synth.errors import VerificationError
 from synth.rational import rational
@@ -32,7 +32,6 @@ TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 def digest(topology: Topology) -> str:
     """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
     found = hashlib.sha256(f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode())
-    src, dst, width = columns(topology.links)
     numbers: dict[Fraction, int] = {}
     number: dict[int, int] = {}  # of each object: very many links share few
     for value in (*bandwidths(topology.links), *bandwidths(topology.limits)):
@@ -41,15 +40,24 @@ def digest(topology: Topology) -> str:
     place = {n: order.index(value) for value, n in numbers.items()}
     number = {key: place[n] for key, n in number.items()}
     found.update(" ".join(map(str, order)).encode())
-    for column in (src, dst, map(number.__getitem__, map(id, width))):
-        found.update(_words(column))
+    table: Any = topology.links
+    if hasattr(table, "sorts"):  # of very many links the arrays themselves, which hold the same numbers
+        ranked = {value: i for i, value in enumerate(order)}
+        wide = [ranked.get(sort.bandwidth, -1) for sort in table.sorts]  # one that no link has may be in none
+        found.update(_words(table.src) + _words(table.dst) + _words(map(wide.__getitem__, table.sort.tolist())))
+    else:
+        src, dst, width = columns(table)
+        for column in (src, dst, map(number.__getitem__, map(id, width))):
+            found.update(_words(column))
     for limit in topology.limits:
-        found.update(_words((number[id(limit.bandwidth)], len(limit.links), *limit.links)))
+        found.update(_words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links)))
     return found.hexdigest()
 
 
-def _words(numbers: Iterable[int]) -> bytes:
-    """Eight bytes each, the least first."""
+def _words(numbers: Any) -> bytes:
+    """Whole numbers, one after another or in an array, in eight bytes each, the least first."""
+    if hasattr(numbers, "astype"):
+        return numbers.astype("<i8").tobytes()
     words = array("q", numbers)
     if sys.byteorder == "big":
         words.byteswap()
