@@ -259,7 +259,7 @@ class Sweep:
             beside = self._begin(trees.meet, steps, bound, self._most_on_trees)
         found, why = self._meet(steps, bound, first, until, beside=beside)
         reached = False
-        if found is not None or self._left(until) <= 0:
+        if found is not None or (self._left(until) <= 0 and not (beside and beside.result)):
             ontrees.drop(beside)
         elif few or self._some:
             found, reached, why = self._on_trees(steps, bound, beside)
