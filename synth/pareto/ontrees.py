@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from synth import bounds
 from synth.collective import Collective
@@ -19,7 +19,14 @@ RACER = race.Racer("tree")
 
 def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
-    return race.begin(RACER, ask, (network, collective, steps, bound.value, most, budget), budget)
+    return race.begin(RACER, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
+
+
+def _in_order(network: Network) -> Network:
+    """The same with its routes by their ends: where all are alike both ways, a reduce is searched just as its broadcast."""
+    if network.caps:  # which number the routes
+        return network
+    return replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
 
 
 def answer(job: Job, seconds: float) -> Sat | Unknown:
