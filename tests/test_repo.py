@@ -19,8 +19,8 @@ SOURCES = sorted((ROOT / "synth").rglob("*.py"))
 CLICK = (
     "allocations", "bench", "bound", "catalog", "catalog_build", "catalog_export", "catalog_gc", "catalog_import", "catalog_ls",
     "catalog_results", "catalog_show", "catalog_table", "catalog_verify", "config", "devices", "emulate", "explain", "export", "groups",
-    "infeasible", "lint", "lists", "options", "output", "pareto", "report", "root", "run", "show", "sizes", "solve", "topo", "tune", "types",
-    "verify",
+    "infeasible", "lint", "lists", "options", "output", "pareto", "report", "root", "run", "show", "sizes", "solve", "topo", "tune",
+    "types", "verify",
 )  # fmt: skip
 USES: dict[str, set[str]] = {
     "z3": {"encodings/path.py", "encodings/solvers/z3sat.py"},
