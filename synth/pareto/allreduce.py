@@ -22,6 +22,7 @@ from synth import bounds
 from synth.collective import Collective
 from synth.collective import collective as collective_named
 from synth.encodings.compose import compose
+from synth.encodings.placing import PROPAGATIONS
 from synth.flows import tau
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import onechunk
@@ -57,7 +58,8 @@ OTHER_EFFORTS = (
 )  # fmt: skip
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
-PLACING, MORE = 24_000_000, 6_000_000  # propagations of each; of those for still more chunks
+PLACING, MORE = 24_000_000, 6_000_000  # propagations of each; of those for few chunks, or still more
+PLACING_ON = 34_000_000  # and of all together where a step more lowers no bound
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
@@ -97,7 +99,7 @@ def points(
 
 @dataclass
 class Search:
-    """What the search at every S shares. `best`: the least R/C so far; `bound`: that of the last S."""
+    """What the search at every S shares. `best`: the least R/C so far; `bound`: that of the last S; `left`: of `PLACING_ON`."""
 
     network: Network
     collective: Collective
@@ -111,6 +113,7 @@ class Search:
     began: float = field(default_factory=time.monotonic)
     _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
     _raises: bool = True
+    left: int = PLACING_ON
 
     @property
     def out_of_time(self) -> bool:
@@ -128,7 +131,7 @@ class Search:
         if point is None or point.bandwidth > bound.value:
             here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again), again)
             here.run()
-            reason = "time" if here.spent else reason
+            reason = "time" if here.spent or here.brief else reason
             if here.schedule is not None:
                 schedule = here.schedule
                 point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
@@ -212,7 +215,7 @@ class Search:
 
 @dataclass
 class _Here:
-    """The search at one S for schedules below `upper`, until the bound is met or the time is up."""
+    """The search at one S for schedules below `upper`, until the bound is met or the time is up. `brief`: more time would try more."""
 
     search: Search
     steps: int
@@ -221,6 +224,7 @@ class _Here:
     until: float
     cpu: float
     again: bool = False
+    brief: bool = False
     schedule: Schedule | None = None
     construction: str = ""
     refuted: set[Candidate] = field(default_factory=set)
@@ -269,6 +273,7 @@ class _Here:
         for k, (which, effort) in enumerate(OTHER_EFFORTS):
             seed, few = self.search.budget.seed + k, FEW if effort <= 60_000 else FEW // 2
             if which == "place":
+                self.brief = quick
                 if quick and effort > 1:
                     return
                 before, cpu, self.cpu = self.search.desk.work, self.cpu, math.inf  # what this takes is counted apart
@@ -286,15 +291,20 @@ class _Here:
 
     def _placing(self, each: int, seed: int) -> int:
         """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that did, 0 for none."""
-        rounds, effort, most = each * self.steps, PLACING * each, 0
+        rounds, most = each * self.steps, 0
+        tries, brief = PLACERS, self.search.budget.seconds is None
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        while chunks * self.bound < rounds and not self._done:
+        effort = each * (PLACING if chunks > ALL_AT_ONCE else MORE)
+        while chunks * self.bound < rounds and not self._done and (self.search.left > 0 or not (brief and self.again)):
             candidate, found = self.search.candidates.placing(self.steps, chunks, rounds), False
-            for _, outcome in self._ask([candidate] * PLACERS if candidate else [], effort, seed):
+            if brief and self.again:
+                tries, effort = 1, min(effort, self.search.left)
+            for _, outcome in self._ask([candidate] * tries if candidate else [], effort, seed):
+                self.search.left -= int(outcome.work * PROPAGATIONS) if tries == 1 else 0
                 if outcome.schedule is not None:
                     found, most = True, chunks
                     break
-            if not found or (self.again and self.search.budget.seconds is None):
+            if not found or (brief and self.again):
                 break
             chunks, effort = chunks + 1, MORE * each
         return most
