@@ -44,10 +44,10 @@ def bound(**given: Any) -> int:
         deliver(large.to_json, lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
         return UNDECIDED if large.open else 0
     collective = chosen_collective(given, topology)
-    with witnessed(given, topology, collective):
-        code = 0
+    code = 0
     try:
-        found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
+        with witnessed(given, topology, collective):
+            found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
     except FewerBounds as less:
         found, code = less.found, UNDECIDED
     deliver(

@@ -25,8 +25,11 @@ def witnessed(given: dict[str, Any], topology: Topology, collective: Collective 
         yield
     except InfeasibleError as error:
         asked = given["output"] is not None or (given["form"] or "").lower() == "json"
-        certificate = None if isinstance(collective, str) or not asked else error.certificate or _certificate(topology, collective)
-        if certificate is None or isinstance(collective, str):
+        if isinstance(collective, str) or not asked:
+            raise
+        whole = (error.certificate or {}).get("kind") in ("unreachable", "distance")
+        certificate = error.certificate if whole else _certificate(topology, collective)
+        if certificate is None:
             raise
         network = topology.network()
         most = given["max_steps"] if certificate["kind"] == "distance" else None
