@@ -51,6 +51,7 @@ EFFORTS = (
     ("any meet", 30_000), ("any near", 2_000), ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000),
     ("any near", 300_000),
 )  # fmt: skip
+HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others
 # Without hubs; the number of "place" is how many rounds a step has.
 OTHER_EFFORTS = (
     ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("place", 2), ("near", 60_000), ("meet", 150_000), ("place", 3),
@@ -244,7 +245,8 @@ class _Here:
         for k, (which, conflicts) in enumerate(EFFORTS):
             if which not in ("meet", "near") and not hubs:
                 continue
-            seed, few = self.search.budget.seed + k, FIRST if which.startswith("first") else FEW if conflicts <= 60_000 else FEW // 2
+            seed = self.search.budget.seed + (k if hubs else k - HUBS_FIRST)
+            few = FIRST if which.startswith("first") else FEW if conflicts <= 60_000 else FEW // 2
             if which == "mixture":
                 self._mixture(meet, conflicts, seed)
             elif which.endswith("meet"):
