@@ -172,10 +172,15 @@ def _link_images(wires: _Wires, permutation: np.ndarray, place: str) -> np.ndarr
 
 
 def _limit_sets(wires: _Wires, members: np.ndarray) -> list[tuple[int, bytes]]:
-    whole = np.sort(wires.owner * len(wires.src) + members) - wires.owner * len(wires.src)
-    ends = np.cumsum(np.bincount(wires.owner, minlength=len(wires.limit_kind))).tolist()
-    starts = [0, *ends[:-1]]
-    return sorted((kind, whole[a:b].tobytes()) for kind, a, b in zip(wires.limit_kind.tolist(), starts, ends, strict=True))
+    """The width of each limit and its links, sorted: by limits of one size, a row each."""
+    sizes = np.bincount(wires.owner, minlength=len(wires.limit_kind))
+    small = members.astype(np.int32 if len(wires.src) < 1 << 31 else np.int64)
+    found: list[tuple[int, bytes]] = []
+    for size in np.unique(sizes).tolist():
+        chosen = sizes == size
+        rows = np.sort(small[np.repeat(chosen, sizes)].reshape(int(chosen.sum()), size), axis=1)
+        found += zip(wires.limit_kind[chosen].tolist(), map(np.ndarray.tobytes, rows), strict=True)
+    return sorted(found)
 
 
 def _orbits(size: int, images: Sequence[np.ndarray]) -> np.ndarray:
