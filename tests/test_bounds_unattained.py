@@ -51,3 +51,20 @@ def test_a_bound_without_static_cuts_says_nothing():
 def test_a_frontier_says_so(tmp_path):
     found = synth.pareto("ring:5", "broadcast", max_steps=3, log=tmp_path / "log")
     assert any("no number of steps attains it" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("what", ["reduce-scatter", "gather"])
+def test_the_certificate_of_a_sum_is_not_read_as_that_of_its_reversal(what, tmp_path):
+    net, task, floor = floor_of("dgx1", what)
+    if task.combining:
+        assert not never_attained(net.reversed(), task.reversed(), floor)
+        forwards = bounds.flow(net.reversed(), task.reversed(), None)
+        assert forwards.value == floor.value
+        assert not never_attained(net.reversed(), task.reversed(), forwards)
+    found = synth.pareto("dgx1", what, max_steps=2, log=tmp_path / "log")
+    assert not any("no number of steps attains it" in note for note in found.notes)
+
+
+def test_a_frontier_of_a_sum_says_so_by_its_reversal(tmp_path):
+    found = synth.pareto("ring:5", "reduce", max_steps=3, log=tmp_path / "log")
+    assert any("no number of steps attains it" in note for note in found.notes)

@@ -1,12 +1,16 @@
 """What has no schedule: the proof that the command line leaves, checked and corrupted."""
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 
-from synth import audit
+from synth import api, audit
+from synth.bounds import check
 from synth.cli import root
+from synth.collective import collective
 from synth.errors import VerificationError
 
 APART = """\
@@ -77,3 +81,12 @@ def test_an_altered_proof_is_refused():
     ):
         with pytest.raises(VerificationError):
             audit.document(wrong)
+
+
+def test_a_link_that_carries_nothing_is_no_way():
+    line = api.topology("line:2")
+    down = replace(line, links=(line.links[0], replace(line.links[1], bandwidth=Fraction(0))), generators=())
+    task = collective("allgather", 2)
+    network, certificate = api.unreachable(down, task)
+    assert check.check(certificate, network.to_json(), task.to_json(1)) == 0
+    assert api.unreachable(line, task) is None

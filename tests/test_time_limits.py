@@ -11,6 +11,7 @@ import synth
 from synth import api, auditlarge
 from synth.api.synthesis import FewerBounds
 from synth.cli.root import root
+from synth.errors import InfeasibleError
 from synth.flows import large
 from synth.flows.cuts import throughput
 from synth.flows.fabric import fabric
@@ -19,6 +20,7 @@ from synth.frontier import Frontier, Open
 from synth.pareto import frontiers, mixed
 from synth.pareto.events import SweepInterrupted
 from synth.topologies import topology
+from synth.topology import Link, Topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 HARD = "random-regular:24"
@@ -36,6 +38,21 @@ def test_of_nested_ends_the_earliest_holds():
         check()
         assert 900 < (left() or 0) <= 1000
     assert left() is None
+
+
+def made(*links):
+    return Topology("three", 3, tuple(Link(a, b, Fraction(width), Fraction(1)) for a, b, width in links))
+
+
+def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
+    slow = made((0, 1, 400), (1, 0, 400), (1, 2, 400), (2, 1, 400), (0, 2, "1/10000"))
+    found = large.frontier(slow, "alltoall", time_limit=0)
+    assert found.open
+    assert 0 < found.bound <= large.bound(slow, "alltoall").bound
+    apart_ = made((0, 1, 1), (1, 0, 1), (1, 2, 1))
+    for limit in (0, None):
+        with pytest.raises(InfeasibleError, match="rank 2 cannot reach rank"):
+            large.frontier(apart_, "alltoall", time_limit=limit)
 
 
 def test_a_call_apart_is_given_up_when_the_time_is_over():

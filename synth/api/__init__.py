@@ -14,11 +14,11 @@ from synth.api.programs import export, lint, load_program, lower
 from synth.api.reporting import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
 from synth.api.scale import allocations, explain, groups, large_bound
-from synth.api.synthesis import bound, pareto, solve, verify
+from synth.api.synthesis import bound, pareto, solve, unreachable, verify
 from synth.api.tuning import import_plan, tune
 
 __all__ = [
     "allocations", "baseline", "bench", "bound", "build_catalog", "catalog", "catalog_table", "collective", "emulate", "explain", "export",
     "export_plan", "groups", "import_plan", "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "plan_catalog",
-    "prepare", "report", "run", "solve", "topology", "trace", "tune", "verify",
+    "prepare", "report", "run", "solve", "topology", "trace", "tune", "unreachable", "verify",
 ]  # fmt: skip

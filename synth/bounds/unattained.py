@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from synth.collective import Collective
 from synth.frontier import LowerBound
+from synth.schedule import problem_fingerprint
 from synth.topology import Network
 
 Cuts = list[frozenset[int]]
@@ -21,10 +22,13 @@ Cuts = list[frozenset[int]]
 def never_attained(network: Network, collective: Collective, floor: LowerBound) -> bool:
     """Whether `floor`, a bound for every number of steps by ``static-cuts``, is proved to be attained by none; False proves nothing.
 
-    The problem copies (for one that combines, its reversal, which the certificate speaks of). The certificate is taken to be valid.
+    The problem copies, and the certificate speaks of this very problem (for one that combines: ask of its reversal, with a bound of
+    that); it is taken to be valid.
     """
     certificate = floor.certificate or {}
     if certificate.get("kind") != "static-cuts" or certificate.get("count") or collective.combining or floor.value <= 0:
+        return False
+    if certificate.get("reversed") or certificate.get("problem") != problem_fingerprint(network, collective):
         return False
     cuts = _cuts(certificate)
     return any(

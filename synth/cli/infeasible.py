@@ -27,11 +27,15 @@ def witnessed(given: dict[str, Any], topology: Topology, collective: Collective 
         asked = given["output"] is not None or (given["form"] or "").lower() == "json"
         if isinstance(collective, str) or not asked:
             raise
-        whole = (error.certificate or {}).get("kind") in ("unreachable", "distance")
-        certificate = error.certificate if whole else _certificate(topology, collective)
-        if certificate is None:
-            raise
-        network = topology.network()
+        if (error.certificate or {}).get("kind") in ("unreachable", "distance"):
+            network, certificate = topology.network(), error.certificate or {}
+        else:  # the flow methods say it without a certificate
+            from synth import api
+
+            found = api.unreachable(topology, collective)
+            if found is None:
+                raise
+            network, certificate = found
         most = given["max_steps"] if certificate["kind"] == "distance" else None
         document = {
             "schema": "synth.infeasible/1", "topology": network.to_json(), "collective": collective.to_json(1), "max_steps": most,
@@ -43,14 +47,3 @@ def witnessed(given: dict[str, Any], topology: Topology, collective: Collective 
             raise
         write(Path(given["output"]), text)
         raise InfeasibleError(f"{error}; the proof is in {given['output']}", certificate) from error
-
-
-def _certificate(topology: Topology, collective: Collective) -> dict | None:
-    """The flow methods find that something cannot be reached; the bound on steps says it with a certificate."""
-    from synth import api
-
-    try:
-        api.bound(topology, collective, max_steps=1)
-    except InfeasibleError as error:
-        return error.certificate if (error.certificate or {}).get("kind") == "unreachable" else None
-    return None

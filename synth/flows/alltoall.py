@@ -122,7 +122,9 @@ def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest
 def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
     """No flows, and lengths that take no search: the narrower an edge, the longer. They prove some bound."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
-    return Flows(fabric, tuple(group), sources, np.zeros((len(sources), len(fabric.src))), whole(1 / fabric.cap), "no search")
+    return Flows(
+        fabric, tuple(group), sources, np.zeros((len(sources), len(fabric.src))), np.maximum(whole(1 / fabric.cap), 1), "no search"
+    )
 
 
 def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:

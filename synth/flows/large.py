@@ -201,6 +201,9 @@ def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
     except (TimeUp, KeyboardInterrupt) as error:
         found.interrupted = isinstance(error, KeyboardInterrupt)
         with endless():
+            apart = alltoall.cut_off(graph)
+            if apart.certificate is not None:  # a pair that no way joins
+                raise apart from None
             made = alltoall.plain(graph, group)
         found.open.append(f"{SEARCH}: {'interrupted' if found.interrupted else 'ended by the time limit'}")
     if not made.whole:

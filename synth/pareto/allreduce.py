@@ -323,7 +323,7 @@ class _Here:
     def _meet(self, candidates: Sequence[Candidate], conflicts: int, seed: int) -> None:
         """Asks for schedules that meet the bound."""
         for candidate, outcome in self._ask(candidates, conflicts, seed):
-            if outcome.status != "gave-up":
+            if outcome.status in ("sat", "unsat"):
                 self.refuted.add(candidate)
 
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:

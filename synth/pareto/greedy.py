@@ -7,6 +7,7 @@ meets the bound nothing is asked of a solver; elsewhere only what is better than
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from synth import verify
 from synth.collective import Collective
@@ -24,10 +25,11 @@ def seeds(machine: Topology, network: Network, task: Collective) -> tuple[tuple[
     """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies."""
     if machine.ranks <= FEW_RANKS or task.name not in COLLECTIVES or task.units > machine.ranks:
         return ()
-    try:
-        return tuple(_replayed(machine, network, task))
-    except SynthError:
-        return ()
+    found = []
+    with suppress(SynthError):  # what was found before it is kept
+        for seed in _replayed(machine, network, task):
+            found.append(seed)  # noqa: PERF402  what raises in between leaves these
+    return tuple(found)
 
 
 def _replayed(machine: Topology, network: Network, task: Collective) -> Iterator[tuple[str, Schedule]]:

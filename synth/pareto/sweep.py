@@ -154,7 +154,9 @@ class Sweep:
         told = f"with any number of steps at least {show(floor.value)} rounds per chunk are needed"
         if all(post == everyone for post in collective.post):
             told += ", and pipelined spanning trees come as near to that as one likes"
-        ever = "no number of steps attains it" if never_attained(network, collective, floor) else "whether it ever is, is not known"
+        copying = bounds.flow(network, collective, None) if self.collective.combining else floor
+        never = copying.value == floor.value and never_attained(network, collective, copying)
+        ever = "no number of steps attains it" if never else "whether it ever is, is not known"
         return f"{told}; up to {steps} steps it is not attained (at least {show(bound)}), and {ever}"
 
     def _combining(self) -> None:
