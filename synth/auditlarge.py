@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from synth.errors import FormatError, VerificationError
 from synth.large import SCHEMA
 from synth.rational import rational, show
 from synth.topology import Topology
+
+MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
 
 
 def bound(certificate: dict, topology: Topology) -> Fraction:
@@ -49,6 +52,7 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
         raise VerificationError("the certificate is for another collective", "bound")
     gbps = machine.unit_bandwidth() / (proved * rational(_share(doc["collective"], machine.ranks)))
     lines = [f"no {doc['collective']} on {machine.name} takes fewer than {show(proved)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
+    lines += _least_steps(doc, machine)
     before: Fraction | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
@@ -70,3 +74,42 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
 
 def _share(collective: str, ranks: int) -> str:
     return f"1/{ranks}" if collective in ("allgather", "reduce-scatter", "alltoall") else "1"
+
+
+def _least_steps(doc: dict, machine: Topology) -> list[str]:
+    """Whether so many steps are needed: the farthest that data go, in ranks entered. A line where the machine is too large to look."""
+    least = doc["least_steps"]
+    if type(least) is not int or least < 0:
+        raise VerificationError(f"expected a number of steps, found {least!r}", "least_steps")
+    if any(row["steps"] < least for row in doc["points"]):
+        raise VerificationError(f"says {least}, a point takes fewer steps", "least_steps")
+    machine = machine.live()
+    root = doc["root"] if doc["collective"] in ("broadcast", "reduce") else None
+    starts = range(machine.ranks) if root is None else (root,)
+    if len(starts) * len(machine.links) > MOST_LOOKED_AT:
+        return [f"the least number of steps ({least}) was not checked: the machine is large"]
+    out: list[list[int]] = [[] for _ in range(machine.ranks + len(machine.switches))]
+    for link in machine.links:
+        a, b = (link.dst, link.src) if doc["collective"] == "reduce" else (link.src, link.dst)
+        out[a].append(b)
+    far = max(_farthest(out, machine.ranks, start) for start in starts)
+    if least > far:
+        raise VerificationError(f"says {least}, no rank is farther than {far} from another", "least_steps")
+    return []
+
+
+def _farthest(out: list[list[int]], ranks: int, start: int) -> int:
+    """The most ranks that are entered on the shortest ways from `start`; switches count nothing."""
+    far, queue = {start: 0}, deque([start])
+    done: set[int] = set()
+    while queue:
+        u = queue.popleft()
+        if u in done:
+            continue
+        done.add(u)
+        for v in out[u]:
+            d = far[u] + (v < ranks)
+            if d < far.get(v, 1 << 60):
+                far[v] = d
+                (queue.append if v < ranks else queue.appendleft)(v)
+    return max(d for v, d in far.items() if v < ranks)

@@ -122,3 +122,17 @@ def test_bounds_at_scale_say_what_limits():
     ):
         shown = CliRunner().invoke(root, ["bound", *arguments])
         assert shown.exit_code == 0 and words in shown.stdout, shown.output
+
+
+@pytest.mark.parametrize(("name", "what"), [("torus:5x5", "allgather"), ("torus:5x5", "reduce"), ("dgx-a100*2:net=odd-even", "alltoall")])
+def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
+    machine = topology(name)
+    doc = frontier(machine, what).to_json()
+    auditlarge.document(doc, tmp_path, machine)
+    alone = doc | {"points": []}
+    auditlarge.document(alone | {"least_steps": 0}, tmp_path, machine)  # less than is true is true
+    for wrong in (doc["least_steps"] + 1, -1, "2", None, True):
+        with pytest.raises(VerificationError, match="least_steps"):
+            auditlarge.document(alone | {"least_steps": wrong}, tmp_path, machine)
+    with pytest.raises(VerificationError, match="a point takes fewer"):
+        auditlarge.document(doc | {"least_steps": 10**6}, tmp_path, machine)
