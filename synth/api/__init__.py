@@ -13,8 +13,8 @@ from synth.api.planning import export_plan, load_plan
 from synth.api.programs import export, lint, load_program, lower
 from synth.api.reporting import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, large_bound
-from synth.api.synthesis import bound, pareto, solve, unreachable, verify
+from synth.api.scale import allocations, explain, groups, large_bound, unreachable
+from synth.api.synthesis import bound, pareto, solve, verify
 from synth.api.tuning import import_plan, tune
 
 __all__ = [

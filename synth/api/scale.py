@@ -13,7 +13,7 @@ from synth.collective import Collective
 from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.pareto.frontiers import engine_of, flow_task, labelled
-from synth.topology import Topology
+from synth.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.flows.allocations import Allocation, Rates
@@ -75,13 +75,31 @@ def explain(topology: str | Path | Topology, collective: str | Path | Collective
 
     found = explained(network, task.name, machine.labels, by_flows if machine.ranks > FEW else None)
     if not found.ways[0].units:
-        from synth import bounds
-
-        try:
-            bounds.steps(machine.live().network(), task)
-        except InfeasibleError as error:
-            raise labelled(error, machine.labels) from None
+        apart = _apart(machine.live().network(), task)
+        if apart is not None:
+            raise labelled(apart, machine.labels)
     return found
+
+
+def unreachable(topology: str | Path | Topology, collective: Collective) -> tuple[Network, dict] | None:
+    """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of; None: there is none."""
+    try:
+        network = named_topology(topology).live().network()
+    except SynthError:
+        return None
+    found = _apart(network, collective)
+    return None if found is None or found.certificate is None else (network, found.certificate)
+
+
+def _apart(network: Network, collective: Collective) -> InfeasibleError | None:
+    """The error that names a rank that cannot be reached, with its certificate."""
+    from synth import bounds
+
+    try:
+        bounds.steps(network, collective)
+    except InfeasibleError as error:
+        return error
+    return None
 
 
 def allocations(

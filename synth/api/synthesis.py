@@ -14,11 +14,11 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import by_name
 from synth.collective import Collective
-from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
+from synth.errors import SynthError, UndecidedError, UsageError
 from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule
-from synth.topology import Network, Topology
+from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
 
 if TYPE_CHECKING:
@@ -164,21 +164,6 @@ def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
         reason = f"C={problem.chunks} in {problem.steps} steps needs at least {fewest} rounds, by a cut certificate"
         certificate = per_chunks.certificate
     return Unsat(reason, proof=None if proof is None else str(refutation.write(problem, certificate, proof)))
-
-
-def unreachable(topology: str | Path | Topology, collective: Collective) -> tuple[Network, dict] | None:
-    """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of; None: there is none."""
-    from synth import bounds
-
-    try:
-        network = named_topology(topology).live().network()
-    except SynthError:
-        return None
-    try:
-        bounds.steps(network, collective)
-    except InfeasibleError as error:
-        return None if error.certificate is None else (network, error.certificate)
-    return None
 
 
 def bound(

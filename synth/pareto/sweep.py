@@ -220,7 +220,7 @@ class Sweep:
             return
         if resumed:
             self._keep(resumed)
-        if not self.out_of_time and (self._few or self._some):
+        if not self.out_of_time and self._some:
             self._near(steps, bound, began)
         if not self.out_of_time:
             self._search(steps, bound, self.work + min(SEARCH_SECONDS, self._point_seconds()), began)
@@ -253,9 +253,8 @@ class Sweep:
         if bound.value.denominator * self.collective.units > most:
             return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
         first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
-        if (few or self._some) and bound.value.denominator * self.collective.units > QUICK_CHUNKS:
-            first = ()
-        if few and bound.value.denominator >= QUICK_EACH:
+        many = self._some and bound.value.denominator * self.collective.units > QUICK_CHUNKS
+        if many or (few and bound.value.denominator >= QUICK_EACH):
             first = ()
         if self._some and not few and self.options.jobs > 1 and not self.options.deterministic:
             beside = self._begin(trees.meet, steps, bound, self._most_on_trees)
@@ -263,7 +262,7 @@ class Sweep:
         reached = False
         if found is not None or (self._left(until) <= 0 and not (beside and beside.result)):
             ontrees.drop(beside)
-        elif few or self._some:
+        elif self._some:
             found, reached, why = self._on_trees(steps, bound, beside)
         else:
             reached, multiples = self._suggested(steps, bound)
@@ -274,7 +273,7 @@ class Sweep:
                 bound = higher
                 if self.best is not None and bound.value >= self.best:
                     return None, why, bound
-                if (few or self._some) and bound.value.denominator * self.collective.units <= most:
+                if self._some and bound.value.denominator * self.collective.units <= most:
                     found, reached, why = self._on_trees(steps, bound)
             if found is None:
                 again, start = (0 if higher is not None else 1), self._least_multiple(steps, bound)
@@ -295,8 +294,8 @@ class Sweep:
 
     @property
     def _some(self) -> bool:
-        """Whether trees are searched well, as there are not many ranks, and nobody asked for another engine."""
-        return self._free and self.network.ranks <= TREE_RANKS
+        """Whether trees are searched well, as there are not many ranks or few to be reached, and nobody asked for another engine."""
+        return self._free and (self.network.ranks <= TREE_RANKS or self._few)
 
     @property
     def _free(self) -> bool:
