@@ -6,7 +6,7 @@ from collections import deque
 from fractions import Fraction
 from pathlib import Path
 
-from synth import bulk, lengthcheck, verifybulk
+from synth import bulk, lengthcheck, linkdoc, verifybulk
 from synth.bounds import check_parts, check_scale
 from synth.errors import FormatError, VerificationError
 from synth.large import SCHEMA
@@ -36,14 +36,19 @@ def schedule(given: bulk.Bulk) -> str:
 def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
     """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
 
-    `topology`: the machine it speaks about, None where that must come from its schedules.
+    The machine is the one whose links stand in the document, whatever it is called; else `topology`, or where that is None
+    the one that its schedules are for.
     """
     if doc["schema"] != SCHEMA:
         raise FormatError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
     files = {i: bulk.load(folder / Path(row["file"]).name) for i, row in enumerate(doc["points"]) if "file" in row}
-    machine = topology or next((made.topology for made in files.values()), None)
+    given = doc["topology"]
+    machine = linkdoc.read(given) if "links" in given else topology or next((made.topology for made in files.values()), None)
     if machine is None:
-        raise FormatError(f"names no schedule files and {doc['topology']['name']!r} is no machine known by name; write it with --schedules")
+        raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
+    for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
+        if given[key] != value:
+            raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
     stated = rational(doc["bound"]["value"])
     proved = bound(doc["bound"]["certificate"], machine)
     if proved < stated:
@@ -51,7 +56,8 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
     if doc["bound"]["certificate"].get("collective", doc["collective"]) != doc["collective"]:
         raise VerificationError("the certificate is for another collective", "bound")
     gbps = machine.unit_bandwidth() / (proved * rational(_share(doc["collective"], machine.ranks)))
-    lines = [f"no {doc['collective']} on {machine.name} takes fewer than {show(proved)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
+    where = _called(machine) if "links" in given else machine.name
+    lines = [f"no {doc['collective']} on {where} takes fewer than {show(proved)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
     lines += _least_steps(doc, machine)
     before: Fraction | None = None
     for i, row in enumerate(doc["points"]):
@@ -69,7 +75,15 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
             if made.topology.links != machine.links or made.topology.limits != machine.limits:
                 raise VerificationError("its file is for another machine", place)
             lines.append(schedule(made))
+    if len(files) < len(doc["points"]):
+        without = len(doc["points"]) - len(files)
+        lines.append(f"{without} point{'s' * (without > 1)} listed without a schedule: not replayed, but not below the bound")
     return lines
+
+
+def _called(machine: Topology) -> str:
+    """A machine that is known by its links alone: its name is what the document says."""
+    return f"the machine written in the document ({machine.name!r}, {machine.ranks} ranks, {len(machine.links)} links)"
 
 
 def _share(collective: str, ranks: int) -> str:

@@ -94,8 +94,14 @@ class Large:
         """The point with the least predicted time at `size` bytes. Raises ValueError when there is none."""
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
-    def to_json(self, files: dict[int, str] | None = None) -> dict:
-        """As a JSON document; `files`: the file that holds the schedule of a point, by its index."""
+    def to_json(self, files: dict[int, str] | None = None, *, links: bool = True) -> dict:
+        """As a JSON document; `files`: the file that holds the schedule of a point, by its index.
+
+        With `links` the machine stands in it and it can be verified alone; without, its name must be enough.
+        """
+        from synth import linkdoc
+
+        machine = {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)}
         rows = [
             {
                 "steps": p.steps, "rounds": p.rounds, "chunks": p.chunks, "bandwidth": show(p.bandwidth), "engine": p.engine,
@@ -104,7 +110,7 @@ class Large:
             for i, p in enumerate(self.points)
         ]  # fmt: skip
         return {
-            "schema": SCHEMA, "topology": {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)},
+            "schema": SCHEMA, "topology": machine | linkdoc.columns(self.topology) if links else machine,
             "collective": self.collective, "root": self.root, "bound": {"value": show(self.bound), "certificate": self.certificate},
             "least_steps": self.least_steps, "points": rows, "seconds": round(self.seconds, 3), "notes": list(self.notes),
             **({"open": list(self.open)} if self.open else {}),

@@ -73,7 +73,9 @@ class LinkTable(Sequence[Link]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LinkTable):
             same = len(self) == len(other) and (self.src == other.src).all() and (self.dst == other.dst).all()
-            return bool(same) and [self.sorts[s] for s in self.sort.tolist()] == [other.sorts[s] for s in other.sort.tolist()]
+            numbers: dict[Sort, int] = {}
+            own, its = ([numbers.setdefault(s, len(numbers)) for s in table.sorts] or [0] for table in (self, other))
+            return bool(same and (np.array(own)[self.sort] == np.array(its)[other.sort]).all())
         return isinstance(other, tuple) and tuple(self) == other
 
     def __hash__(self) -> int:
@@ -118,7 +120,9 @@ class Members(Sequence[int]):
         return np.array(self.array, dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Members | tuple) else NotImplemented
+        if isinstance(other, Members):
+            return np.array_equal(self.array, other.array)
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self))

@@ -13,12 +13,12 @@ from synth.api.planning import export_plan, load_plan
 from synth.api.programs import export, lint, load_program, lower
 from synth.api.reporting import report
 from synth.api.running import baseline, bench, emulate, prepare, run, trace
-from synth.api.scale import allocations, explain, groups, large_bound, unreachable
+from synth.api.scale import allocations, explain, groups, large_bound, large_document, unreachable
 from synth.api.synthesis import bound, pareto, solve, verify
 from synth.api.tuning import import_plan, tune
 
 __all__ = [
     "allocations", "baseline", "bench", "bound", "build_catalog", "catalog", "catalog_table", "collective", "emulate", "explain", "export",
-    "export_plan", "groups", "import_plan", "large_bound", "lint", "load_plan", "load_program", "lower", "pareto", "plan_catalog",
+    "export_plan", "groups", "import_plan", "large_bound", "large_document", "lint", "load_plan", "load_program", "lower", "pareto", "plan_catalog",
     "prepare", "report", "run", "solve", "topology", "trace", "tune", "unreachable", "verify",
 ]  # fmt: skip

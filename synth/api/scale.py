@@ -45,9 +45,25 @@ def large_bound(
 
 
 def by_name(doc: dict) -> Topology | None:
-    """The machine that a large frontier names, None where that is no name but a file or a changed machine."""
+    """The machine that a large frontier names, None where its links stand beside the name, or no machine is called that."""
+    return None if "links" in doc["topology"] else _known(str(doc["topology"]["name"]))
+
+
+def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
+    """`found` as a JSON document that can be verified alone: with the links of its machine, unless its name makes the very same."""
+    machine, known = found.topology, _known(found.topology.name)
+    same = known is not None and all(
+        getattr(machine, key) == getattr(known, key) for key in ("ranks", "switches", "unit", "links", "limits")
+    )
+    return found.to_json(files, links=not same)
+
+
+def _known(name: str) -> Topology | None:
+    """The machine or family of that name; a file is none."""
+    from synth import topologies
+
     try:
-        return named_topology(str(doc["topology"]["name"]))
+        return topologies.topology(name)
     except SynthError:
         return None
 

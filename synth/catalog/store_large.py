@@ -37,7 +37,7 @@ def packed(found: Large) -> dict[str, Blob]:
         blobs["topology"] = text
     elif not kept:
         raise SynthError(f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept")
-    return blobs | {"frontier": pack(found.to_json(kept))}
+    return blobs | {"frontier": pack(found.to_json(kept, links=False))}
 
 
 def unpacked(blobs: dict[str, Blob]) -> Large:

@@ -41,7 +41,7 @@ def bound(**given: Any) -> int:
     if large is not None:
         from synth.view import large as view
 
-        deliver(large.to_json, lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
+        deliver(lambda: api.large_document(large), lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
         return UNDECIDED if large.open else 0
     collective = chosen_collective(given, topology)
     code = 0

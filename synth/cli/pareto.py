@@ -94,13 +94,14 @@ def pareto(**given: Any) -> int:
 
 def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
+    from synth import api
     from synth.view import large, tables
 
     if given["schedules"]:
         code = _compact(frontier, given["schedules"]) or code
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
-    deliver(lambda: frontier.to_json(), lambda: tables.print_report(content), given["output"], given["form"])
+    deliver(lambda: api.large_document(frontier), lambda: tables.print_report(content), given["output"], given["form"])
     if code == INTERRUPTED:
         remark("interrupted; what was found by then is shown")
     return code or (UNDECIDED if frontier.open else 0)
@@ -108,6 +109,7 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
 
 def _compact(frontier: Any, folder: Path) -> int:
     """Writes a compact file for each point, then frontier.json; Ctrl-C loses the file in hand alone. The exit code."""
+    from synth import api
     from synth.pareto.events import Event
 
     files: dict[int, str] = {}
@@ -122,7 +124,7 @@ def _compact(frontier: Any, folder: Path) -> int:
                 files[i] = name
     except KeyboardInterrupt:
         code = INTERRUPTED
-    write(folder / "frontier.json", json.dumps(frontier.to_json(files)) + "\n")
+    write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
     _wrote(len(files), folder)
     return code
 

@@ -1,0 +1,122 @@
+"""A document of a large frontier stands for itself: the links of its machine are in it, unless its name makes the same machine."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from synth import api, linkdoc
+from synth.cli import root
+from synth.errors import FormatError, VerificationError
+from synth.flows.large import bound
+from synth.linktable import LinkTable
+from synth.topologies import modify, topology
+
+BOX = """
+name: {name}
+ranks: 4
+links: [{{src: 0, dst: 1, bandwidth: 25, both: true}}, {{src: 1, dst: 2, bandwidth: 25, both: true}},
+        {{src: 2, dst: 3, bandwidth: {last}, both: true}}]
+"""
+
+
+def synth(*arguments):
+    return CliRunner().invoke(root, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]])
+def test_lists_of_numbers_come_back(values):
+    assert linkdoc._numbers(linkdoc.packed(values), 10, "x", [100]).tolist() == values
+
+
+@pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
+def test_machines_come_back(name):
+    made = modify.apply(topology(name), without=()) if name != "dgx1" else modify.apply(topology(name), degrade=("0-1:1/3",))
+    doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | linkdoc.columns(made)))
+    back = linkdoc.read(doc)
+    assert back.links == made.links and (back.limits, back.switches, back.unit) == (made.limits, made.switches, made.unit)
+    assert back.unit_bandwidth() == made.unit_bandwidth()
+
+
+def test_boxes_of_many_links_are_short():
+    assert len(json.dumps(linkdoc.columns(topology("dgx-a100*16")))) < 120_000
+
+
+@pytest.mark.parametrize("command", [["pareto", "--engine", "flow"], ["bound", "--engine", "flow"]])
+@pytest.mark.parametrize("collective", ["allgather", "allreduce", "alltoall", "broadcast"])
+def test_a_changed_machine_is_verified_alone(command, collective, tmp_path):
+    wrote = synth(*command, "--topo", "dgx1", "--degrade", "0-1:1/2", "--coll", collective, "-o", tmp_path / "a.json")
+    assert wrote.exit_code == 0, wrote.output
+    checked = synth("verify", tmp_path / "a.json")
+    assert checked.exit_code == 0, checked.output
+    assert "the machine written in the document ('dgx1-v100 --degrade 0-1:1/2', 8 ranks, " in checked.stdout
+
+
+def test_a_file_with_a_known_name_is_not_taken_for_that_machine(tmp_path):
+    (tmp_path / "m.yaml").write_text(BOX.format(name="line:4", last=5))
+    wrote = synth("bound", "--engine", "flow", "--topo-file", tmp_path / "m.yaml", "--coll", "allgather", "-o", tmp_path / "a.json")
+    assert wrote.exit_code == 0, wrote.output
+    checked = synth("verify", tmp_path / "a.json")
+    assert checked.exit_code == 0 and "the machine written in the document" in checked.stdout, checked.output
+    assert ": 6.66667 GB/s" in checked.stdout
+
+
+def test_a_machine_known_by_name_needs_no_links(tmp_path):
+    assert synth("bound", "--topo", "torus:9x9", "--coll", "allgather", "-o", tmp_path / "a.json").exit_code == 0
+    doc = json.loads((tmp_path / "a.json").read_text())
+    assert "links" not in doc["topology"]
+    assert "on torus:9x9 takes" in synth("verify", tmp_path / "a.json").stdout
+
+
+def _doc():
+    return json.loads(json.dumps(api.large_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather"))))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("unit_gbps", "50"), ("ranks", 9), ("unit", "7"), ("links", {}), ("links", None), ("links", {"src": [0], "dst": [0], "sort": [0]}),
+     ("links", {"src": [[0, 1, 10**12]], "dst": [1], "sort": [0]}), ("links", {"src": ["0"], "dst": [1], "sort": [0]}),
+     ("sorts", [["25", "0", "nvlink"]]), ("sorts", [["-1", "0", "nvlink"]]), ("sorts", [["25", "0", "string"]]), ("switches", 3),
+     ("limits", [["a", "1", [900]]]), ("limits", None), ("unit", "0"), ("ranks", 10**9), ("name", "a\nb")],
+)  # fmt: skip
+def test_a_changed_machine_is_caught(key, value, tmp_path):
+    doc = _doc()
+    doc["topology"][key] = value
+    (tmp_path / "a.json").write_text(json.dumps(doc))
+    found = synth("verify", tmp_path / "a.json")
+    assert found.exit_code == 5 and found.stderr.count("\n") == 1, found.output
+
+
+def test_every_link_counts():
+    doc = _doc()
+    doc["topology"]["links"]["src"][0] = [0, 1, 4]
+    with pytest.raises(VerificationError, match="another topology"):
+        api.verify(doc)
+    doc = _doc()
+    for key in ("links", "limits", "sorts", "switches", "unit"):
+        del doc["topology"][key]
+    with pytest.raises(FormatError, match="holds no links"):
+        api.verify(doc)
+
+
+def test_the_unit_of_a_known_machine_is_checked():
+    doc = api.large_document(bound(topology("torus:9x9"), "allgather"))
+    doc["topology"]["unit_gbps"] = "100"
+    with pytest.raises(VerificationError, match=r"topology.unit_gbps: says '100', the machine has '1'"):
+        api.verify(doc)
+
+
+def test_points_without_schedules_are_said_to_be_unproved(tmp_path):
+    synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
+    assert "listed without a schedule: not replayed" in synth("verify", tmp_path / "a.json").stdout
+
+
+def test_tables_of_links_are_compared_by_what_they_hold():
+    one, other = topology("dgx-a100*16").links, topology("dgx-a100*16").links
+    assert isinstance(one, LinkTable) and one == other
+    changed = LinkTable(one.src, one.dst, one.sort, [s._replace(bandwidth=s.bandwidth + Fraction(1)) for s in one.sorts])
+    assert one != changed
+    shuffled = LinkTable(one.src, one.dst, np.asarray(len(one.sorts) - 1 - one.sort), one.sorts[::-1])
+    assert one == shuffled
