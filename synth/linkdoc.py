@@ -115,7 +115,8 @@ def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
     _need(isinstance(rows, list), "expected a list", place)
     found: list[int] = []
     for i, row in enumerate(rows):
-        first, step, count = row if isinstance(row, list) and len(row) == 3 else (row, 0, 1)
+        stretch: list[Any] = row if isinstance(row, list) and len(row) == 3 else [row, 0, 1]
+        first, step, count = stretch
         good = type(first) is int and type(step) is int and type(count) is int and 0 < count <= room[0]
         _need(good and 0 <= first < most and 0 <= first + step * (count - 1) < most, f"{row!r} names nothing here"[:80], f"{place}[{i}]")
         room[0] -= count
