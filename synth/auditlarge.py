@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth import bulk, lengthcheck, linkdoc, verifybulk
-from synth.bounds import check_parts, check_scale
+from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
 from synth.large import SCHEMA
 from synth.rational import rational, show
@@ -84,6 +84,20 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
 def _called(machine: Topology) -> str:
     """A machine that is known by its links alone: its name is what the document says."""
     return f"the machine written in the document ({machine.name!r}, {machine.ranks} ranks, {len(machine.links)} links)"
+
+
+def infeasible(doc: dict) -> str:
+    """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises VerificationError."""
+    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "max_steps", "certificate"})
+    if wrong:
+        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
+    if doc["max_steps"] is not None:
+        raise VerificationError("is null where no number of steps is enough", "$.max_steps")
+    machine, certificate = linkdoc.read(doc["topology"]), doc["certificate"]
+    start, end = check_closed.check(certificate, machine)
+    if doc["collective"] not in bulk.COLLECTIVES or certificate["collective"] != doc["collective"]:
+        raise VerificationError("the certificate is for another collective", "$.certificate.collective")
+    return f"{doc['collective']} on {_called(machine)}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
 
 
 def _share(collective: str, ranks: int) -> str:

@@ -25,7 +25,7 @@ from synth.topology import KINDS, Limit, Topology
 
 KEYS = ("unit", "switches", "sorts", "links", "limits")
 # Numbers in a row from which a stretch is shorter than themselves; numbers that all lists of a document may hold.
-STRETCH, MOST = 4, 1 << 25
+STRETCH, MOST, MOST_RANKS = 4, 1 << 25, 1 << 20
 
 
 def packed(values: Sequence[int] | np.ndarray) -> list:
@@ -62,7 +62,7 @@ def read(doc: dict) -> Topology:
     place = "topology"
     _need(all(key in doc for key in KEYS), f"{next((k for k in KEYS if k not in doc), '')!r} is missing beside the links", place)
     ranks, switches = doc["ranks"], doc["switches"]
-    _need(type(ranks) is int and 0 < ranks <= MOST, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks")
+    _need(type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks")
     _need(isinstance(switches, list) and all(isinstance(s, str) for s in switches), "expected names", f"{place}.switches")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
     links, room = doc["links"], [MOST]
@@ -73,8 +73,6 @@ def read(doc: dict) -> Topology:
     )
     _need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")
     _need(not (src == dst).any(), "a link joins an end to itself", f"{place}.links")
-    lonely = np.setdiff1d(np.arange(min(ranks, 2 * len(src) + 2)), np.concatenate([src, dst])).tolist()
-    _need(ranks == 1 or not lonely, f"rank {min(lonely, default=0)} has no link", f"{place}.links")
 
     def limit(row: list, at: str) -> Limit:
         name, width, held = row

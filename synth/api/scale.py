@@ -41,7 +41,10 @@ def large_bound(
     if engine_of(engine, machine, collective) == "exact":
         return None
     name, root = flow_task(machine, collective, roots)
-    return flow_bound(machine, name, root, time_limit=time_limit)
+    try:
+        return flow_bound(machine, name, root, time_limit=time_limit)
+    except InfeasibleError as error:
+        raise labelled(error, machine.labels) from None
 
 
 def by_name(doc: dict) -> Topology | None:

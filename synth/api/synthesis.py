@@ -233,6 +233,10 @@ def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None
             from synth import auditlarge
 
             return auditlarge.document(doc, Path(given).parent if isinstance(given, str | Path) else Path(), by_name(doc))
+        if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
+            from synth import auditlarge
+
+            return [auditlarge.infeasible(doc)]
         if doc.get("schema") == GROUPS_SCHEMA:
             from synth import auditgroups
 

@@ -24,26 +24,16 @@ def witnessed(given: dict[str, Any], topology: Topology, collective: Collective 
     try:
         yield
     except InfeasibleError as error:
-        asked = given["output"] is not None or (given["form"] or "").lower() == "json"
-        if isinstance(collective, str) or not asked:
+        if given["output"] is None and (given["form"] or "").lower() != "json":
             raise
-        if (error.certificate or {}).get("kind") in ("unreachable", "distance"):
-            network, certificate = topology.network(), error.certificate or {}
-        else:  # the flow methods say it without a certificate
-            from synth import api
+        from synth import api
 
-            found = api.unreachable(topology, collective)
-            if found is None:
-                raise
-            network, certificate = found
-        most = given["max_steps"] if certificate["kind"] == "distance" else None
-        document = {
-            "schema": "synth.infeasible/1", "topology": network.to_json(), "collective": collective.to_json(1), "max_steps": most,
-            "certificate": certificate,
-        }  # fmt: skip
+        document = api.infeasible_document(topology, collective, error, max_steps=given["max_steps"])
+        if document is None:
+            raise
         text = json.dumps(document, separators=(", ", ": ")) + "\n"
         if given["output"] in (None, "-"):
             click.echo(text, nl=False)
             raise
         write(Path(given["output"]), text)
-        raise InfeasibleError(f"{error}; the proof is in {given['output']}", certificate) from error
+        raise InfeasibleError(f"{error}; the proof is in {given['output']}", error.certificate) from error

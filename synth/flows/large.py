@@ -30,6 +30,7 @@ from synth.flows.pipeline import Pipeline
 from synth.flows.shallow import Shallow
 from synth.flows.sharper import sharpened
 from synth.flows.slots import Alltoall, roomy
+from synth.flows.unreached import proved
 from synth.flows.until import TimeUp, endless, left, until
 from synth.forest import ROOTED
 from synth.large import Large, LargePoint
@@ -53,7 +54,7 @@ def frontier(
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with until(time_limit):
+    with proved(topology, collective, root), until(time_limit):
         progress("reading the fabric")
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
@@ -68,7 +69,7 @@ def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: flo
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
-    with until(time_limit):
+    with proved(topology, collective, root), until(time_limit):
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
         found = Found(lambda text: None, topology.notes)

@@ -65,7 +65,10 @@ def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None 
     from synth.flows.large import frontier
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    found = frontier(machine, name, root, progress=tell, time_limit=time_limit)
+    try:
+        found = frontier(machine, name, root, progress=tell, time_limit=time_limit)
+    except InfeasibleError as error:
+        raise labelled(error, machine.labels) from None
     if found.interrupted:
         raise SweepInterrupted(found, None)
     return found
