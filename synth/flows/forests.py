@@ -52,20 +52,24 @@ def build(
     methods: Sequence[str] = METHODS,
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
+    sharper: Callable[[Throughput], None] = lambda bound: None,
 ) -> Built:
     """The best forest that the methods find, in their order; the search ends with one that meets the bound.
 
-    `bound`: what `throughput` says, where the caller has it already. Not yet verified: pass `built.forest` to
-    `synth.forestcheck.verify`. Raises InfeasibleError where a rank cannot be reached, UsageError for another collective or
-    root, UndecidedError where no forest is found, TimeUp where a time limit (see `synth.flows.until`) ends the search before.
+    `bound`: what `throughput` says, where the caller has it already; `sharper` is told of a sharper one as soon as it is held.
+    Not yet verified: pass `built.forest` to `synth.forestcheck.verify`. Raises InfeasibleError where a rank cannot be reached,
+    UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
+    `synth.flows.until`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
     best = _rerooted(fabric, bound, moves, methods)
+    if best is not None:
+        sharper(best.bound)
     if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
         return best
-    search = _Search(bound, moves, methods)
+    search = _Search(bound, moves, methods, sharper)
     try:
         return _searched(search, fabric, collective, best, progress)
     except TimeUp:
@@ -126,6 +130,7 @@ class _Search:
     bound: Throughput
     moves: Sequence[np.ndarray]
     methods: Sequence[str]
+    sharper: Callable[[Throughput], None]
 
     def plans(self) -> Iterator[tuple[str, Fabric, Fraction]]:
         """Method, fabric and time; `bound` becomes sharper on the way where one cut says too little."""
@@ -133,6 +138,8 @@ class _Search:
         for method in self.methods:
             yield method, first.fabric, first.time
         self.bound, narrowed = sharpened(first)
+        if self.bound is not first:
+            self.sharper(self.bound)
         best: tuple[Fabric, Fraction] | None = None
         for even in (narrowed, balanced(first.fabric)):
             if even is None or even is first.fabric:

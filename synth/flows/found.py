@@ -22,16 +22,21 @@ class Found:
     def stage(self, name: str, work: Callable[[], None]) -> None:
         """Runs `work` unless the time is over; Ctrl-C and the end of the time end it, and are written down."""
         if self.interrupted or left() == 0:
-            self.open.append(f"{name}: not tried")
+            self.cut(name, "not tried")
             return
         try:
             self.progress(name)
             work()
         except TimeUp:
-            self.open.append(f"{name}: ended by the time limit")
+            self.cut(name, "ended by the time limit")
         except KeyboardInterrupt:
             self.interrupted = True
-            self.open.append(f"{name}: interrupted")
+            self.cut(name, "interrupted")
+
+    def cut(self, name: str, how: str) -> None:
+        """Notes that the stage `name` was cut short; of one that comes again the first word stands."""
+        if not any(line.startswith(f"{name}: ") for line in self.open):
+            self.open.append(f"{name}: {how}")
 
     def add(self, points: Iterable[LargePoint], order: int = 0) -> None:
         """Points as they come; of equals the one of the least `order` is kept, then the first."""

@@ -21,7 +21,7 @@ from synth.bulk import COLLECTIVES
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.flows import alltoall, parts, points
 from synth.flows.automorphisms import free_group, symmetries
-from synth.flows.cuts import throughput
+from synth.flows.cuts import Throughput, throughput
 from synth.flows.fabric import Fabric, fabric
 from synth.flows.forests import build
 from synth.flows.found import Found
@@ -41,6 +41,8 @@ Group = tuple[np.ndarray, ...]
 SEARCH = "a sharper bound"
 # What the search for the bound (of an alltoall its flows too) may take of a time limit; the rest is for schedules.
 SEARCHED = 0.6
+# Links times ranks that distances are counted from under a time limit: half a second.
+HURRIED = 1_000_000
 
 
 def frontier(
@@ -91,7 +93,7 @@ def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: flo
 
 
 def _large(graph: Fabric, collective: str, root: int, group: Group, found: Found, begun: float) -> Large:
-    least = _least_steps(graph, collective, root, group, 0 if found.interrupted else None)
+    least = _least_steps(graph, collective, root, group, found.interrupted or left() is not None)
     at = root if collective in ROOTED else None
     spent = time.perf_counter() - begun
     return Large(
@@ -99,11 +101,11 @@ def _large(graph: Fabric, collective: str, root: int, group: Group, found: Found
     )
 
 
-def _least_steps(graph: Fabric, collective: str, root: int, group: Group, limit: float | None) -> int:
-    """The greatest distance that data must go: in ranks entered. A time limit lets it look at fewer ranks, which proves no more."""
+def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry: bool) -> int:
+    """The greatest distance that data must go: in ranks entered. In a `hurry` from fewer ranks, the same ones whatever the clock says."""
     name = {"allreduce": "allgather", "alltoall": "allgather"}.get(collective, collective)
-    with until(limit):
-        return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group)
+    most = max(1, HURRIED // max(1, len(graph.tail))) if hurry else None
+    return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
@@ -115,7 +117,7 @@ def _cut(graph: Fabric, collective: str, root: int, found: Found):
     limit = throughput(graph, collective, root)
     found.bound = limit.time, limit.certificate
     if not limit.whole:
-        found.open.append(f"{SEARCH}: ended by the time limit")
+        found.cut(SEARCH, "ended by the time limit")
     return limit
 
 
@@ -128,15 +130,18 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found
         line = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
         found.add(points.depths(line, "breadth-first trees", limit.time), 2)
 
+    def sharper(held: Throughput) -> None:
+        found.bound = held.time, held.certificate
+
     def forest() -> None:
         try:
-            built = build(graph, collective, root, progress=found.progress, bound=limit)
+            built = build(graph, collective, root, progress=found.progress, bound=limit, sharper=sharper)
         except TimeUp:
             raise
         except UndecidedError as error:
             found.notes.append(str(error))
             return
-        found.bound = built.bound.time, built.bound.certificate
+        sharper(built.bound)
         if built.gap:
             found.notes.append(f"the best forest found is {float(built.gap):.1%} slower than the bound")
         found.add(points.depths(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time), 0)
@@ -163,7 +168,7 @@ def _parts(graph: Fabric, found: Found) -> None:
     value, certificate, whole = parts.bound(graph)
     found.bound = value, certificate
     if not whole:
-        found.open.append(f"{SEARCH}: ended by the time limit")
+        found.cut(SEARCH, "ended by the time limit")
 
 
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
@@ -206,9 +211,9 @@ def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
             if apart.certificate is not None:  # a pair that no way joins
                 raise apart from None
             made = alltoall.plain(graph, group)
-        found.open.append(f"{SEARCH}: {'interrupted' if found.interrupted else 'ended by the time limit'}")
+        found.cut(SEARCH, "interrupted" if found.interrupted else "ended by the time limit")
     if not made.whole:
-        found.open.append(f"{SEARCH}: ended by the time limit")
+        found.cut(SEARCH, "ended by the time limit")
     certificate = made.certificate()
     found.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
     if not found.bound[0]:
@@ -229,13 +234,14 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Fo
                 bulk = ways.schedule(steps)
                 found.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", points.kept(bulk))], order)
 
-    if not made.flow.any():
-        found.open.append("flows: not tried")
-        return
-    found.stage("ways of least congestion", lambda: spread("least congestion", 1, lambda: made))
+    searched = bool(made.flow.any())
+    if searched:
+        found.stage("ways of least congestion", lambda: spread("least congestion", 1, lambda: made))
+    else:
+        found.cut("ways of least congestion", "not tried")
     if len(made.sources) * len(graph.src) <= alltoall.SMALL:
         found.stage("shortest ways", lambda: spread("shortest ways", 0, lambda: alltoall.flows(graph, group, shortest=True)))
-    if made.method != "linear program":
+    if searched and made.method != "linear program":
         found.notes.append(f"flows by {made.method}: within {made.congestion / float(found.bound[0]) - 1:.2%} of the bound")
 
 

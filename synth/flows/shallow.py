@@ -10,7 +10,7 @@ import numpy as np
 
 from synth.errors import InfeasibleError
 from synth.flows.automorphisms import orbits
-from synth.flows.until import check, left
+from synth.flows.until import check
 from synth.forest import ROOTED, TURNED, Forest
 from synth.linktable import ends as ends_of
 from synth.topology import Topology
@@ -40,14 +40,9 @@ class Shallow:
             self.known[node] = list(zip(links.tolist(), self.enters[links].tolist(), strict=True))
         return self.known[node]
 
-    def height(self, root: int, generators: Sequence[np.ndarray]) -> int:
-        """The height of `forest`, without making it; of as many of its trees, one at least, as a time limit lets it see."""
-        height = 0
-        for start in self._roots(root, generators):
-            height = max(height, *self._distances(start))
-            if left() == 0:
-                break
-        return height
+    def height(self, root: int, generators: Sequence[np.ndarray], most: int | None = None) -> int:
+        """The height of `forest`, without making it; of its first `most` trees where that is given."""
+        return max((d for start in self._roots(root, generators)[:most] for d in self._distances(start)), default=0)
 
     def _roots(self, root: int, generators: Sequence[np.ndarray]) -> list[int]:
         if self.collective in ROOTED:

@@ -123,6 +123,8 @@ def helped(
     asked = {"max_steps": options.max_steps, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
     try:
         return mixed(found, machine, task.name, root, **asked)
+    except SweepInterrupted:  # which has the points by then
+        raise
     except KeyboardInterrupt:
         raise SweepInterrupted(found, None) from None
 

@@ -16,6 +16,7 @@ from synth.bounds import check
 from synth.errors import SynthError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.large import LargePoint
+from synth.pareto.events import SweepInterrupted
 from synth.samebits import same_bits
 from synth.schedule import Schedule
 from synth.topology import Topology
@@ -32,7 +33,7 @@ def mixed(
     """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
 
     `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks; `time_limit`: seconds.
-    Raises KeyboardInterrupt.
+    Raises SweepInterrupted, with the points that there are by then, on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
     if not found.open or floor is None:
@@ -43,18 +44,22 @@ def mixed(
         large = frontier(machine, name, root, progress=progress, time_limit=time_limit)
     except SynthError:
         return found  # what exact synthesis has stands; it would have said that nothing exists
-    if large.interrupted:
-        raise KeyboardInterrupt
-    points = list(found.points)
-    for candidate in large.points:
-        best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
-        if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
-            continue
-        progress(f"writing out {candidate.engine}")
-        point = _point(candidate, found, floor)
-        if point is not None and (point.same_bits or not alike):
-            points.append(point)
-    return _merged(found, points)
+    points, interrupted = list(found.points), large.interrupted
+    try:
+        for candidate in large.points:
+            best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
+            if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
+                continue
+            progress(f"writing out {candidate.engine}")
+            point = _point(candidate, found, floor)
+            if point is not None and (point.same_bits or not alike):
+                points.append(point)
+    except KeyboardInterrupt:
+        interrupted = True
+    made = _merged(found, points)
+    if interrupted:
+        raise SweepInterrupted(made, None)
+    return made
 
 
 def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
