@@ -204,20 +204,21 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
 
 
 def cut_off(fabric: Fabric) -> InfeasibleError:
-    """The error that names two ranks of which one cannot reach the other."""
-    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-    for a, b in zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True):
-        out[a].append(b)
-    for start in range(fabric.ranks):
-        seen, queue = {start}, [start]
+    """The error that names two ranks of which one cannot reach the other: all reach all where the first reaches all, and they it."""
+    ways = fabric.src.tolist(), fabric.dst.tolist()
+    for forward in (True, False):
+        out: list[list[int]] = [[] for _ in range(fabric.nodes)]
+        for a, b in zip(*(ways if forward else ways[::-1]), strict=True):
+            out[a].append(b)
+        seen, queue = {0}, [0]
         for u in queue:
             fresh = set(out[u]) - seen
             seen |= fresh
             queue += fresh
         lost = next((r for r in range(fabric.ranks) if r not in seen), None)
         if lost is not None:
-            pair = {"pair": [start, lost]}
-            return InfeasibleError(f"{fabric.name}: rank {start} cannot reach rank {lost}, so no alltoall is possible", pair)
+            start, end = pair = [0, lost] if forward else [lost, 0]
+            return InfeasibleError(f"{fabric.name}: rank {start} cannot reach rank {end}, so no alltoall is possible", {"pair": pair})
     return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
 
 

@@ -1,0 +1,91 @@
+"""Distances under an alltoall certificate: those of many ranks at once are those of each alone, whatever the machine's shape."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synth import lengthcheck
+from synth.errors import VerificationError
+from synth.flows import alltoall, large
+from synth.flows.fabric import fabric
+from synth.flows.until import left, until
+from synth.topologies import topology
+from synth.topology import Link, Topology
+
+
+def slow(machine: Topology, price: list[int], start: int) -> list[int | None]:
+    """Dijkstra's distances, the obvious way."""
+    far: dict[int, int] = {}
+    heap = [(0, start)]
+    while heap:
+        d, u = heapq.heappop(heap)
+        if u in far:
+            continue
+        far[u] = d
+        for link, p in zip(machine.links, price, strict=True):
+            if link.src == u and link.dst not in far:
+                heapq.heappush(heap, (d + p, link.dst))
+    return [far.get(n) for n in range(machine.ranks)]
+
+
+def shapes():
+    some = random.Random(4)
+    for ranks, extra in ((5, 0), (30, 40), (30, 400)):
+        ring = [(i, (i + 1) % ranks) for i in range(ranks)]
+        yield ranks, ring + [(a, b) for a, b in ((some.randrange(ranks), some.randrange(ranks)) for _ in range(extra)) if a != b]
+    yield 20, [pair for i in range(1, 20) for pair in ((0, i), (i, 0))]  # a hub
+    yield 12, [pair for i in range(12) for pair in ((12, i), (i, 12))]  # a switch
+
+
+@pytest.mark.parametrize("together", [1, 100, 1 << 15])
+def test_distances_are_those_of_dijkstra(together, monkeypatch):
+    monkeypatch.setattr(lengthcheck, "TOGETHER", together)
+    some = random.Random(7)
+    for ranks, pairs in shapes():
+        nodes = max(max(pair) for pair in pairs) + 1
+        switches = tuple(f"s{i}" for i in range(nodes - ranks))
+        machine = Topology("shape", ranks, tuple(Link(a, b, Fraction(1)) for a, b in pairs), (), switches)
+        price = [some.randrange(5) for _ in pairs]
+        found = lengthcheck._distances(lengthcheck._Widths(machine), np.array(price), np.arange(ranks), ranks, nodes)
+        assert found == [sum(d or 0 for d in slow(machine, price, s)) for s in range(ranks)]
+
+
+def test_great_lengths_are_added_up_exactly():
+    machine = topology("ring:6")
+    price = np.full(12, 1 << 59)
+    found = lengthcheck._distances(lengthcheck._Widths(machine), price, np.arange(6), 6, 6)
+    assert found == [9 << 59] * 6
+
+
+def test_a_rank_that_is_not_reached_is_no_slow_one():
+    machine = Topology("in", 3, (Link(1, 0, Fraction(1)), Link(2, 0, Fraction(1)), Link(1, 2, Fraction(1))))
+    with pytest.raises(VerificationError, match="does not reach every rank"):
+        lengthcheck._distances(lengthcheck._Widths(machine), np.ones(3, np.int64), np.arange(3), 3, 3)
+    with pytest.raises(VerificationError, match="does not reach every rank"):
+        lengthcheck._distances(lengthcheck._Widths(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2), 2, 2)
+
+
+@pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])
+def test_a_pair_apart_is_found_either_way(links, pair):
+    graph = fabric(Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links)))
+    assert (alltoall.cut_off(graph).certificate or {})["pair"] == pair
+
+
+def test_whole_machines_have_no_pair_apart():
+    assert alltoall.cut_off(fabric(topology("dgx-a100*2"))).certificate is None
+
+
+def test_a_time_limit_leaves_time_for_the_check():
+    graph = fabric(topology("random-regular:64"))
+    assert large._spared(graph, ()) is None
+    with until(100):
+        spared, room = large._spared(graph, ()), left()
+        assert spared is not None and room is not None
+        assert 0 < room - spared == pytest.approx(large.CHECKED * 64 * len(graph.tail), abs=1)
+    with until(0):
+        assert large._spared(graph, ()) == 0
