@@ -11,7 +11,7 @@ import synth
 from synth import bounds
 from synth.collective import collective
 from synth.encodings import trees
-from synth.frontier import Frontier
+from synth.frontier import Frontier, LowerBound
 from synth.pareto import ontrees, race
 from synth.schedule import Problem
 from synth.topologies import topology
@@ -68,8 +68,9 @@ def test_bounds_ahead_are_the_bounds():
     ahead = ontrees.Ahead(MACHINE, TASK, Budget())
     ahead.begin(3)
     assert list(ahead.jobs) == [3]
-    assert ahead.bound(3).value == bounds.flow(MACHINE, TASK, 3).value == F(2216, 1873)
-    assert ahead.bound(2).value == F(152, 103)  # nobody began it
+    made, other = ahead.bound(3), ahead.bound(2)
+    assert isinstance(made, LowerBound) and made.value == bounds.flow(MACHINE, TASK, 3).value == F(2216, 1873)
+    assert isinstance(other, LowerBound) and other.value == F(152, 103)  # nobody began it
     assert not ahead.jobs
 
 

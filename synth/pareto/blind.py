@@ -22,7 +22,7 @@ class BlindSweep(Sweep):
     """The sweep as published; `Options.max_chunks` bounds C (default 6)."""
 
     def _sweep(self, first: int) -> None:
-        floor = bounds.flow(self.network, self.collective, None)
+        floor = self._static()
         self.bounds.append((None, floor))
         end = self.options.max_steps or first + STEPS_BEYOND
         for steps in range(first, end + 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "exact", "flow")
 # Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
 EXACT_RANKS = 64
+# What greedy schedules may take of a time limit, which is one for them and the sweep.
+SEEDED = 0.4
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
@@ -85,7 +88,7 @@ def exact(
     """
     from synth.pareto.log import Log, default_directory
 
-    network = machine.network()
+    began, network = time.monotonic(), machine.network()
     key = _key(problem_fingerprint(network, task), options, sweep)
     record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
     if record.trouble and log is not None:
@@ -93,9 +96,10 @@ def exact(
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
     try:
-        with until(options.time_limit):
+        with until(None if options.time_limit is None else options.time_limit * SEEDED):
             first = seeds(machine, network, task) if free else ()
-        return _kind(sweep)(network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first).run()
+        given = network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first
+        return _kind(sweep)(*given, started=began).run()
     except InfeasibleError as error:
         record.close(finished=True)
         raise labelled(error, machine.labels) from None

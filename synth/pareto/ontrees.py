@@ -47,23 +47,40 @@ def drop(job: Job | None) -> None:
 
 @dataclass
 class Ahead:
-    """Flow bounds for more steps, computed while the tree engine works on fewer."""
+    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`.
+
+    `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are not tried again.
+    """
 
     network: Network
     collective: Collective
     budget: Budget
-    jobs: dict[int, Job] = field(default_factory=dict)
+    end: float | None = None
+    jobs: dict[int | None, Job] = field(default_factory=dict)
+    lost: dict[int | None, Unknown] = field(default_factory=dict)
 
-    def begin(self, steps: int) -> None:
-        """Starts on the bound for `steps`, once."""
-        if steps not in self.jobs:
+    def begin(self, steps: int | None) -> None:
+        """Starts on the bound for `steps` (None: for any number), once."""
+        if steps not in self.jobs and steps not in self.lost:
             self.jobs[steps] = race.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
 
-    def bound(self, steps: int) -> LowerBound:
-        """As `bounds.flow`, from the job where there is one."""
+    def bound(self, steps: int | None) -> LowerBound | Unknown:
+        """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""
+        if self.end is not None:
+            if steps not in self.jobs and time.monotonic() >= self.end:
+                return Unknown("time")
+            self.begin(steps)
+        if steps in self.lost:
+            return self.lost[steps]
         job = self.jobs.pop(steps, None)
-        if job is not None:
-            race.finish(job, None)
-            if job.result is not None and job.result[0] == "ok":
-                return job.result[1]
-        return bounds.flow(self.network, self.collective, steps)
+        if job is None:
+            return bounds.flow(self.network, self.collective, steps)
+        race.finish(job, self.end)
+        if job.result is not None and job.result[0] == "ok":
+            return job.result[1]
+        failed = None if job.result is None else job.result[1]
+        if job.over_memory or isinstance(failed, MemoryError):
+            self.lost[steps] = Unknown("memory")
+        else:
+            self.lost[steps] = Unknown("crash" if job.ended else "time", "" if failed is None else str(failed))
+        return self.lost[steps]

@@ -50,6 +50,9 @@ SEARCH_SECONDS = 20.0  # seconds of work spent on a good schedule where none tha
 SEARCH_SLICE = 9.0  # of one query of that search
 CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends, how much better the next must be
 SEARCH_CHUNKS = 12
+LEAST_RANKS = 8  # up to here bounds are computed at once
+FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
+ENDED = {"time": "the time limit ended its search", "memory": "the memory allowed ended its search"}
 LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
 
 
@@ -110,14 +113,14 @@ class Sweep:
     # ------------------------------------------------------------ the two kinds of sweep
 
     def _sweep(self, first: int) -> None:
-        floor = bounds.flow(self.network, self.collective, None)
+        floor = self._static()
         self.bounds.append((None, floor))
         self.log.append({"kind": "floor", "bound": floor.to_json()})
         self._tell("bound", f"no schedule takes fewer than {first} steps or {show(floor.value)} rounds per chunk", None, floor.value)
         end = self.options.max_steps or first + STEPS_BEYOND
         ahead = None
         for steps in range(first, end + 1):
-            bound = ahead or self._ahead.bound(steps)
+            bound = ahead or self._bound(steps, floor)
             ahead = None
             self._tell("bound", f"S={steps}: at least {show(bound.value)} rounds per chunk", steps, bound.value)
             if self.best is not None and bound.value >= self.best:
@@ -127,19 +130,45 @@ class Sweep:
             if self.best == floor.value:
                 break
             if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
-                ahead = self._ahead.bound(steps + 1)
+                ahead = self._bound(steps + 1, floor)
                 if ahead.value > floor.value:
                     gain = float(1 - floor.value / bound.value)
                     self.notes += (f"followed to {steps} steps: more can lower rounds/chunk by {gain:.1%} at most, as the bounds say",)
                     end = steps
                     break
             if self.out_of_time and steps < end:
+                self._keep_seeds(range(steps + 1, steps + 2), floor)
                 self._leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
+                self._keep_seeds(range(steps + 2, end + 1), floor)
                 break
         if steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (self._limit(steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
         self.last = None if self.best == floor.value else end
+
+    def _static(self) -> LowerBound:
+        """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let go on."""
+        quick = None
+        if self.options.time_limit is not None and self.network.ranks > FEW_RANKS:
+            self._ahead.begin(None)
+            quick = bounds.flow(self.network, self.collective, None, cycles=1)  # meanwhile
+        found = self._ahead.bound(None)
+        if isinstance(found, Unknown):
+            self.notes += (f"the bound for any number of steps may be higher: {ENDED.get(found.reason, 'its search ended early')}",)
+            return quick or bounds.flow(self.network, self.collective, None, cycles=1)
+        return found
+
+    def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
+        """The bound at so many steps; where the time or the memory is over the one that holds for any number."""
+        found = self._ahead.bound(steps)
+        return floor if isinstance(found, Unknown) else found
+
+    def _keep_seeds(self, steps: range, floor: LowerBound) -> None:
+        """Seeds that improve on what is known, where no time is left for more."""
+        for s in steps:
+            seed = self._seed(s, floor)
+            if seed is not None and (self.best is None or seed.bandwidth < self.best):
+                self._keep(seed)
 
     def _limit(self, steps: int, bound: Fraction, floor: LowerBound) -> str:
         """What is known of the least R/C over all numbers of steps where `steps` of them do not attain it.
@@ -265,7 +294,7 @@ class Sweep:
         elif self._some:
             found, reached, why = self._on_trees(steps, bound, beside)
         else:
-            reached, multiples = self._suggested(steps, bound)
+            reached, multiples = self._suggested(steps, bound, min(SUGGESTED_SLICE, self._left(until)))
             found, why = self._meet(steps, bound, (SUGGESTED_SLICE,), until, multiples)
         if found is None and self._left(until) > 0:
             higher = None if reached else self._tree_bound(steps, bound, until)
@@ -347,7 +376,7 @@ class Sweep:
         schedule = verdict.schedule.reversed() if self.collective.combining else verdict.schedule
         return Sat(Schedule(self.network, self.collective, schedule.chunks, schedule.steps), verdict.cost)
 
-    def _suggested(self, steps: int, bound: LowerBound) -> tuple[bool, list[int]]:
+    def _suggested(self, steps: int, bound: LowerBound, seconds: float) -> tuple[bool, list[int]]:
         """Whether a fractional packing of trees meets the bound, and the m at which it has whole rounds in every step.
 
         Where one does, trees prove no more than the bound.
@@ -357,7 +386,7 @@ class Sweep:
 
         network, collective = self._forwards()
         group = symmetry.generators(network, collective)
-        columns = generate(network, collective, steps, group, target=float(bound.value), seconds=SUGGESTED_SLICE, seed=self.options.seed)
+        columns = generate(network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=self.options.seed)
         if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
             return False, []
         q = bound.value.denominator
@@ -439,7 +468,8 @@ class Sweep:
 
     @cached_property
     def _ahead(self) -> ontrees.Ahead:
-        return ontrees.Ahead(self.network, self.collective, self._budget(None))
+        limit = self.options.time_limit if self.network.ranks > LEAST_RANKS else None  # of few ranks they take less than a process
+        return ontrees.Ahead(self.network, self.collective, self._budget(None), None if limit is None else self.started + limit)
 
     @property
     def out_of_time(self) -> bool:

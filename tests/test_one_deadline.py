@@ -1,0 +1,99 @@
+"""A time limit is one for greedy schedules, bounds and searches together; what ends early is said, and what is held is kept."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from synth import api, bounds
+from synth.collective import collective
+from synth.flows.until import left
+from synth.frontier import LowerBound
+from synth.pareto import frontiers, greedy, ontrees, race
+from synth.pareto.events import Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
+from synth.topologies import topology
+from synth.verdict import Budget, Unknown
+
+MACHINE = topology("torus:3x3")
+NETWORK, TASK = MACHINE.network(), collective("allgather", 9)
+
+
+def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatch, tmp_path):
+    shares = []
+
+    def slow(*_):
+        shares.append(left())
+        time.sleep(0.2)
+        return ()
+
+    monkeypatch.setattr(frontiers, "seeds", slow)
+    found = frontiers.exact(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log")
+    assert 0 < shares[0] <= 100 * frontiers.SEEDED
+    assert found.seconds >= 0.2
+
+
+def ahead(monkeypatch, end: float | None = None, **job) -> ontrees.Ahead:
+    """Bounds whose jobs end as `job` says, and that nobody computes here."""
+    made = SimpleNamespace(**{"result": None, "over_memory": False, "ended": False} | job)
+    monkeypatch.setattr(race, "begin", lambda *_: made)
+    monkeypatch.setattr(race, "finish", lambda job, until: job)
+    monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
+    return ontrees.Ahead(NETWORK, TASK, Budget(), end)
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [({"over_memory": True, "ended": True}, "memory"), ({"ended": True, "result": ("error", MemoryError())}, "memory"), ({}, "time"),
+     ({"ended": True}, "crash")],
+)  # fmt: skip
+def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
+    some = ahead(monkeypatch, **job)
+    some.begin(3)
+    assert some.bound(3) == some.bound(3) == Unknown(why)
+    some.begin(3)
+    assert not some.jobs
+
+
+def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
+    some = ahead(monkeypatch, end=time.monotonic() - 1)
+    assert some.bound(2) == Unknown("time") and not some.jobs
+
+
+def test_bounds_under_a_limit_are_the_bounds():
+    some = ontrees.Ahead(NETWORK, TASK, Budget(60), time.monotonic() + 60)
+    for steps in (None, 2):
+        made = some.bound(steps)
+        assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
+
+
+def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):
+    bound = ontrees.Ahead.bound
+    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"))
+    found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
+    assert found.points and found.points[-1].status == "optimal"
+    api.verify(found)
+
+
+def test_when_the_time_is_over_what_is_held_is_kept():
+    seeds = greedy.seeds(MACHINE, NETWORK, TASK)
+    assert seeds
+    sweep = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2)
+    found = sweep.run()
+    assert found.points
+    assert any("the time limit ended its search" in note for note in found.notes)
+    api.verify(found)
+
+
+def test_later_seeds_are_kept_too():
+    machine = topology("random-regular:20")
+    network, task = machine.network(), collective("allgather", 20)
+    first = int(bounds.steps(network, task).value)
+    later = tuple((name, s) for name, s in greedy.seeds(machine, network, task) if len(s.steps) > first)
+    assert later
+    found = Sweep(network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2).run()
+    assert [p.steps for p in found.points] == [len(later[0][1].steps)]
+    api.verify(found)
