@@ -9,12 +9,17 @@ from pathlib import Path
 
 from synth import verify
 from synth.bounds import check
-from synth.errors import FormatError, VerificationError
+from synth.errors import FormatError, VerificationError, malformed
 from synth.rational import rational, show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
 
 MAX_BYTES = 1 << 30
+NO_CERTIFICATE = "there is no certificate: nothing proves this"
+# What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
+SCHEMAS = (
+    "synth.schedule/1", "synth.frontier/1", "synth.bounds/1", "synth.infeasible/1", "synth.refutation/1", "synth.large/1", "synth.groups/1",
+)  # fmt: skip
 
 
 def read(path: Path, what: str = "a schedule or a frontier") -> dict:
@@ -51,8 +56,7 @@ def document(doc: dict) -> list[str]:
         case "synth.infeasible/1":
             return [infeasible(doc)]
         case other:
-            known = "synth.schedule/1, synth.frontier/1, synth.bounds/1, synth.infeasible/1 and synth.refutation/1"
-            raise FormatError(f"schema is {other!r}; synth verifies {known}")
+            raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
 
 
 def bounds(doc: dict) -> list[str]:
@@ -64,7 +68,7 @@ def bounds(doc: dict) -> list[str]:
         verify.problem(doc["topology"], doc["collective"])
         found = [_bound(doc, entry, f"$.bounds[{i}]", entry["steps"]) for i, entry in enumerate(doc["bounds"])]
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(f"malformed: {error!r}", "$") from None
+        raise VerificationError(malformed(error), "$") from None
     what = {None: "R/C ≥ {} for any S", 0: "S ≥ {}"}
     return [f"bound: {what.get(steps, f'R/C ≥ {{}} at S={steps}').format(show(value))}, certificate checked" for steps, value in found]
 
@@ -80,6 +84,8 @@ def infeasible(doc: dict) -> str:
     try:
         verify.problem(doc["topology"], doc["collective"])
         certificate = doc["certificate"]
+        if not isinstance(certificate, dict):
+            raise VerificationError(NO_CERTIFICATE, "$.certificate")
         kind = "unreachable" if most is None else "distance"
         if certificate["kind"] != kind:
             raise VerificationError(f"{certificate['kind']!r} does not prove this, {kind!r} would", "$.certificate.kind")
@@ -89,7 +95,7 @@ def infeasible(doc: dict) -> str:
             unit, rank = certificate["pair"]
             return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(f"malformed: {error!r}", "$") from None
+        raise VerificationError(malformed(error), "$") from None
     if value <= most:
         raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
     return f"{name}: no schedule of {most} steps or fewer, S ≥ {show(value)}, certificate checked"
@@ -105,7 +111,7 @@ def frontier(doc: dict) -> list[str]:
     try:
         return _frontier(doc)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise VerificationError(f"malformed: {error!r}", "$") from None
+        raise VerificationError(malformed(error), "$") from None
 
 
 def _frontier(doc: dict) -> list[str]:
@@ -186,6 +192,8 @@ def _same_bits(entry: dict, place: str) -> None:
 
 
 def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
+    if not isinstance(entry["certificate"], dict):
+        raise VerificationError(NO_CERTIFICATE, f"{place}.certificate")
     scope = entry["scope"]
     if scope not in ("any-chunks", "this-chunks"):
         raise VerificationError(f"{scope!r} is neither any-chunks nor this-chunks", f"{place}.scope")
@@ -203,7 +211,7 @@ def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: 
 def _bound(doc: dict, entry: dict, place: str, steps: int | None) -> tuple[int | None, Fraction]:
     if steps is not None and type(steps) is not int:
         raise VerificationError(f"expected a number of steps or null, found {steps!r}", f"{place}.steps")
-    kind = entry["certificate"].get("kind")
+    kind = entry["certificate"].get("kind") if isinstance(entry["certificate"], dict) else None
     value = _certificate(doc, entry, place, None if kind == "distance" else steps, None)
     if (kind == "distance") != (steps == 0):
         raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")

@@ -28,6 +28,7 @@ def document(doc: dict) -> list[str]:
         raise FormatError("names its topology without its links; write it anew with `synth groups`", place="$.topology")
     network = Network.from_json(doc["topology"])
     groups = _groups(doc["groups"], network.ranks)
+    _need(isinstance(doc["bound"]["certificate"], dict), "there is no certificate: nothing proves this", "$.bound.certificate")
     proved = groupcheck.check(doc["bound"]["certificate"], network, groups)
     stated = rational(doc["bound"]["seconds"])
     _need(proved >= stated > 0, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")

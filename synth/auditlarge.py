@@ -49,6 +49,8 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
     for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
         if given[key] != value:
             raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
+    if not isinstance(doc["bound"]["certificate"], dict):
+        raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
     stated = rational(doc["bound"]["value"])
     proved = bound(doc["bound"]["certificate"], machine)
     if proved < stated:
@@ -94,6 +96,8 @@ def infeasible(doc: dict) -> str:
     if doc["max_steps"] is not None:
         raise VerificationError("is null where no number of steps is enough", "$.max_steps")
     machine, certificate = linkdoc.read(doc["topology"]), doc["certificate"]
+    if not isinstance(certificate, dict):
+        raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
     start, end = check_closed.check(certificate, machine)
     if doc["collective"] not in bulk.COLLECTIVES or certificate["collective"] != doc["collective"]:
         raise VerificationError("the certificate is for another collective", "$.certificate.collective")

@@ -58,3 +58,19 @@ class VerificationError(SynthError):
     def __init__(self, message: str, place: str | None = None) -> None:
         super().__init__(f"{place}: {message}" if place else message)
         self.place = place
+
+
+def malformed(error: Exception, what: str = "document") -> str:
+    """What is wrong with a document on whose shape code stumbled with `error`: a line that names no Python type."""
+    match error:
+        case KeyError():
+            found = f"{error} is missing" if error.args and isinstance(error.args[0], str) else f"{error} names nothing"
+        case IndexError():
+            found = "a list is too short, or a number names nothing"
+        case TypeError() | AttributeError():
+            found = "a value is of the wrong kind (null, a number, text, a list or an object where another belongs)"
+        case ValueError() if "unpack" in str(error) or "zip()" in str(error):  # Python's own words for it
+            found = "a list is too short or too long"
+        case _:
+            found = str(error) or "it makes no sense"
+    return f"malformed {what}: {found}"[:200]

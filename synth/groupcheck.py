@@ -22,7 +22,7 @@ from math import lcm
 
 import numpy as np
 
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.groups import Group
 from synth.rational import rational
 from synth.topology import Network
@@ -49,7 +49,7 @@ def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fract
     try:
         return _check(certificate, network, groups)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate")) from None
 
 
 def _need(truth: object, message: str, place: str) -> None:

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.linktable import ends, members, widths
 from synth.topology import Topology
 
@@ -56,7 +56,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate")) from None
 
 
 def _need(truth: object, message: str, place: str) -> None:

@@ -14,7 +14,7 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import by_name
 from synth.collective import Collective
-from synth.errors import SynthError, UndecidedError, UsageError
+from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, malformed
 from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, Options
 from synth.schedule import Problem, Schedule
@@ -247,6 +247,4 @@ def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None
     except SynthError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        from synth.errors import VerificationError
-
-        raise VerificationError(f"malformed document: {error!r}") from None
+        raise VerificationError(malformed(error)) from None

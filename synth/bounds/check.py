@@ -13,7 +13,7 @@ from fractions import Fraction
 from synth.bounds import check_cases, onechunk
 from synth.bounds.instance import BIG, Instance, Orbits, need, permutation, whole
 from synth.bounds.renumber import renumbered
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 
 _CUTS = {"steps", "scale", "prices", "cuts", "generators"}
 KEYS = {  # kind: (fields it must have, fields it may have)
@@ -40,7 +40,7 @@ def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps:
     try:
         return _check(certificate, topology_doc, collective_doc, steps, chunks)
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise VerificationError(f"malformed certificate or problem: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate or problem")) from None
 
 
 def _check(certificate: dict, topology: dict, collective: dict, steps: int | None, chunks: int | None) -> Fraction:

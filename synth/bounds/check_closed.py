@@ -7,7 +7,7 @@ starts inside ends inside. So no schedule, of whatever steps and chunks, takes t
 from __future__ import annotations
 
 from synth.bounds.check_scale import ROOTED, digest, need
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.topology import Topology, columns
 
 KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
@@ -18,7 +18,7 @@ def check(certificate: dict, topology: Topology) -> tuple[int, int]:
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate")) from None
 
 
 def _check(certificate: dict, topology: Topology) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from synth.bounds.check_scale import digest, need
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.topology import Topology
 
 KEYS = {"kind", "topology", "regions", "limits"}
@@ -26,7 +26,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate")) from None
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:

@@ -17,7 +17,7 @@ from array import array
 from fractions import Fraction
 from typing import Any
 
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.rational import rational
 from synth.topology import Topology, bandwidths, columns
 
@@ -73,7 +73,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise VerificationError(f"malformed certificate: {error!r}"[:200]) from None
+        raise VerificationError(malformed(error, "certificate")) from None
 
 
 def need(truth: bool, message: str, place: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.options import FILE
+from synth.cli.piped import announced
 from synth.cli.progress import waiting
 from synth.cli.root import CONTEXT
 from synth.errors import FormatError, VerificationError
@@ -16,7 +17,7 @@ from synth.errors import FormatError, VerificationError
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--proof", type=FILE, metavar="DIR", help="Where the proof files are that the documents name.")
 def verify(files: tuple[Path, ...], proof: Path | None) -> None:
-    """Replay the schedules and re-check the certificates of FILE (a frontier or a schedule) by exact arithmetic; no solver is trusted.
+    """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver is trusted.
 
     \b
     Example:
@@ -26,7 +27,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> None:
 
     for file in files:
         try:
-            with waiting(f"verifying {file.name}"):
+            with waiting(f"verifying {file.name}"), announced(f"verifying {file}"):
                 lines = api.verify(file, proof)
         except VerificationError as error:
             raise VerificationError(str(error), str(file)) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from synth.bounds import check
 from synth.collective import Collective
-from synth.errors import VerificationError
+from synth.errors import VerificationError, malformed
 from synth.schedule import Problem
 from synth.topology import Network
 
@@ -46,8 +46,10 @@ def verify(doc: dict, folder: Path) -> list[str]:
         task = Collective.from_json(doc["collective"], 1)
         problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise VerificationError(f"malformed: {error!r}", "$") from None
+        raise VerificationError(malformed(error), "$") from None
     asked = f"C={problem.chunks} S={problem.steps} R={problem.rounds}: no schedule"
+    if not isinstance(doc["certificate"], dict):
+        raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
     kind = doc["certificate"].get("kind")
     if kind == "lrat":
         check_proof(doc["certificate"], problem, folder)

@@ -1,0 +1,122 @@
+"""Documents with a null, a number or text where something else belongs: one clear line, with no Python type in it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api, audit
+from synth.cli import piped, root
+from synth.errors import InfeasibleError, SynthError, malformed
+from synth.flows.large import bound
+from synth.pareto import refutation
+from synth.topologies import modify, topology
+
+PYTHON = re.compile(r"\w*Error\(|'NoneType'|unhashable|subscriptable|iterable|unpack|zip\(|operand|has no attribute|unsupported")
+
+
+def documents() -> Iterator[tuple[str, dict]]:
+    frontier = api.pareto("ring:4", "allgather", engine="exact")
+    yield "frontier", frontier.to_json()
+    yield "schedule", frontier.points[0].schedule.to_json()  # type: ignore[union-attr]
+    from synth.view import tables
+
+    machine, task = topology("ring:4"), api.collective("allgather", 4)
+    yield "bounds", tables.bounds_document(machine, task, api.bound(machine, task))
+    for name, what in (("ring:4", ("0-1", "2-3")), ("torus:20x20", ("0-1", "0-19", "0-20", "0-380"))):
+        apart = modify.apply(topology(name), without=what)
+        with pytest.raises(InfeasibleError) as raised:
+            api.pareto(apart, "broadcast")
+        yield f"infeasible {name}", api.infeasible_document(apart, "broadcast", raised.value) or {}
+    for what in ("allgather", "alltoall", "allreduce"):
+        yield f"large {what}", bound(modify.apply(topology("ring:5"), degrade=("0-1:1/2",)), what).to_json()
+
+
+def places(value: Any, way: tuple = ()) -> Iterator[tuple]:
+    if way:
+        yield way
+    if len(way) < 6:
+        rows = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+        for key, inner in rows:
+            yield from places(inner, (*way, key))
+
+
+@pytest.fixture(scope="module")
+def made():
+    return {name: json.loads(json.dumps(doc)) for name, doc in documents()}
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], {}])
+def test_whatever_is_wrong_is_said_in_a_clear_line(made, wrong):
+    for name, doc in made.items():
+        assert api.verify(doc), name
+        for way in places(doc):
+            altered = copy.deepcopy(doc)
+            at = altered
+            for key in way[:-1]:
+                at = at[key]
+            at[way[-1]] = wrong
+            try:
+                api.verify(altered)
+            except SynthError as error:
+                assert "\n" not in str(error) and not PYTHON.search(str(error)), (name, way, str(error))
+
+
+@pytest.mark.parametrize("name", ["frontier", "bounds", "infeasible ring:4", "infeasible torus:20x20", "large allgather"])
+def test_no_certificate_is_no_proof(name, made):
+    doc = copy.deepcopy(made[name])
+    holder = {"frontier": lambda: doc["points"][0]["bound"], "bounds": lambda: doc["bounds"][0]}.get(name, lambda: doc.get("bound", doc))()
+    holder["certificate"] = None
+    with pytest.raises(SynthError, match="there is no certificate: nothing proves this"):
+        api.verify(doc)
+
+
+def test_refutations_without_a_certificate_prove_nothing(tmp_path):
+    machine, task = topology("ring:4").network(), api.collective("allgather", 4)
+    doc = {"schema": refutation.SCHEMA, "topology": machine.to_json(), "collective": task.to_json(1), "chunks": 1, "steps": 1, "rounds": 1}
+    with pytest.raises(SynthError, match="there is no certificate"):
+        api.verify(doc | {"certificate": None})
+
+
+def test_an_unknown_schema_is_answered_with_all_that_are_known():
+    with pytest.raises(SynthError) as raised:
+        api.verify({"schema": "synth.other/1"})
+    for known in (*audit.SCHEMAS, "synth.bulk/1"):
+        assert known in str(raised.value)
+
+
+def test_every_schema_that_is_named_is_read():
+    for known in audit.SCHEMAS:
+        with pytest.raises(SynthError) as raised:
+            api.verify({"schema": known})
+        assert "synth verifies" not in str(raised.value)
+
+
+def test_what_is_malformed_is_told_without_python():
+    assert malformed(KeyError("sends")) == "malformed document: 'sends' is missing"
+    assert malformed(KeyError(("a", 1)), "certificate").startswith("malformed certificate: ")
+    assert malformed(ValueError("'x' is not a number")) == "malformed document: 'x' is not a number"
+
+
+def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(api.pareto("ring:4", "broadcast", engine="exact").to_json()))
+    whole = api.verify
+    monkeypatch.setattr(piped, "LONG", 0.01)
+
+    def slow(*given):
+        time.sleep(0.3)
+        return whole(*given)
+
+    monkeypatch.setattr(api, "verify", slow)
+    done = CliRunner().invoke(root, ["verify", str(path)])
+    assert done.exit_code == 0 and done.stderr == f"synth: verifying {path} ...\n"
+    monkeypatch.setattr(piped, "LONG", 1000)
+    assert CliRunner().invoke(root, ["verify", str(path)]).stderr == ""
