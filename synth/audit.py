@@ -98,7 +98,7 @@ def infeasible(doc: dict) -> str:
         raise VerificationError(malformed(error), "$") from None
     if value <= most:
         raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
-    return f"{name}: no schedule of {most} steps or fewer, S ≥ {show(value)}, certificate checked"
+    return f"{name}: no schedule of {most} step{'' if most == 1 else 's'} or fewer, S ≥ {show(value)}, certificate checked"
 
 
 def frontier(doc: dict) -> list[str]:

@@ -312,7 +312,10 @@ def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
     """One line for a name that does not exist, with the nearest ones that do."""
     import difflib
 
-    near = difflib.get_close_matches(name.lower(), known, 3, 0.5)
+    spelled: dict[str, str] = {}  # dgx-1 and dgx1 are two spellings of one name
+    for near_name in difflib.get_close_matches(name.lower(), known, 9, 0.5):
+        spelled.setdefault(near_name.replace("-", "").replace("_", ""), near_name)
+    near = list(spelled.values())[:3]
     hint = f"did you mean {' or '.join(near)}?" if near else f"`synth list {listed}` shows them all"
     return f"unknown {kind} {name!r}; {hint}"
 

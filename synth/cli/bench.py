@@ -17,7 +17,8 @@ from synth.cli.types import Places, Positive, Ranks
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE)
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`).")
-@click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
+@click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
+              help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.")
 @click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given.")
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered.")

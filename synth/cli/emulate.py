@@ -18,7 +18,8 @@ from synth.errors import VerificationError
 @click.command(context_settings=CONTEXT, short_help="Predicted and emulated time of a frontier's points, side by side.")
 @click.argument("file", type=FILE)
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="reference, host or cuda.")
-@click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF", help="Or 1KB,6MB.")
+@click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
+              help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside the points; ring, or else direct, unless given.")
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of each program: copies side by side.")

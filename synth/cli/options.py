@@ -44,7 +44,7 @@ change_options = _together(*_changes)
 
 collective_options = _together(
     click.option("--coll", metavar="NAME", help="A collective, or a file that defines one (`synth list collectives`)."),
-    click.option("--root", type=Ranks(), metavar="0,3", help="The root, or the roots of a multi-root collective; rank 0 unless given."),
+    click.option("--root", type=Ranks(), metavar="0,3", help="The root, 0 unless given; the roots of a multi-root one, 0,1 unless given."),
     click.option("--sizes", type=Counts(), metavar="2,1,3", help="Chunk counts per rank; per pair in rows split by ';', or a file."),
 )
 

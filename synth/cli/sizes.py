@@ -12,7 +12,10 @@ MOST = 64
 
 
 class Sizes(click.ParamType):
-    """``LOW:HIGH:xF`` (each F times the one before; x`factor` unless given), or sizes with commas. Bytes, rising."""
+    """``LOW:HIGH:xF`` (each F times the one before; x`factor` unless given), or sizes with commas. Bytes, rising.
+
+    As nccl-tests counts with ``-b LOW -e HIGH -f F``: HIGH itself is in where a step lands on it.
+    """
 
     name = "sizes"
 

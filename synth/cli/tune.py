@@ -54,7 +54,8 @@ class Share(click.ParamType):
 @machine_options
 @click.option("--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all.")
 @click.option("--root", type=int, metavar="0", help="The root of a rooted collective; rank 0 unless given.")
-@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]", help="To judge at; or 1KB,6MB.")
+@click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
+              help="To judge at: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
 @click.option("--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable).")
 @click.option("--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable).")
 @click.option("--db", type=FILE, metavar="FILE", help="A catalog whose frontiers and measurements of this machine count.")

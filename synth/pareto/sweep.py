@@ -116,7 +116,8 @@ class Sweep:
         floor = self._static()
         self.bounds.append((None, floor))
         self.log.append({"kind": "floor", "bound": floor.to_json()})
-        self._tell("bound", f"no schedule takes fewer than {first} steps or {show(floor.value)} rounds per chunk", None, floor.value)
+        least = f"{first} step{'s' * (first != 1)} or {show(floor.value)} rounds per chunk"
+        self._tell("bound", f"no schedule takes fewer than {least}", None, floor.value)
         end = self.options.max_steps or first + STEPS_BEYOND
         ahead = None
         for steps in range(first, end + 1):
@@ -219,7 +220,8 @@ class Sweep:
         most = self.options.max_steps
         if most is not None and most < least.value:
             raise InfeasibleError(
-                f"{self.collective.name} on {self.network.name} needs at least {show(least.value)} steps, at most {most} were allowed",
+                f"{self.collective.name} on {self.network.name} needs at least {show(least.value)} steps,"
+                f" at most {most} {'was' if most == 1 else 'were'} allowed",
                 least.certificate,
             )
         return int(least.value)

@@ -188,6 +188,8 @@ class Clocked(Protocol):
 
 def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
     """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable` raises."""
+    if options.stretch and options.clock != "paced":
+        raise UsageError(f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch")
     if options.clock is None:
         return None
     if options.clock not in ("logical", "paced") or options.stretch < 0:
