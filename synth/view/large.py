@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synth.large import Large
 from synth.rational import show
+from synth.view.advice import Choice, Wire, lines
 from synth.view.report import SIZES, Report, number, size_text
 
 ADVISED = 128 << 20
@@ -34,7 +35,9 @@ def choice(found: Large, size: int) -> Report:
     line = (
         f"at {size_text(size)}: the {found.points[best].steps}-step schedule, {number(found.gbps(found.points[best], size))} GB/s predicted"
     )
-    return Report(whole.title, whole.columns, (whole.rows[best],), (line, *whole.sentences))
+    points = [Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
+    against = lines(size, Wire(found.latency, found.unit, found.unit_share), points, points[best])
+    return Report(whole.title, whole.columns, (whole.rows[best],), (line, *against, *whole.sentences))
 
 
 def bound(found: Large) -> Report:
@@ -45,11 +48,11 @@ def bound(found: Large) -> Report:
         ("steps", str(found.least_steps), "", "distance"),
         ("rounds/chunk", _short(found.bound), f"{float(found.bound_gbps):.6g}", kind),
     )  # fmt: skip
-    lines = (
+    said = (
         f"limited by: {limit(found)}",
         "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
     )
-    return Report(_title(found), columns, rows, (*lines, *found.notes, *_open(found)))
+    return Report(_title(found), columns, rows, (*said, *found.notes, *_open(found)))
 
 
 def limit(found: Large) -> str:
@@ -99,18 +102,18 @@ def _short(value: object) -> str:
 
 
 def _sentences(found: Large) -> list[str]:
-    lines = [
+    said = [
         f"no schedule in this model, with any steps and chunks, takes fewer than {_short(found.bound)} rounds per chunk:"
         f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
         f"no schedule takes fewer than {found.least_steps} step{'' if found.least_steps == 1 else 's'}",
     ]
     if found.points:
         best = found.best(ADVISED)
-        lines.append(f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s predicted")
-        lines.append(
+        said.append(f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s predicted")
+        said.append(
             "between the points the frontier is not proved: `above bound` is what is left, against the bound for any number of steps"
         )
-    return [*lines, *found.notes, *_open(found)]
+    return [*said, *found.notes, *_open(found)]
 
 
 def _open(found: Large) -> list[str]:

@@ -92,7 +92,16 @@ def choice(found: Frontier, size: int) -> Report:
             f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
             f" {number(alpha)} µs for {best.steps} latencies + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
         ))  # fmt: skip
+        lines[1:1] = _against(found, best, size)
     return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
+
+
+def _against(found: Frontier, best: Point, size: int) -> list[str]:
+    from synth.view.advice import Choice, Wire, lines
+
+    points = {id(p): Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points}
+    wire = Wire(found.network.latency, found.network.unit, found.collective.unit_share)
+    return lines(size, wire, list(points.values()), points[id(best)])
 
 
 def slope(found: Frontier, point: Point) -> Fraction:

@@ -1,0 +1,62 @@
+"""`synth pareto --size`: what speaks against the point that the model names, and the point to take in that case."""
+
+from __future__ import annotations
+
+from fractions import Fraction as F
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.frontier import Frontier
+from synth.view.advice import Choice, Wire, lines
+from synth.view.large import choice as large_choice
+from synth.view.report import choice
+
+MB = 1 << 20
+ALLREDUCE = Wire(F(7, 10), F(25), F(1))
+POINTS = [Choice(2, 2, 43e-6), Choice(4, 12, 17e-6), Choice(5, 144, 15e-6)]
+
+
+def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
+    first, second = lines(MB, ALLREDUCE, POINTS, POINTS[2])
+    assert first == (
+        "1 MB does not divide into 144 chunks of whole float32 elements: pad it to 1048896 bytes, or take the 2-step point (C=2; 43 µs),"
+        " whose chunks do"
+    )
+    assert 1048896 % (144 * 4) == 0 and 0 < 1048896 - MB < 144 * 4
+    assert second.startswith("a chunk is 7.11 KB, 0.291 µs on a link, less than a latency")
+    assert second.endswith("measure it; with longer chunks there is the 4-step point (C=12; 17 µs)")
+
+
+def test_elements_are_whole_not_bytes_alone():
+    assert not ALLREDUCE.divides(2 * 144, 144) and ALLREDUCE.divides(4 * 144, 144)
+    assert Wire(F(1), F(25), F(1, 8)).divides(8 * 6 * 4, 6) and not Wire(F(1), F(25), F(1, 8)).divides(4 * 6, 6)
+
+
+def test_nothing_is_said_where_nothing_speaks_against_it():
+    assert lines(144 * 4 * MB, ALLREDUCE, POINTS, POINTS[2]) == []
+    assert lines(1 << 30, ALLREDUCE, POINTS, POINTS[0]) == []
+
+
+def test_where_no_point_does_better_none_is_named():
+    (only,) = lines(MB, Wire(F(0), F(25), F(1)), POINTS[2:], POINTS[2])  # no latency known: nothing to compare a chunk with
+    assert only.endswith("as no point's chunks divide it")
+    (short,) = lines(1024, ALLREDUCE, POINTS[:1], POINTS[0])
+    assert short.endswith("`synth bench` and `synth tune` measure it")
+
+
+def test_the_command_says_it_and_still_names_the_models_point():
+    done = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "1MB"])
+    assert "at 1 MB take the 3-step point: C=6" in done.stdout
+    assert "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data): pad it to 1048704" in done.stdout
+    assert "or take the 2-step point (C=2; 9.26 µs), whose chunks do" in done.stdout
+    assert "does not divide" not in CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "6MB"]).stdout
+
+
+@pytest.mark.parametrize("engine", ["exact", "flow"])
+def test_both_engines_say_it(engine):
+    found = api.pareto("ring:6", "allgather", engine=engine)
+    told = choice(found, MB) if isinstance(found, Frontier) else large_choice(found, MB)
+    assert any("does not divide into" in line for line in told.sentences)
