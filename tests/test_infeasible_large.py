@@ -87,3 +87,12 @@ def test_a_rank_alone_has_nothing_to_send(tmp_path):
     (tmp_path / "one.yaml").write_text("name: one\nranks: 1\nlinks: []\n")
     with pytest.raises(UsageError, match="one rank, which has all there is"):
         api.pareto(tmp_path / "one.yaml", "allgather", engine="flow")
+
+
+@pytest.mark.parametrize("command", ["explain", "pareto", "bound"])
+def test_every_command_that_finds_ranks_apart_leaves_the_proof(command, tmp_path):
+    (tmp_path / "none.yaml").write_text(NONE)
+    words = [command, "--topo-file", str(tmp_path / "none.yaml"), "--coll", "allreduce", "-o", str(tmp_path / "a.json")]
+    found = CliRunner().invoke(root, words)
+    assert found.exit_code == 3 and "the proof is in" in found.stderr, found.output
+    assert CliRunner().invoke(root, ["verify", str(tmp_path / "a.json")]).exit_code == 0

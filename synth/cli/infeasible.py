@@ -28,7 +28,7 @@ def witnessed(given: dict[str, Any], topology: Topology, collective: Collective 
             raise
         from synth import api
 
-        document = api.infeasible_document(topology, collective, error, max_steps=given["max_steps"])
+        document = api.infeasible_document(topology, collective, error, max_steps=given.get("max_steps"))
         if document is None:
             raise
         text = json.dumps(document, separators=(", ", ": ")) + "\n"
