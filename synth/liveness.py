@@ -29,6 +29,8 @@ def rounds_for(schedule: Schedule, sends: tuple) -> int:
     index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
     load = [0] * len(network.routes)
     for send in sends:
+        if send.local:
+            continue
         load[index[send.src, send.dst, send.via]] += 1
     rounds = max((-(-load[i] // route.units) for i, route in enumerate(network.routes)), default=0)
     for cap in network.caps:

@@ -5,7 +5,8 @@
     Step      rounds sends
     Send      chunk src dst kind via                          kind: copy, reduce, copy-input, reduce-input
 
-All sends of a step read the state before it; within a step copies land before reductions add.
+All sends of a step read the state before it; within a step copies land before reductions add. A "-input" send carries the
+input of its rank. From a rank to itself it uses no link: the rank puts its input in place of what it holds, or adds it to that.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
 
 
 class Send(NamedTuple):
-    """One chunk over one route in one step."""
+    """One chunk over one route in one step; or a rank's input, added again where it is."""
 
     chunk: int
     src: int
     dst: int
     kind: str = "copy"
     via: tuple[str, ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Whether it stays on its rank, and so uses no link."""
+        return self.src == self.dst
 
 
 class Step(NamedTuple):
@@ -88,7 +94,7 @@ class Schedule:
     steps: tuple[Step, ...]
 
     def __repr__(self) -> str:
-        sends = sum(len(step.sends) for step in self.steps)
+        sends = sum(not send.local for step in self.steps for send in step.sends)
         size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
         return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
 

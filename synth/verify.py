@@ -57,7 +57,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
         moves = _list(step["sends"], f"{here}.sends")
         fabric.check_loads(_load(moves, task.chunks, fabric, f"{here}.sends"), r, here)
         state.step(moves, here)
-        rounds, sends = rounds + r, sends + len(moves)
+        rounds, sends = rounds + r, sends + sum(row[1] != row[2] for row in moves)
     state.finish()
     if "fingerprint" in fields:
         _check_fingerprint(fields, chunks, rounds, place)
@@ -137,11 +137,12 @@ def _load(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, 
             return {(src, dst, ()): n for src, row in load.items() for dst, n in row.items()}
     except (TypeError, ValueError):  # no row of four
         pass
-    return Counter([_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)])
+    keys = [_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)]
+    return Counter([key for key in keys if key is not None])
 
 
-def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey:
-    """The link that a row takes."""
+def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | None:
+    """The link that a row takes; None for a rank that adds its input to what it holds, or puts it there."""
     row = _list(row, place)
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
@@ -150,6 +151,8 @@ def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey:
     via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
     if row[3] not in KINDS:
         raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")
+    if src == dst and not via and row[3] in ("copy-input", "reduce-input"):
+        return None
     if (src, dst, via) not in fabric.links:
         through = f" through {' '.join(via)}" if via else ""
         raise VerificationError(f"there is no link {src} -> {dst}{through}", place)

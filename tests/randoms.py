@@ -7,7 +7,7 @@ from fractions import Fraction
 from synth.collective import Collective
 from synth.liveness import rounds_for
 from synth.schedule import Schedule, Send, Step
-from synth.topology import Link, Topology
+from synth.topology import Link, Route, Topology
 
 
 def network(rng, ranks):
@@ -34,10 +34,13 @@ def schedule(seed):
     for _ in range(rng.randint(1, 6)):
         before, copied, sends = dict(value), set(), []
         moves = [(u, route, rng.random()) for u in range(units) for route in net.routes if rng.random() < 0.4]
+        if combining:  # inputs that are added again where they are, or put back
+            moves += [(u, Route(r, r, 1), rng.random()) for u in range(units) for r in sorted(pre[u]) if rng.random() < 0.2]
         rng.shuffle(moves)
         moves.sort(key=lambda move: combining and move[2] < 0.7)  # copies first, as they land first
         for u, route, draw in moves:
-            own = draw < 0.3 and combining and route.src in pre[u]
+            local = route.src == route.dst
+            own = local or (draw < 0.3 and combining and route.src in pre[u])
             sent, held = frozenset([route.src]) if own else before.get((u, route.src)), value.get((u, route.dst), frozenset())
             if sent is None or (not combining and draw < 0.5 and held):
                 continue

@@ -201,7 +201,7 @@ def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def scan() -> Frontier:
-    found = synth.pareto("ring:4", "scan", max_steps=3, time_limit=5)
+    found = synth.pareto("star:5", "scan", max_steps=3, time_limit=5)
     assert isinstance(found, Frontier)
     assert any(p.bound.certificate["kind"] == "one-chunk" for p in found.points)
     return found
@@ -225,7 +225,13 @@ def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
     point = next(p for p in once.points if p.bound.certificate["kind"] == "one-chunk")
     good = point.bound.certificate
     assert check.check(good, *docs, steps=point.steps) == point.bound.value
-    for change in ({"ranks": [0, 0, 1, 2]}, {"ranks": [0, 1, 2]}, {"links": list(range(len(other.routes)))}, {"units": [1]}, {"more": []}):
+    for change in (
+        {"ranks": [0, 0, 1, 2, 3]},
+        {"ranks": [0, 1, 2, 3]},
+        {"links": list(range(len(other.routes)))},
+        {"units": [1]},
+        {"more": []},
+    ):
         bad = copy.deepcopy(good)
         bad["numbering"].update(change)
         with pytest.raises(VerificationError):

@@ -62,9 +62,10 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(dgx1, collective("scan", 8), 4),
         _made(topology("ring:4").network(), collective("scan", 4), 3),
     ]
-    one = onechunk.bound(dgx1, collective("scan", 8), 2, Fraction(1))
+    star = topology("star:5").network()
+    one = onechunk.bound(star, collective("scan", 5), 3, Fraction(3, 2))
     assert one is not None
-    found.append((dgx1, collective("scan", 8), one.certificate, 2, one.value))
+    found.append((star, collective("scan", 5), one.certificate, 3, one.value))
     turned = by_roots(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
     steps = bounds.steps(dgx1, collective("scan", 8))

@@ -30,6 +30,7 @@ class Names:
 
     has[t][n][i]         rank n holds the contribution of rank i after t steps
     keep[t][n]           what n holds after step t includes what it held before
+    own[t][n]            and its own input, added in this step
     sent[t][link][raw]   the link carries what its tail holds (raw = 0) or what that rank had at the start (raw = 1)
     """
 
@@ -38,17 +39,18 @@ class Names:
         ranks, sources = range(problem.ranks), sorted(problem.pre[unit])
         self.has = [[{i: next(self.fresh) for i in sources} for _ in ranks] for _ in range(steps + 1)]
         self.keep = [[next(self.fresh) for _ in ranks] for _ in range(steps)]
+        self.own = [[next(self.fresh) for _ in ranks] for _ in range(steps)]
         self.sent = [[(next(self.fresh), next(self.fresh)) for _ in problem.links] for _ in range(steps)]
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
     """Clauses that every schedule of `steps` steps for one chunk of `unit` fulfils. Variables as in `Names`, then auxiliary ones.
 
-    What a rank holds after a step is made of what it kept and what it received, and nothing counts twice: of the things that
-    would bring one contribution at most one is there, and the contribution is held exactly where one is.
+    What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts twice: of the
+    things that would bring one contribution at most one is there, and the contribution is held exactly where one is.
     """
     names = Names(problem, unit, steps)
-    has, keep, sent = names.has, names.keep, names.sent
+    has, keep, own, sent = names.has, names.keep, names.own, names.sent
     for n in range(problem.ranks):
         for i in problem.pre[unit]:
             yield [has[0][n][i] if n == i else -has[0][n][i]]
@@ -61,13 +63,15 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
                 yield [-raw]  # what a rank holds before the first step is what it had at the start: called total
         for n in range(problem.ranks):
             into = [(u, *sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
-            yield [keep[t][n], *(x for _, *both in into for x in both)]  # only what comes replaces what is there
+            if n not in problem.pre[unit]:
+                yield [-own[t][n]]
+            yield [keep[t][n], own[t][n], *(x for _, *both in into for x in both)]  # only what comes replaces what is there
             for i in sorted(problem.pre[unit]):
                 pairs = [(keep[t][n], has[t][n][i]), *((total, has[t][u][i]) for u, total, _ in into)]
                 ways = [next(names.fresh) for _ in pairs]
                 for way, (move, there) in zip(ways, pairs, strict=True):
                     yield from ([-way, move], [-way, there], [way, -move, -there])
-                ways += [raw for u, _, raw in into if u == i]
+                ways += [own[t][n]] * (n == i) + [raw for u, _, raw in into if u == i]
                 after = has[t + 1][n][i]
                 yield [-after, *ways]
                 yield from ([-way, after] for way in ways)
@@ -129,7 +133,7 @@ def unpacked(text: object, place: str) -> list[str]:
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=256 << 20)
     try:
         data = unpacker.decompress(base64.b64decode(str(text), validate=True), MOST_TEXT)
-        need(unpacker.eof, "is cut short or too long", place)
+        need(unpacker.eof and not unpacker.unused_data, "is cut short or too long", place)
         return data.decode("ascii").splitlines()
     except (binascii.Error, lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
         raise VerificationError(f"is no packed proof: {error}", place) from None

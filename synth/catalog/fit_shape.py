@@ -57,7 +57,7 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
     rounds: dict[str, Fraction] = {}
     total: Counter[int] = Counter()
     for step in schedule.steps:
-        load = Counter(index[send.src, send.dst, send.via] for send in step.sends)
+        load = Counter(index[send.src, send.dst, send.via] for send in step.sends if not send.local)
         total += load
         steps[show(max((network.routes[i].latency for i in load), default=network.latency))] += 1
         for name, busy in _busiest(network, load).items():

@@ -72,6 +72,8 @@ def schedule(given: Schedule, move: Move) -> Schedule:
 
     def send(s: Send) -> Send:
         unit, i = divmod(s.chunk, chunks)
+        if s.local:
+            return Send(units[unit] * chunks + i, move.map.ranks[s.src], move.map.ranks[s.src], s.kind)
         way = ways[s.src, s.dst, s.via]
         return Send(units[unit] * chunks + i, way.src, way.dst, s.kind, way.via)
 

@@ -1,9 +1,9 @@
 """Combining collectives encoded directly: which contributions each address holds after each step.
 
-One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, and of what it
-receives: another rank's accumulated value or that rank's raw input. Every contribution at an address therefore comes
-from exactly one of these. Complete for schedules with one address per (chunk, rank) that are made of translates
-(`synth.encodings.translate`); unsatisfiable proves nothing beyond that class.
+One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, of its own input, if
+that is added again, and of what it receives: another rank's accumulated value or that rank's raw input. Every contribution
+at an address therefore comes from exactly one of these. Complete for schedules with one address per (chunk, rank) that are
+made of translates (`synth.encodings.translate`); unsatisfiable proves nothing beyond that class.
 
 A representative may be asked to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks the
 same from every rank), which leaves one variable for each orbit of (rank, contribution) pairs and of routes.
@@ -23,18 +23,19 @@ from synth.schedule import Schedule
 
 @dataclass
 class Chunk:
-    """The variables of one representative: ``has[n, i, t]``, and sends and keeps by (route, t) or (rank, t)."""
+    """The variables of one representative: ``has[n, i, t]``, sends by (route, t), what is kept and whose input is added by (rank, t)."""
 
     has: dict[tuple[int, int, int], int] = field(default_factory=dict)
     total: dict[tuple[int, int], int] = field(default_factory=dict)
     raw: dict[tuple[int, int], int] = field(default_factory=dict)
     keep: dict[tuple[int, int], int] = field(default_factory=dict)
+    own: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def encode(translation: Translation, steps: int, rounds: int) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns the set of true variables of a model into a schedule."""
+def encode(translation: Translation, steps: int, rounds: int, local: bool = True) -> tuple[Model, Callable[[set[int]], Schedule]]:
+    """The formula, and what turns the set of true variables of a model into a schedule. `local`: inputs may be added again."""
     model = Model()
-    chunks = [encode_chunk(model, translation, unit, steps) for unit in translation.representatives]
+    chunks = [encode_chunk(model, translation, unit, steps, local) for unit in translation.representatives]
     sends: list[dict[int, list[int]]] = [{} for _ in range(steps)]
     for chunk in chunks:
         for moves in (chunk.total, chunk.raw):
@@ -44,7 +45,7 @@ def encode(translation: Translation, steps: int, rounds: int) -> tuple[Model, Ca
     return model, lambda true: decode(translation, chunks, steps, true)
 
 
-def encode_chunk(model: Model, translation: Translation, unit: int, steps: int) -> Chunk:
+def encode_chunk(model: Model, translation: Translation, unit: int, steps: int, local: bool = True) -> Chunk:
     """Adds to `model` what makes a schedule for one chunk of `unit`, whatever it loads the routes with."""
     network, collective = translation.network, translation.collective
     near = network.distances
@@ -72,14 +73,17 @@ def encode_chunk(model: Model, translation: Translation, unit: int, steps: int) 
         for n in range(network.ranks):
             if left[n] + t + 1 > steps or same.ranks[n] != n:
                 continue
-            _encode_address(model, translation, chunk, has, n, t, sources)
+            _encode_address(model, translation, chunk, has, n, t, sources, local)
     for moves in (chunk.total, chunk.raw):  # routes of one class are used alike
         moves |= {(r, t): moves[rep, t] for r, rep in enumerate(same.routes) for t in range(steps) if (rep, t) in moves}
-    chunk.keep |= {(n, t): chunk.keep[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in chunk.keep}
+    for choices in (chunk.keep, chunk.own):
+        choices |= {(n, t): choices[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in choices}
     return chunk
 
 
-def _encode_address(model: Model, translation: Translation, chunk: Chunk, has: Callable, n: int, t: int, sources: list[int]) -> None:
+def _encode_address(
+    model: Model, translation: Translation, chunk: Chunk, has: Callable, n: int, t: int, sources: list[int], local: bool
+) -> None:
     """Address n after step t (counted from 0) against the state before it."""
     network, same = translation.network, translation.classes
     keep = chunk.keep[n, t] = model.var()
@@ -90,6 +94,8 @@ def _encode_address(model: Model, translation: Translation, chunk: Chunk, has: C
             arriving.append((src, None, _variable(model, chunk.total, (same.routes[r], t))))
         if t > 0 and src in sources:
             arriving.append((src, src, _variable(model, chunk.raw, (same.routes[r], t))))
+    if local and t > 0 and n in sources:
+        arriving.append((n, n, _variable(model, chunk.own, (n, t))))
     model.clause([keep, *(x for _, _, x in arriving)])  # nothing is forgotten without being replaced
     for i in sources:
         after = has(n, t + 1, i)
@@ -134,8 +140,11 @@ def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[
                 for (r, at), x in moves.items():
                     if at == t and x in true and (suffix or network.routes[r].src not in before):
                         landing.setdefault(network.routes[r].dst, []).append((r, suffix))
+            for (n, at), x in chunk.own.items():
+                if at == t and x in true:
+                    landing.setdefault(n, []).append((-1 - n, "-input"))
             for n, arrivals in landing.items():
-                arrivals.sort(key=lambda a: (network.routes[a[0]].src, a))
+                arrivals.sort(key=lambda a: (a[0] < 0, network.routes[a[0]].src, a) if a[0] >= 0 else (True,))
                 replaced = n in empty or chunk.keep[n, t] not in true
                 empty.discard(n)
                 kinds = ["copy" if replaced and k == 0 else "reduce" for k in range(len(arrivals))]

@@ -15,22 +15,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from synth.collective import Collective
-from synth.encodings import direct
-from synth.encodings.model import Model
+from synth.encodings.onechunk import OneChunk, Place, Way
 from synth.encodings.translate import Translation
-from synth.errors import MissingDependencyError
-from synth.liveness import prune
-from synth.schedule import Schedule, Send, Step
-from synth.symmetry import Generator
+from synth.schedule import Schedule
 from synth.topology import Network
 
-CONFLICTS, FEW_CONFLICTS = 2_000, 200  # of the question whether there is room, and of those that keep a chunk from dear places
+CONFLICTS = 2_000  # of the question whether there is room
 PROPAGATIONS = 6e6  # a second, about: as for `synth.encodings.solvers.cadical`
-
-Place = tuple[int, int]  # a route and a step, from 0
 
 
 class Placed(NamedTuple):
@@ -54,127 +48,82 @@ def place(translation: Translation, steps: int, rounds: int, propagations: int, 
     if rounds < steps or not applies(network, collective):
         return Placed(None, 0.0)
     room = [rounds // steps + (t < rounds % steps) for t in range(steps)]
-    search = _Search(network, collective, room, random.Random(seed), propagations)
+    one = OneChunk(network, collective, steps)
     try:
+        search = Search(one, room, random.Random(seed), propagations)
         done = search.run(translation.chunks)
-        return Placed(search.schedule() if done else None, search.spent / PROPAGATIONS)
+        return Placed(one.schedule(search.best) if done else None, one.spent / PROPAGATIONS)
     finally:
-        search.solver.delete()
+        one.delete()
 
 
 @dataclass
-class _Search:
-    """The chunks placed so far: of each the true variables of the formula."""
+class Search:
+    """The chunks placed so far, into so many `rounds` of each step, with `propagations` of the solver to spend."""
 
-    network: Network
-    collective: Collective
+    one: OneChunk
     rounds: list[int]
     rng: random.Random
     propagations: int
-    placed: dict[int, set[int]] = field(default_factory=dict)
+    placed: dict[int, Way] = field(default_factory=dict)
+    best: list[Way] = field(default_factory=list)  # the most that were placed together
 
     def __post_init__(self) -> None:
-        try:
-            from pysat.solvers import MinisatGH
-        except ImportError:
-            raise MissingDependencyError("placing chunks needs python-sat; run: pip install 'python-sat==1.9.dev17'") from None
-        same = Generator(tuple(range(self.network.ranks)), tuple(range(len(self.network.routes))), (0,))
-        self.single = Translation(self.network, self.collective, (same,), 1)
-        model, steps = Model(), len(self.rounds)
-        self.chunk = direct.encode_chunk(model, self.single, 0, steps)
-        self.moves: dict[Place, list[int]] = {}
-        for table in (self.chunk.total, self.chunk.raw):
-            for at, x in table.items():
-                self.moves.setdefault(at, []).append(x)
-        self.sends = {x: at for at, some in self.moves.items() for x in some}
-        self.once = {at: model.var() for at, some in self.moves.items() if len(some) > 1}  # this chunk sends there once at most
-        for at, x in self.once.items():
-            model.clause([-x, *(-y for y in self.moves[at])])
-        self.of = self.sends | {x: at for at, x in self.once.items()}
-        self.solver: Any = MinisatGH(bootstrap_with=model.clauses)
-        self.capacity = {(r, t): self.network.routes[r].units * self.rounds[t] for r, t in self.moves}
+        self.propagations += self.one.spent
+        units = [route.units for route in self.one.network.routes]
+        self.capacity = {(r, t): units[r] * self.rounds[t] for r, t in self.one.moves}
         self.load: Counter[Place] = Counter()
-        self.weight = dict.fromkeys(self.moves, 1)
+        self.weight = dict.fromkeys(self.one.moves, 1)
 
-    @property
-    def spent(self) -> int:
-        """Propagations so far."""
-        return (self.solver.accum_stats() or {}).get("propagations", 0)
+    def put(self, chunk: int, way: Way) -> None:
+        """Place a chunk."""
+        self.placed[chunk] = way
+        self.load.update(way.places)
+        if len(self.placed) > len(self.best):
+            self.best = list(self.placed.values())
 
     def run(self, chunks: int) -> bool:
         """Place them all; False when the propagations are spent, or one chunk alone finds no room."""
-        waiting = list(range(chunks))
-        while waiting and self.spent < self.propagations:
+        waiting = [k for k in range(chunks) if k not in self.placed]
+        while waiting and self.one.spent < self.propagations:
             chunk = waiting.pop(self.rng.randrange(len(waiting)))
             full = self._full()
-            answer = self._solve(full, CONFLICTS)
-            if answer is not None:
-                self.placed[chunk] = self._sparing(answer, full)
-                self.load.update(self._places(chunk))
+            model = self.one.solve(full, CONFLICTS)
+            if model is not None:
+                self.put(chunk, self.one.way(self.one.sparing(model, full, self._prices())))
                 continue
             waiting.append(chunk)
             goes = self._in_the_way()
             if goes is None:
                 return False
-            self.load.subtract(self._places(goes))
-            del self.placed[goes]
+            self.load.subtract(self.placed.pop(goes).places)
             waiting.append(goes)
         return not waiting
-
-    def schedule(self) -> Schedule:
-        """All chunks together."""
-        made: list[list[Send]] = [[] for _ in self.rounds]
-        for k, true in self.placed.items():
-            one = direct.decode(self.single, [self.chunk], len(self.rounds), true)
-            for sends, step in zip(made, one.steps, strict=True):
-                sends += [send._replace(chunk=k) for send in step.sends]
-        steps = tuple(Step(1, tuple(sorted(sends))) for sends in made)
-        return prune(Schedule(self.network, self.collective, len(self.placed), steps))
-
-    def _places(self, chunk: int) -> list[Place]:
-        """Where a placed chunk is sent, as often as it is."""
-        return [at for x, at in self.sends.items() if x in self.placed[chunk]]
 
     def _full(self) -> list[int]:
         """What the chunks placed rule out, as assumptions, in random order."""
         found = []
-        for at, some in self.moves.items():
+        for at, some in self.one.moves.items():
             left = self.capacity[at] - self.load[at]
             if left <= 0:
                 found += [-x for x in some]
-            elif left == 1 and at in self.once:
-                found.append(self.once[at])
+            elif left == 1 and at in self.one.once:
+                found.append(self.one.once[at])
         self.rng.shuffle(found)
         return found
 
-    def _solve(self, assumed: list[int], conflicts: int) -> set[int] | None:
-        """The true variables of a schedule for one chunk; None where there is none, with the core, or where none was found soon."""
-        self.solver.conf_budget(conflicts)
-        answer = self.solver.solve_limited(assumptions=assumed)
-        self.core = (self.solver.get_core() or []) if answer is False else []
-        return {x for x in self.solver.get_model() if x > 0} if answer else None
-
-    def _sparing(self, true: set[int], assumed: list[int]) -> set[int]:
-        """Another schedule for the chunk that does without places as dear as possible, the dearest first."""
-        price = {
+    def _prices(self) -> dict[Place, float]:
+        """Of each place, by how often it stood in the way and how full it is."""
+        return {
             at: w * w * (0.5 + self.rng.random()) * (1 + self.load[at] / self.capacity[at]) for at, w in self.weight.items()
         }  # fmt: skip
-        for at in sorted(self.moves, key=price.__getitem__, reverse=True):
-            for x in self.moves[at]:
-                if x in true:
-                    without = self._solve([*assumed, -x], FEW_CONFLICTS)
-                    if without is None:
-                        continue
-                    true = without
-                assumed.append(-x)
-        return true
 
     def _in_the_way(self) -> int | None:
         """A chunk at a full place that is needed and seldom was; any one where the solver names no place; None where nobody is."""
-        places = {self.of[abs(x)] for x in self.core}
+        places = {self.one.of[abs(x)] for x in self.one.core}
         for at in places:
             self.weight[at] += 1
-        taken = {at: [k for k, true in self.placed.items() if any(x in true for x in self.moves[at])] for at in sorted(places)}
+        taken = {at: [k for k, way in self.placed.items() if at in way.places] for at in sorted(places)}
         price = {at: self.weight[at] * (0.7 + 0.6 * self.rng.random()) for at, some in taken.items() if some}
         if price:
             return self.rng.choice(taken[min(price, key=price.__getitem__)])

@@ -110,7 +110,10 @@ class Translation:
         return tuple(Load(key, units, divisor) for key, (units, divisor) in found.items())
 
     def expand(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
-        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as keep R/C."""
+        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as keep R/C.
+
+        A route -1 - n stands for rank n itself, which adds its input to what it holds.
+        """
         whole = self._laid_out(steps)
         spare = math.gcd(self.copies, *(step.rounds for step in whole.steps))
         if spare == 1:
@@ -127,6 +130,9 @@ class Translation:
                 taken[target] += 1
                 for t, step in enumerate(steps):
                     for r, kind in step.get(rep, ()):
+                        if r < 0:
+                            made[t].append(Send(chunk, m.ranks[-1 - r], m.ranks[-1 - r], kind))
+                            continue
                         route = self.network.routes[m.routes[r]]
                         made[t].append(Send(chunk, route.src, route.dst, kind, route.via))
         done = tuple(Step(1, tuple(sorted(sends))) for sends in made)

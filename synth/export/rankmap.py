@@ -50,7 +50,7 @@ def network(old: Network, ranks: Sequence[int]) -> Network:
 
 def links(schedule: Schedule) -> set[tuple[int, int]]:
     """(src, dst) of every send."""
-    return {(send.src, send.dst) for step in schedule.steps for send in step.sends}
+    return {(send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local}
 
 
 def check_links(schedule: Schedule, machine: Network, name: str) -> None:

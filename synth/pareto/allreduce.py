@@ -52,15 +52,16 @@ EFFORTS = (
     ("any near", 300_000),
 )  # fmt: skip
 HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others
-# Without hubs; the number of "place" is how many rounds a step has.
+# Without hubs; the number of "place" is how many rounds a step has, that of "blend" how many times `BLENDING` it takes.
 OTHER_EFFORTS = (
-    ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("place", 2), ("near", 60_000), ("meet", 150_000), ("place", 3),
-    ("meet", 600_000), ("near", 200_000), ("place", 4), ("place", 6),
+    ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("blend", 1), ("place", 2), ("near", 60_000), ("blend", 6),
+    ("meet", 150_000), ("place", 3), ("meet", 600_000), ("blend", 20), ("near", 200_000), ("place", 4), ("blend", 60), ("place", 6),
 )  # fmt: skip
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
-PLACING, MORE = 24_000_000, 6_000_000  # propagations of each; of those for few chunks, or still more
-PLACING_ON = 34_000_000  # and of all together where a step more lowers no bound
+PLACING = 6_000_000  # propagations of each
+PLACING_ON = 12_000_000  # and of all together where a step more lowers no bound
+BLENDING = 10_000_000  # propagations
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
@@ -113,8 +114,9 @@ class Search:
     bound: Fraction | None = None
     began: float = field(default_factory=time.monotonic)
     _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
-    _raises: bool = True
+    _raises: int = 2
     left: int = PLACING_ON
+    found: Schedule | None = None
 
     @property
     def out_of_time(self) -> bool:
@@ -137,18 +139,18 @@ class Search:
                 schedule = here.schedule
                 point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
         if point is not None and (self.best is None or point.bandwidth < self.best):
-            self.best = point.bandwidth
+            self.best, self.found = point.bandwidth, point.schedule
             yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
         if self.best != bound.value:
             yield Open(steps, bound.value, self.best, reason, bound.certificate)
 
     def _raised(self, steps: int, bound: LowerBound) -> LowerBound:
-        """`bound`, or a higher one by what one chunk pays. With more steps that gets harder: not tried again after the first failure."""
+        """`bound`, or a higher one by what one chunk pays. With more steps that gets harder: not tried again after two failures."""
         if not self._raises or self.candidates.hub_steps is not None:
             return bound
         self.progress(f"S={steps}: what one chunk pays (at least {show(bound.value)})")
         found = onechunk.bound(self.network, self.collective, steps, bound.value)
-        self._raises = found is not None
+        self._raises -= found is None
         return found or bound
 
     def _limits(self, began: float, again: bool) -> tuple[float, float]:
@@ -266,37 +268,43 @@ class _Here:
     def _others(self) -> None:
         """Without hubs: what meets the bound, chunks placed one by one, and what comes close.
 
-        When there is no limit on the whole, chunks are placed once and, where a step more lowers no bound, nothing else is tried.
+        When there is no limit on the whole, chunks are placed once, then come fractions of chunks, and that is all. Before these
+        comes what comes close, unless a step more lowers no bound or there are many chunks already.
         """
         candidates, brief = self.search.candidates, self.search.budget.seconds is None
         places = candidates.placing(self.steps, 1, self.steps) is not None
         quick = brief and places
         frames: list[Frame] = []
+        alone = False
         for k, (which, effort) in enumerate(OTHER_EFFORTS):
             seed, few = self.search.budget.seed + k, FEW if effort <= 60_000 else FEW // 2
             if which == "place":
                 self.brief = quick
-                if quick and effort > 1:
-                    return
                 before, cpu, self.cpu = self.search.desk.work, self.cpu, math.inf  # what this takes is counted apart
                 many = self._placing(effort, seed) > ALL_AT_ONCE
                 self.cpu = cpu + self.search.desk.work - before
-                if quick and (many or self.again):
+                alone = quick and (many or self.again)
+            elif which == "blend":
+                self._blending(effort, seed)
+                if quick:
                     return
+            elif alone:
+                continue
             elif which == "meet" and not (quick and self.again):
                 self._meet([c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed)
             elif which == "near":
                 frames = frames or candidates.frames(self.steps, self.bound)
                 self._near(frames[:few], effort, seed)
-            if self._done:
+            if self.upper == self.bound or (self.spent and not quick):
                 return
+            alone = alone or self.spent
 
     def _placing(self, each: int, seed: int) -> int:
-        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that did, 0 for none."""
-        rounds, most = each * self.steps, 0
+        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that it asked for."""
+        rounds = each * self.steps
         tries, brief = PLACERS, self.search.budget.seconds is None
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        effort = each * (PLACING if chunks > ALL_AT_ONCE else MORE)
+        effort = each * PLACING
         while chunks * self.bound < rounds and not self._done and (self.search.left > 0 or not (brief and self.again)):
             candidate, found = self.search.candidates.placing(self.steps, chunks, rounds), False
             if brief and self.again:
@@ -304,12 +312,26 @@ class _Here:
             for _, outcome in self._ask([candidate] * tries if candidate else [], effort, seed):
                 self.search.left -= int(outcome.work * PROPAGATIONS) if tries == 1 else 0
                 if outcome.schedule is not None:
-                    found, most = True, chunks
+                    found = True
                     break
             if not found or (brief and self.again):
                 break
-            chunks, effort = chunks + 1, MORE * each
-        return most
+            chunks += 1
+        return chunks
+
+    def _blending(self, times: int, seed: int) -> None:
+        """Asks for fractions of chunks, and whole ones from these."""
+        candidate = self.search.candidates.placing(self.steps, 1, self.steps)
+        if candidate is None:
+            return
+        self.search.progress(f"S={self.steps}: fractions of chunks (at least {show(self.bound)})")
+        start = tuple(s for s in (self.search.found, self.schedule) if s is not None)
+        query = Try(
+            "blending", candidate.translation, self.steps, 0, times * BLENDING, seed, least=self.bound, below=self.upper, start=start
+        )  # fmt: skip
+        for _, outcome in self.search.desk.run(iter([query]), self.until):
+            if outcome.schedule is not None:
+                self._take(outcome.schedule, "blending")
 
     @property
     def spent(self) -> bool:

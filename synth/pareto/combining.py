@@ -40,7 +40,7 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
         for turn, conflicts in enumerate(CONFLICTS):
             left = [c for c in left if c.complete or conflicts is not None]  # to the end only what decides
             some = [c for k, c in enumerate(left) if k < FEW or c.complete]
-            asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn): c for c in some}
+            asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn, c.complete): c for c in some}
             outcomes = desk.run(iter(asked), limit)
             try:
                 for query, outcome in outcomes:

@@ -7,6 +7,7 @@ import selectors
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from synth.encodings.translate import Translation
@@ -20,9 +21,11 @@ MODULES = (
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """`engine` ("direct", "hub", "mixture", "placing") on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
+    """`engine` ("direct", "hub", "mixture", "placing", "blending") on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
 
-    The conflicts of "mixture" are starts of its local search, those of "placing" propagations.
+    The conflicts of "mixture" are starts of its local search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add
+    their input again, which it always does where ranks want different sums. "blending" chooses C and R: no R/C below `least` is looked
+    for, none from `below` on taken, and the schedules of `start` are taken apart.
     """
 
     engine: str
@@ -31,6 +34,10 @@ class Try:
     rounds: int
     conflicts: int | None = None
     seed: int = 0
+    local: bool = False
+    least: Fraction = Fraction(0)
+    below: Fraction | None = None
+    start: tuple[Schedule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,15 @@ def attempt(asked: Try) -> Outcome:
 
         made = placing.place(asked.translation, asked.steps, asked.rounds, asked.conflicts or 0, asked.seed)
         return Outcome("gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work)
+    if asked.engine == "blending":
+        from synth.encodings import blending
+
+        network, collective = asked.translation.network, asked.translation.collective
+        made = blending.blend(network, collective, asked.steps, asked.least, asked.below, asked.conflicts or 0, asked.seed, asked.start)
+        return Outcome("gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work)
     if asked.engine == "direct":
-        model, read = direct.encode(asked.translation, asked.steps, asked.rounds)
+        local = asked.local or asked.translation.collective.wants is not None
+        model, read = direct.encode(asked.translation, asked.steps, asked.rounds, local)
     else:
         model, read = hub.encode(asked.translation, asked.steps, asked.rounds)
     answer = Cadical(asked.seed, asked.conflicts).solve(model)

@@ -90,16 +90,24 @@ def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, .
     )
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
+    at: dict[Value, int] = {}  # the block that wrote a value
     for message in messages:
+        if message.local:
+            old, rank = message.writes[0].old, message.dst
+            block = at[old] if old in at else _spare(drafts[rank], seats[rank], plan.block_ops)
+            drafts[rank] += _added(message, block, rooms)
+            at.update(dict.fromkeys(message.writes, block))
+            continue
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
             drafts[message.src].append(Draft(key, sends[message.lane], "s", message.reads[0].place, None, message.count))
         block = receives[message.lane]
+        at.update(dict.fromkeys(message.writes, block))
         if message in fusion.forwards:
             drafts[message.dst].append(_forward(message, block, added, rooms))
         else:
             drafts[message.dst] += _receive(message, block, rooms, plan)
-    _add_moves(storage.moves, drafts, seats, receives, plan)
+    _add_moves(storage.moves, drafts, seats, at, plan)
     offsets, sizes = rooms.packed()
     gpus = tuple(_gpu(rank, sorted(drafts[rank]), seats[rank], channel, offsets, sizes.get(rank, 0), plan) for rank in range(len(seats)))
     return gpus, seats
@@ -141,6 +149,19 @@ def _receive(message: Message, block: int, rooms: _Rooms, plan: Plan) -> Iterato
         yield Draft((*key, 1), block, "re", old.place, new, count)
 
 
+def _added(message: Message, block: int, rooms: _Rooms) -> Iterator[Draft]:
+    """What puts a rank's input where `message` says, or adds it there."""
+    own, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
+    key = (message.step, 1, message.order)
+    rooms.keep(message.writes)
+    if old is None:
+        yield Draft((*key, 0), block, "cpy", own, new, count)
+        return
+    if old.place != new:
+        yield Draft((*key, 0), block, "cpy", old.place, new, count)
+    yield Draft((*key, 1), block, "re", own, new, count)
+
+
 def _forward(message: Message, block: int, added: set[Value], rooms: _Rooms) -> Draft:
     """What receives `message` and sends it on."""
     new, old = message.writes[0].place, message.writes[0].old
@@ -154,7 +175,7 @@ def _forward(message: Message, block: int, added: set[Value], rooms: _Rooms) -> 
     return Draft(key, block, "rrcs", old.place, new, message.count)
 
 
-def _add_moves(moves: Sequence[Move], drafts: list[list[Draft]], seats: list[list[Seat]], receives: Mapping, plan: Plan) -> None:
+def _add_moves(moves: Sequence[Move], drafts: list[list[Draft]], seats: list[list[Seat]], at: Mapping, plan: Plan) -> None:
     """The copies within a rank, last of all: in the block that received the data, or the one with the fewest ops."""
     end = max((draft.key[0] for own in drafts for draft in own), default=0) + 1
     for n, move in enumerate(moves):
@@ -162,16 +183,22 @@ def _add_moves(moves: Sequence[Move], drafts: list[list[Draft]], seats: list[lis
         if move.src[0] == "i" and plan.in_place == "in":
             continue  # it is there already
         if move.writer is not None:
-            block = receives[move.writer.lane]
+            block = at[move.writer.writes[0]]
         else:
-            load = [0] * len(seats[rank])
-            for draft in drafts[rank]:
-                load[draft.block] += 1
-            block = load.index(min(load)) if load else 0
-            if not load or (plan.block_ops is not None and load[block] >= plan.block_ops):
-                block = len(load)
-                seats[rank].append(Seat(None, None))
+            block = _spare(drafts[rank], seats[rank], plan.block_ops)
         drafts[rank].append(Draft((end, 2, n, 0), block, "cpy", move.src, move.dst, move.count))
+
+
+def _spare(drafts: Sequence[Draft], seats: list[Seat], most: int | None) -> int:
+    """The block of a rank with the fewest ops; a new one where all have as many as they may."""
+    load = [0] * len(seats)
+    for draft in drafts:
+        load[draft.block] += 1
+    block = load.index(min(load)) if load else 0
+    if not load or (most is not None and load[block] >= most):
+        block = len(load)
+        seats.append(Seat(None, None))
+    return block
 
 
 def _gpu(

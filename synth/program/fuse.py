@@ -30,6 +30,8 @@ def lanes_of(messages: Sequence[Message], whole: bool = False) -> dict[Lane, lis
     """The messages of every connection, in order; with `whole`, all pieces of a connection as piece 0."""
     found: dict[Lane, list[Message]] = {}
     for message in messages:
+        if message.local:
+            continue
         found.setdefault((*message.lane[:4], 0) if whole else message.lane, []).append(message)
     return found
 
@@ -40,6 +42,8 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
     partners: dict[Message, list[Message]] = {}
     weight: Counter[tuple[int, Lane, Lane]] = Counter()
     for message in messages:
+        if message.local:
+            continue
         for later in dict.fromkeys(message.writes[0].readers):
             same = later.count == message.count and all(a is b for a, b in zip(later.reads, message.writes, strict=True))
             if same and all(_alone(value, message, later) for value in message.writes):

@@ -99,6 +99,8 @@ def _widths(schedule: Schedule, lanes: int | None) -> Iterator[int]:
     for step in schedule.steps:
         load: dict[tuple, int] = {}
         for send in step.sends:
+            if send.local:
+                continue
             load[send.src, send.dst, send.via] = load.get((send.src, send.dst, send.via), 0) + 1
         most = max(most, *load.values(), 1)
     width = min(lanes or most, most, max((route.units for route in schedule.network.routes), default=1))

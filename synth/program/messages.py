@@ -2,9 +2,10 @@
 
 A *value* is what one rank holds of one chunk between two writes: its own contribution, then one more value for every
 arrival. A *message* is what one send instruction carries: consecutive chunks, of one step, on one lane of a route. A
-route of b units has up to b lanes, each a connection of its own; the sends of a step are cut into as many runs.
+route of b units has up to b lanes, each a connection of its own; the sends of a step are cut into as many runs. A rank's
+input that is added again where it is makes a *local* message, which no connection carries.
 
-Messages have one total order, `(step, order)`: copies before reductions, early values before late ones. All lanes send
+Messages have one total order, `(step, order)`: copies before reductions, early values before late ones, local ones last. All lanes send
 in it and all reductions into one address happen in it, so nothing ever waits for a later message.
 """
 
@@ -53,6 +54,11 @@ class Message:
         return self.lane[0]
 
     @property
+    def local(self) -> bool:
+        """Whether it stays on its rank."""
+        return self.lane[0] == self.lane[1]
+
+    @property
     def dst(self) -> int:
         """The receiving rank."""
         return self.lane[1]
@@ -90,15 +96,16 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
     for t, step in enumerate(needed(schedule).steps):
         found: list[Message] = []
         for route, sends in _by_route(step.sends).items():
-            if route not in units:
+            local = route[0] == route[1]
+            if not local and route not in units:
                 raise _wrong(t, f"there is no link {route[0]} -> {route[1]}")
             loads = [(_read(send, now, inputs, t), send) for send in sends]
             loads.sort(key=lambda load: (load[0].born, came.get(load[0], ()), load[1].chunk, load[1].kind))
-            width = min(units[route], len(loads))
+            width = 1 if local else min(units[route], len(loads))
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
                 found += _runs(t, (*route, lane, 0), part, aggregate, run)
-        found.sort(key=lambda m: (m.reduce, m.reads[0].born, m.chunk, m.lane))
+        found.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
         for message in found:
             message.order = len(messages)
             messages.append(message)

@@ -37,7 +37,7 @@ class Packets:
         self.packed: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → its packets in the rank's own scratch
         self.told: dict[tuple[int, Span], tuple[int, ...]] = {}  # (rank, packet) → what its writer knew
         self.steps = max((len(group.moves) for group in groups), default=0)
-        self.pairs = {(move.src, move.dst) for group in groups for moves in group.moves for move in moves}
+        self.pairs = {(move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local}
 
     def write(self) -> Draft:
         """The block."""
@@ -81,6 +81,12 @@ class Packets:
                 if not self.memory.collective.combining and move.dst in held:
                     continue
                 held.add(move.dst)
+                if move.local:
+                    own = self.own[g][move.src]
+                    if move.kind == "reduce" or self.value[g].get(move.src) != own:
+                        own = own if own.packet else self._packed(move.src, g, own)
+                        arrivals.setdefault((move.dst, g), []).append((move, own))
+                    continue
                 src = self.own[g][move.src] if move.original else self.value[g][move.src]
                 kind = self.scribe.kind(move.src, move.dst)
                 if kind == "port" and not src.packet:

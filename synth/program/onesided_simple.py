@@ -70,7 +70,10 @@ class Simple:
             arrivals, learned = self._send(puts)
             if t == 0 and not self.memory.collective.combining and not self.memory.aliased:
                 self._keep_own()
-            self._receive(arrivals, learned)
+            self._wait(arrivals, learned)
+            self._own(t, "copy")
+            self._combine_all(arrivals)
+            self._own(t, "reduce")
             self._release(t)
         self._keep_own()
         for rank, reads in enumerate(self.reading):
@@ -87,7 +90,8 @@ class Simple:
             written: dict[int, int] = {}
             for t, moves in enumerate(group.moves):
                 for move in moves:
-                    if move.original and written.get(move.src, t) < t and self.own[g][move.src].buffer == "i" and move.src in self.home[g]:
+                    late = move.local or written.get(move.src, t) < t
+                    if move.original and late and self.own[g][move.src].buffer == "i" and move.src in self.home[g]:
                         saved = Span("s", self._slot(move.src, move.src, group.count))
                         self._local(move.src, Op("cpy", (self.own[g][move.src],), (saved,), group.count))
                         self.own[g][move.src] = saved
@@ -108,10 +112,10 @@ class Simple:
     def _plan(self, t: int) -> list[_Put]:
         puts = []
         for g, group in enumerate(self.groups):
-            sending = {move.src for move in group.moves[t]}
+            sending = {move.src for move in group.moves[t] if not move.local}
             held = set(self.value[g])
             for move in sorted(group.moves[t], key=lambda move: (move.kind != "copy", move)):
-                if not self.memory.collective.combining and move.dst in held:
+                if move.local or (not self.memory.collective.combining and move.dst in held):
                     continue
                 copy = move.kind == "copy" or move.dst not in held
                 held.add(move.dst)
@@ -167,7 +171,7 @@ class Simple:
                 learned.setdefault(peer, {})[rank] = clock
         return arrivals, learned
 
-    def _receive(self, arrivals: dict[int, dict[int, list[_Put]]], learned: dict[int, dict[int, tuple[int, ...]]]) -> None:
+    def _wait(self, arrivals: dict[int, dict[int, list[_Put]]], learned: dict[int, dict[int, tuple[int, ...]]]) -> None:
         for rank, senders in sorted(arrivals.items()):
             time = self.scribe.wait(rank, dict(sorted(learned[rank].items())))
             for sender, puts in sorted(senders.items()):
@@ -176,6 +180,8 @@ class Simple:
                     if self.scribe.kind(sender, rank) == "port":
                         for key in self._keys(sender, put.src, put):
                             self.reading[sender].setdefault(key, []).append(_Read(rank, time))
+
+    def _combine_all(self, arrivals: dict[int, dict[int, list[_Put]]]) -> None:
         for rank, senders in sorted(arrivals.items()):
             came: dict[int, list[_Put]] = {}
             for _, puts in sorted(senders.items()):
@@ -202,6 +208,20 @@ class Simple:
             self.value[g][rank] = self.home[g][rank]
             for span in some:
                 self._give(rank, span, count)
+
+    def _own(self, t: int, kind: str) -> None:
+        """Ranks put their own contribution where they have the chunk ("copy"), or add it there ("reduce")."""
+        for g, group in enumerate(self.groups):
+            for move in group.moves[t]:
+                rank = move.dst
+                if not move.local or move.kind != kind or self.value[g].get(rank) == self.own[g].get(rank):
+                    continue
+                own = self.own[g][rank]
+                if rank not in self.home[g]:
+                    self.home[g][rank] = Span("s", self._slot(rank, rank, group.count))
+                op = Op("cpy", (own,)) if kind == "copy" else Op("reduce", (self.value[g][rank], own))
+                self._local(rank, op._replace(dst=(self.home[g][rank],), count=group.count))
+                self.value[g][rank] = self.home[g][rank]
 
     def _release(self, t: int) -> None:
         for g, group in enumerate(self.groups):

@@ -21,6 +21,11 @@ class Move(NamedTuple):
     kind: str
     original: bool = False
 
+    @property
+    def local(self) -> bool:
+        """Whether it stays on its rank: the rank's own contribution, added again."""
+        return self.src == self.dst
+
 
 class Group(NamedTuple):
     """`count` chunks from `first` that always travel together; `moves[step]`."""

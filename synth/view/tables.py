@@ -74,12 +74,20 @@ def print_schedule(schedule: Schedule, cost: Cost) -> None:
     columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
     rows = tuple(
-        (str(i), str(step.rounds), str(len(step.sends)), _abridged([f"{s.chunk}:{s.src}{arrow[s.kind]}{s.dst}" for s in step.sends]))
+        (
+            str(i),
+            str(step.rounds),
+            str(sum(not s.local for s in step.sends)),
+            _abridged([f"{s.chunk}:{s.src}{arrow[s.kind]}{s.dst}" for s in step.sends]),
+        )
         for i, step in enumerate(schedule.steps, 1)
     )
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
     found = f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds per chunk{by}"
-    key = "chunk:source>destination; +> adds, in> sends the original contribution; --format json has all sends"
+    key = "chunk:source>destination; +> adds, in> sends the original contribution"
+    if any(s.local for step in schedule.steps for s in step.sends):
+        key += ", to the rank itself: adds it again, without a link"
+    key += "; --format json has all sends"
     print_report(Report(report.title(schedule.network, schedule.collective), columns, rows, (found, key)))
 
 

@@ -5,7 +5,8 @@
 
 The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for each unit a
 rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns as long as step t has sends,
-ordered by route and chunk, routes as differences; kinds is 0 where all are copies.
+ordered by route and chunk, routes as differences; kinds is 0 where all are copies. What rank n adds of its own has the number n
+after those of the routes.
 """
 
 from __future__ import annotations
@@ -132,6 +133,8 @@ def _cap_name(network: Network, routes: Iterable[int], k: int) -> str:
 def packed(schedule: Schedule) -> Packed:
     """`schedule` in few bytes. Raises KeyError where a send takes no route of its network."""
     index = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
+    ranks = schedule.network.ranks
+    index |= {(n, n, ()): len(index) + n for n in range(ranks)}
     steps = []
     for step in schedule.steps:
         rows = sorted((index[s.src, s.dst, s.via], s.chunk, SEND_KINDS.index(s.kind)) for s in step.sends)
@@ -145,7 +148,7 @@ def packed(schedule: Schedule) -> Packed:
     }  # fmt: skip
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = raw.compress(json.dumps(doc, separators=(",", ":")).encode()) + raw.flush()
-    return Packed(base64.b64encode(data).decode(), sum(len(step.sends) for step in schedule.steps))
+    return Packed(base64.b64encode(data).decode(), sum(not send.local for step in schedule.steps for send in step.sends))
 
 
 def _sides(sets: tuple[frozenset[int], ...], ranks: int) -> list:

@@ -16,10 +16,15 @@ function sendsOf([routes, chunks, kinds]) {
   return routes.map((more, i) => ({ route: (route += more), chunk: chunks[i], kind: KINDS[kinds ? kinds[i] : 0] }));
 }
 
-/** A schedule ready to be shown: `steps[t]` = {rounds, sends}; `loads[t]` and `total` are shares of what links and limits can carry. */
+/** A schedule ready to be shown: `steps[t]` = {rounds, sends, own}, own: what ranks put or add of their own, in `route` as the rank; `loads[t]` and `total` are shares of what links and limits can carry. */
 async function replayOf(packed, machine) {
   const doc = await unpack(packed.data);
-  const steps = doc.sends.map((columns, t) => ({ rounds: doc.rounds[t], sends: sendsOf(columns) }));
+  const far = machine.routes.length;
+  const steps = doc.sends.map((columns, t) => {
+    const all = sendsOf(columns);
+    const own = all.filter(({ route }) => route >= far).map((send) => ({ ...send, route: send.route - far }));
+    return { rounds: doc.rounds[t], sends: all.filter(({ route }) => route < far), own };
+  });
   const ranks = machine.ends.filter((end) => !end[3]).length;
   const counts = steps.map((step) => countLoads(machine, step.sends));
   const rounds = doc.rounds.reduce((a, b) => a + b, 0);
@@ -69,9 +74,9 @@ function holdings(schedule, machine) {
   const told = () => rows.map((row) => [...row]);
   for (const [at, bits] of own) land(at, bits);
   const held = [told()];
-  for (const { sends } of schedule.steps) {
-    const landed = sends.map(({ route, chunk, kind }) => {
-      const [src, dst] = machine.routes[route];
+  for (const { sends, own: local } of schedule.steps) {
+    const moves = [...sends.map((send) => [machine.routes[send.route], send]), ...local.map((send) => [[send.route, send.route], send])];
+    const landed = moves.map(([[src, dst], { chunk, kind }]) => {
       return { at: key(dst, chunk), bits: (kind.endsWith("input") ? own : state).get(key(src, chunk)) ?? 0n, adds: kind.startsWith("reduce") };
     });
     for (const { at, bits, adds } of landed) if (!adds) land(at, bits);
