@@ -111,7 +111,8 @@ def _positive(value: object, place: str) -> Fraction:
 def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
     """The numbers of a packed list, each at least 0 and below `most`; `room` is what may still be unpacked."""
     _need(isinstance(rows, list), "expected a list", place)
-    found: list[int] = []
+    parts: list[np.ndarray] = []
+    plain: list[int] = []
     for i, row in enumerate(rows):
         stretch: list[Any] = row if isinstance(row, list) and len(row) == 3 else [row, 0, 1]
         first, step, count = stretch
@@ -119,10 +120,11 @@ def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
         _need(good and 0 <= first < most and 0 <= first + step * (count - 1) < most, f"{row!r} names nothing here"[:80], f"{place}[{i}]")
         room[0] -= count
         if count == 1:
-            found.append(first)
+            plain.append(first)
         else:
-            found.extend(first + step * k for k in range(count))
-    return np.array(found, np.int64)
+            parts += [np.array(plain, np.int64), first + step * np.arange(count)]
+            plain = []
+    return np.concatenate([np.zeros(0, np.int64), *parts, np.array(plain, np.int64)])
 
 
 def _need(truth: object, message: str, place: str) -> None:
