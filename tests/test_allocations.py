@@ -14,7 +14,7 @@ from synth import bounds, verify
 from synth.cli import root
 from synth.collective import collective
 from synth.errors import UsageError
-from synth.flows import allocations, hybrid, rings, subsets, tau
+from synth.flows import allocations, doubletree, hybrid, rings, subsets, tau
 from synth.flows.explain import explain
 from synth.topologies import topology
 from synth.topology import Network, Route
@@ -105,7 +105,7 @@ def test_rings_that_fit_together(name, units, most):
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 13, 16])
 def test_both_binary_trees_span_and_no_rank_is_inside_both(ranks):
     inner = []
-    for parents in rings.binary_trees(ranks):
+    for parents in doubletree.binary_trees(ranks):
         assert sum(p is None for p in parents) == 1
         for rank in range(ranks):
             seen = set()

@@ -34,13 +34,13 @@ def baseline(
     links do not carry it.
     """
     from synth import verify as replay
-    from synth.flows import rings
+    from synth.flows import doubletree, rings
     from synth.runtime import baselines
 
     network = topology if isinstance(topology, Network) else named_topology(topology).network()
     task = task_of(collective, network.ranks, roots)
     found = rings.disjoint(network).rings if name.lower() == "ring" else ()
-    trees = rings.binary_trees(network.ranks) if name.lower() == "tree" else ()
+    trees = doubletree.binary_trees(network.ranks) if name.lower() == "tree" else ()
     made = baselines.baseline(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
     replay.schedule(made)
     return made

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from synth.large import Large
 
 
-# Ranks up to which rings are looked for; those above which flows, not linear programs over steps, bound the optimum.
-EXPLAINED, FEW = 128, 16
+# Ranks up to which rings are looked for.
+EXPLAINED = 1024
 
 
 def large_bound(
@@ -71,30 +70,30 @@ def _known(name: str) -> Topology | None:
         return None
 
 
-def explain(topology: str | Path | Topology, collective: str | Path | Collective) -> Explanation:
+def explain(
+    topology: str | Path | Topology, collective: str | Path | Collective, *, time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Explanation:  # fmt: skip
     """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it.
 
-    Raises InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks, UsageError for more
-    than `EXPLAINED` ranks.
+    After `time_limit` seconds it is what was found by then, and `Explanation.open` says what is missing. Raises InfeasibleError,
+    with two ranks as its certificate, where the links do not connect the ranks, UsageError for more than `EXPLAINED` ranks.
     """
     from synth.flows.explain import explain as explained
+    from synth.flows.large import bound
+    from synth.flows.until import until
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
         raise UsageError(
             f"{machine.name} has {machine.ranks} ranks: rings are looked for on up to {EXPLAINED}; `synth bound` says its optimum"
         )
-    network = machine.network()
-    task = task_of(collective, network.ranks)
-
-    def by_flows(name: str) -> Fraction:
-        from synth.flows.large import bound
-
-        return bound(machine, name).bound_gbps / network.unit
-
-    found = explained(network, task.name, machine.labels, by_flows if machine.ranks > FEW else None)
-    if not found.ways[0].units:
-        apart = _apart(machine.live().network(), task)
+    machine = machine.live()
+    task = task_of(collective, machine.ranks)
+    with until(time_limit):
+        found = explained(machine, task.name, machine.labels, lambda name: bound(machine, name), progress)
+    if found.ways[0].units == 0:
+        apart = _apart(machine.network(), task)
         if apart is not None:
             raise labelled(apart, machine.labels)
     return found

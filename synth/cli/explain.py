@@ -6,37 +6,39 @@ from typing import Any
 
 import click
 
+from synth.cli.infeasible import witnessed
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
 from synth.cli.output import deliver, ready
-from synth.cli.root import CONTEXT
+from synth.cli.progress import waiting
+from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.types import Duration
 
 
 @click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
 @machine_options
 @collective_options
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
 @output_options
-def explain(**given: Any) -> None:
+def explain(**given: Any) -> int:
     """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say what limits it.
 
     \b
-    Example:
+    Examples:
       synth explain --topo dgx1 --ranks 0,1,2,5 --coll allreduce
+      synth explain --topo dgx-a100*128 --coll allgather
     """
     from synth import api
-    from synth.rational import show
-    from synth.view import rates, report, tables
+    from synth.view import rates, tables
 
     ready(given["output"])
     topology = chosen_machine(given)
     task = chosen_collective(given, topology)
-    made = api.explain(topology, task)
-    network = topology.network()
-    content = rates.explanation(report.title(network, task), network.unit, made)
+    with witnessed(given, topology, task), waiting(f"{task.name} on {topology.name}") as tell:
+        made = api.explain(topology, task, time_limit=given["time_limit"], progress=tell)
+    unit = topology.unit_bandwidth()
 
-    def document() -> dict:
-        ways = [
-            {"way": w.name, "units": show(w.units), "gbps": float(w.units * network.unit), "remark": w.remark} for w in made.ways
-        ]  # fmt: skip
-        return {"topology": network.name, "collective": task.name, "unit_gbps": show(network.unit), "ways": ways, "limit": made.limit}
+    def table() -> None:
+        tables.print_report(rates.explanation(rates.title(topology, task), unit, made, topology.notes))
 
-    deliver(document, lambda: tables.print_report(content), given["output"], given["form"])
+    deliver(lambda: rates.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
+    return UNDECIDED if made.open else 0

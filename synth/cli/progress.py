@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from synth.rational import show
@@ -41,25 +42,34 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second."""
+def waiting(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second; gives what says more."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda text: None
         return
     with ExitStack() as shown:
         lock = threading.Lock()
         over = False
+        now = what
+        listeners: list[Callable[[Any], None]] = []
 
         def show_it() -> None:
             with lock:
                 if not over:
-                    shown.enter_context(progress(what))
+                    listeners.append(shown.enter_context(progress(now)))
+
+        def say(text: str) -> None:
+            nonlocal now
+            with lock:
+                now = f"{what}: {text}"
+                for listen in listeners:
+                    listen(SimpleNamespace(text=now, point=None, bound=None))
 
         timer = threading.Timer(PATIENCE, show_it)
         timer.daemon = True
         timer.start()
         try:
-            yield
+            yield say
         finally:
             timer.cancel()
             with lock:

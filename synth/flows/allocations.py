@@ -6,11 +6,12 @@ networks are isomorphic are one *class*: DGX-1 V100 has 46 classes of 3 to 8 GPU
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import comb
+from typing import NamedTuple
 
 from synth import bounds, symmetry
 from synth.collective import collective
@@ -118,47 +119,57 @@ def _invariant(net: Network) -> tuple:
     return tuple(sorted(map(hash, seen))), tuple(sorted(map(tuple, caps)))
 
 
-def rates(
-    network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce"), bound: Callable[[str], Fraction] | None = None
-) -> Rates:  # fmt: skip
-    """What `network` can do for each of `names`, exactly. Raises UsageError for a name that has no rate here.
-
-    `bound`: units that a collective cannot exceed, asked where trees do not apply; a linear program's answer unless given.
-    """
+def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "allreduce")) -> Rates:
+    """What `network` can do for each of `names`, exactly. Raises UsageError for a name that has no rate here."""
     odd = [name for name in names if name not in RATED]
     if odd:
         raise UsageError(f"rates are known for {', '.join(RATED)}; not for {odd[0]}")
     if any(d is None for row in network.distances for d in row):
         none = dict.fromkeys(names, Fraction(0))
         return Rates(none, frozenset(names), Fraction(0), dict(none), 0, True, {})
-    n = network.ranks
-    best: dict[str, Fraction] = {}
-    cuts: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        best[name], cuts[name] = _best(network, name, bound)
+    made = {name: best(network, name) for name in names}
     composed = None
     if "allreduce" in names:
-        both = [_best(network, name, bound)[0] for name in ("reduce-scatter", "allgather")]
+        both = [best(network, name).units for name in ("reduce-scatter", "allgather")]
         composed = 1 / sum((1 / rate for rate in both), Fraction(0))
     found = rings.disjoint(network)
-    part = Fraction(n, n - 1)
-    share = {"broadcast": Fraction(1), "allgather": part, "reduce-scatter": part, "allreduce": part / 2}
-    attained = frozenset(n for n in names if (tau.applies(network) if n == "allreduce" else subsets.applies(network)))
-    return Rates(best, attained, composed, {name: found.units * share[name] for name in names}, found.units, found.most, cuts)
+    attained = frozenset(name for name in names if made[name].attained)
+    ring = {name: found.units * share(name, network.ranks) for name in names}
+    units, cuts = {name: b.units for name, b in made.items()}, {name: b.cut for name, b in made.items()}
+    return Rates(units, attained, composed, ring, found.units, found.most, cuts)
 
 
-def _best(network: Network, name: str, bound: Callable[[str], Fraction] | None) -> tuple[Fraction, tuple[int, ...]]:
-    bound = bound or (lambda name: _bound(network, name))
+class Best(NamedTuple):
+    """Units of algorithmic bandwidth that no schedule exceeds; `cut` as in `Rates.cuts`; whether packed trees attain it."""
+
+    units: Fraction
+    cut: tuple[int, ...]
+    attained: bool
+
+
+def share(name: str, ranks: int) -> Fraction:
+    """What a ring of one unit carries of collective `name`, in units of algorithmic bandwidth."""
+    part = Fraction(ranks, ranks - 1)
+    return {"broadcast": Fraction(1), "allgather": part, "reduce-scatter": part, "allreduce": part / 2}[name]
+
+
+def best(network: Network, name: str) -> Best:
+    """The bound of collective `name`: by trees where they attain it, else by the linear program on any number of steps."""
+    return by_trees(network, name) or Best(_bound(network, name), (), False)
+
+
+def by_trees(network: Network, name: str) -> Best | None:
+    """The bound of collective `name` where packed trees attain it and all cuts are looked at; None elsewhere."""
     if name == "allreduce":
         if tau.applies(network):
             made = tau.forest(network)
-            return made.rate, made.partition
-        return bound("allreduce"), ()
+            return Best(made.rate, made.partition, True)
+        return None
     turned = network.reversed() if name == "reduce-scatter" else network
     if subsets.applies(turned):
         cut = subsets.broadcast(turned, 0) if name == "broadcast" else subsets.allgather(turned)
-        return cut.value, cut.side
-    return bound(name), ()
+        return Best(cut.value, cut.side, True)
+    return None
 
 
 def _bound(network: Network, name: str) -> Fraction:

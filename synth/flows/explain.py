@@ -3,101 +3,259 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.errors import SynthError
-from synth.flows import rings
-from synth.flows.allocations import RATED, Rates, induced, rates
-from synth.topology import Network
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.flows import rings, roads
+from synth.flows.allocations import RATED, Best, best, by_trees, induced, share
+from synth.flows.doubletree import tree_rate
+from synth.flows.ringbound import RingBound
+from synth.flows.rings import Rings
+from synth.flows.until import TimeUp, apart, left
+from synth.large import Large
+from synth.topology import Network, Topology
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run the collective: units of algorithmic bandwidth (size / time), and a remark."""
+    """One way to run the collective: units of algorithmic bandwidth (size / time), None where time ran out, and a remark."""
 
     name: str
-    units: Fraction
+    units: Fraction | None
     remark: str = ""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """`ways`: the bound first. `limit`: in words, what the bound rests on."""
+    """`ways`: the bound first. `limit`: in words, what the bound rests on. `parts`: the ranks of each part or side that it speaks of.
+
+    `rings`: all rings together, and what limits them. `open`: what a time limit cut short.
+    """
 
     collective: str
-    rates: Rates
     ways: tuple[Way, ...]
     limit: str
+    parts: tuple[tuple[int, ...], ...] = ()
+    rings: Rings | None = None
+    open: tuple[str, ...] = ()
 
 
-# Units of all routes together that linear programs and 64-bit sums still take exactly.
+# Units of all links together that linear programs and 64-bit sums still take exactly.
 MOST_UNITS = 1 << 40
+# Ranks up to which links are listed from rank to rank to look for trees; above, flows alone say the bound.
+LISTED = 128
+# Ranks up to which a linear program over steps bounds what trees do not attain.
+FEW_RANKS = 16
+# Parts and runs of ranks that a sentence names.
+FEW = 4
+
+Tell = Callable[[str], None]
+Flows = Callable[[str], Large]
 
 
-def explain(network: Network, name: str, labels: Sequence[int] = (), bound: Callable[[str], Fraction] | None = None) -> Explanation:
+def explain(
+    machine: Network | Topology, name: str, labels: Sequence[int] = (), flows: Flows | None = None, tell: Tell = lambda text: None
+) -> Explanation:
     """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double binary trees.
 
-    `labels`: what the ranks are called in the sentences. `bound`: as `rates` takes it.
+    `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts; asked above `FEW_RANKS` ranks where
+    no trees are known to attain the bound, and for the cut that limits. Under a time limit (`synth.flows.until`) what is found by then.
     Raises UsageError for a collective without a rate (see `RATED`).
     """
-    if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
-        raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
-    if sum(r.units for r in network.routes) > MOST_UNITS:
-        raise SynthError(f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer digits")
-    if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
-        network = induced(network, range(network.ranks))
-    made = rates(network, (name,), bound)
-    best = made.best[name]
-    packed = "packed trees attain it" if best and name in made.attained else ""
-    top = Way("optimum" if name in made.attained else "upper bound", best, packed)
-    ways = [top]
-    if made.composed is not None and name == "allreduce":
-        ways.append(Way("optimal reduce-scatter, then allgather", made.composed))
-    none = "no ring over these links: NCCL would leave them for PCIe or shared memory" if made.rings_most else "no ring was found"
-    shares = made.ring[name] / made.ring_units if made.ring_units else Fraction(0)
-    several = f"{_units(made.ring_units)} in all" + ("" if made.rings_most else "; more may fit")
-    ways.append(Way("all disjoint rings", made.ring[name], several if made.ring_units else none))
-    one = rings.widest(network) if made.ring_units else 0
-    ways.append(Way("one ring", one * shares, f"{_units(one)} wide" if one else none))
-    if name in ("broadcast", "allreduce"):
-        trees = rings.tree_rate(network, up=name == "allreduce", down=True)
-        ways.append(Way("double binary trees", trees, "in the order of the ranks; an edge without a link goes a shortest way"))
-    limit = _limit(network, name, made, labels or range(network.ranks), bound is not None)
-    return Explanation(name, made, tuple(ways), limit)
+    if name not in RATED:
+        raise UsageError(f"rates are known for {', '.join(RATED)}; not for {name}")
+    network = machine if isinstance(machine, Network) else machine.network() if machine.ranks <= LISTED else None
+    if network is not None:
+        if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
+            raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
+        if sum(r.units for r in network.routes) > MOST_UNITS:
+            raise SynthError(f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer digits")
+        if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
+            network = induced(network, range(network.ranks))
+            machine = network if isinstance(machine, Network) else machine
+    return _Explained(machine, network, name, list(labels or range(machine.ranks)), flows, tell).run()
 
 
-def _limit(network: Network, name: str, made: Rates, labels: Sequence[int], flow: bool) -> str:
-    if not made.best[name]:
-        return "the links do not connect these ranks"
-    if name not in made.cuts or not made.cuts[name]:
-        what = "cuts of the fabric" if flow else "the linear program over all cuts and times"
-        return f"{what} (`synth bound{' --engine flow' if flow else ''}` prints the certificate)"
-    if name == "allreduce":
-        parts: dict[int, list[int]] = {}
-        for rank, part in enumerate(made.cuts[name]):
-            parts.setdefault(part, []).append(labels[rank])
-        across = sum(r.units for r in network.routes if made.cuts[name][r.src] != made.cuts[name][r.dst])
-        shown = " | ".join(",".join(map(str, ranks)) for ranks in parts.values())
-        return (
-            f"the parts {shown}: {_units(across // 2)} of links between them, and each byte crosses {len(parts)} parts"
-            f" at least {2 * (len(parts) - 1)} times"
-        )
-    side = set(made.cuts[name])
-    if name == "reduce-scatter":
-        units = sum(r.units for r in network.routes if r.src not in side and r.dst in side)
-        return f"{_ranks(side, labels)} take in {_units(units)} from the others, for {len(side)} of {network.ranks} results"
-    units = sum(r.units for r in network.routes if r.src in side and r.dst not in side)
-    wanted = "the whole buffer" if name == "broadcast" else f"{len(side)} of {network.ranks} parts"
-    return f"{_ranks(side, labels)} send {_units(units)} to the others, which must get {wanted} from them"
+class _Explained:
+    def __init__(
+        self, machine: Network | Topology, network: Network | None, name: str, labels: list[int], flows: Flows | None, tell: Tell
+    ) -> None:
+        self.machine, self.network, self.name, self.labels, self.flows, self.tell = machine, network, name, labels, flows, tell
+        self.wires = roads.of(machine)
+        self.open: list[str] = []
+        self.known: dict[str, Large] = {}
+
+    def run(self) -> Explanation:
+        if self.machine.ranks < 2:
+            raise UsageError(f"{self.machine.name} has one rank: there is nothing to send")
+        if not self.wires.connected():
+            none = (Way("optimum", Fraction(0)),)
+            return Explanation(self.name, none, "the links do not connect these ranks")
+        self.tell("bound")
+        top = self._best(self.name)
+        if top is None:
+            ways = [Way("upper bound", None, "none within the time limit")]
+        else:
+            ways = [Way("optimum" if top.attained else "upper bound", top.units, "packed trees attain it" if top.attained else "")]
+        if self.name == "allreduce":
+            ways.append(self._composed())
+        self.tell("rings")
+        found = rings.disjoint(self.machine, self.tell, self.wires)
+        ways += self._rings(found)
+        if self.name in ("broadcast", "allreduce"):
+            ways.append(self._trees())
+        limit, parts = self._limit(top)
+        return Explanation(self.name, tuple(ways), limit, parts, found, tuple(self.open))
+
+    def _best(self, name: str) -> Best | None:
+        network, found = self.network, None
+        try:
+            if network is not None:
+                found = _timed(lambda: (best if self.flows is None or network.ranks <= FEW_RANKS else by_trees)(network, name))
+            return found or self._by_flows(name)
+        except TimeUp:
+            if (missing := f"the bound of {name}") not in self.open:
+                self.open.append(missing)
+            return None
+
+    def _by_flows(self, name: str) -> Best:
+        if self.flows is None:
+            raise UsageError(f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum")
+        if name not in self.known:
+            self.known[name] = self.flows(name)
+            if self.known[name].open:
+                self.open.append(f"a sharper bound of {name}")
+        large = self.known[name]
+        return Best(large.bound_gbps / large.unit, (), False)
+
+    def _composed(self) -> Way:
+        both = [self._best(name) for name in ("reduce-scatter", "allgather")]
+        name = "optimal reduce-scatter, then allgather"
+        if None in both or not all(b.units for b in both if b is not None):
+            return Way(name, None, "no bound within the time limit")
+        return Way(name, 1 / sum((1 / b.units for b in both if b is not None), Fraction(0)))
+
+    def _rings(self, found: Rings) -> list[Way]:
+        part = share(self.name, self.machine.ranks)
+        if not found.units:
+            none = "no ring over these links: NCCL would leave them for PCIe or shared memory" if found.most else "no ring was found"
+            if not found.whole:
+                self.open.append("rings")
+                none = "none was found within the time limit"
+            return [Way("all disjoint rings", Fraction(0), none), Way("one ring", Fraction(0), none)]
+        if not found.whole:
+            self.open.append("more rings")
+        several = f"{_units(found.units)} in all{self._why(found)}"
+        ways = [Way("all disjoint rings", found.units * part, several)]
+        one = max(units for _, units in found.rings)
+        with suppress(TimeUp):
+            one = rings.widest(self.machine, found, self.wires)
+        ways.append(Way("one ring", one * part, f"{_units(one)} wide"))
+        return ways
+
+    def _why(self, found: Rings) -> str:
+        """That no more rings fit, and why; or how many might."""
+        bound: RingBound | None = found.bound
+        if found.most and (bound is None or bound.units > found.units):
+            return ", the most that fit"
+        if bound is None:
+            return "; more may fit"
+        if not found.most:
+            return f"; more may fit, {bound.units} at most"
+        verb = "leave" if bound.leaving else "enter"
+        return f": no more {verb} {self._ranks(bound.side)}"
+
+    def _trees(self) -> Way:
+        name = "double binary trees"
+        try:
+            rate = tree_rate(self.wires, up=self.name == "allreduce", down=True)
+        except TimeUp:
+            self.open.append(name)
+            return Way(name, None, "not within the time limit")
+        return Way(name, rate, "in the order of the ranks; an edge without a link goes a shortest way")
+
+    def _limit(self, top: Best | None) -> tuple[str, tuple[tuple[int, ...], ...]]:
+        """What the bound rests on, and the ranks that the sentence is about."""
+        if top is None:
+            return "not known: the time limit came first", ()
+        if top.cut:
+            return self._parts(top.cut) if self.name == "allreduce" else self._side(top.cut, top.units)
+        large = self.known.get(self.name)
+        if large is None and self.flows is not None:
+            with suppress(SynthError):  # the linear program's bound, and a cut that says the same
+                large = self.flows(self.name)
+        if large is None or large.bound_gbps / large.unit != top.units:
+            return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
+        certificate, ranks = large.certificate, self.machine.ranks
+        if certificate["kind"] == "throughput-cut":
+            inside = tuple(n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks)
+            return self._side(inside, top.units)
+        if certificate["kind"] == "allreduce-parts":
+            parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
+            return f"{self._listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
+        return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
+
+    def _parts(self, cut: tuple[int, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
+        found: dict[int, list[int]] = {}
+        for rank, part in enumerate(cut):
+            found.setdefault(part, []).append(self.labels[rank])
+        parts = tuple(tuple(ranks) for ranks in found.values())
+        label = np.array(cut)
+        across = int(self.wires.units[label[self.wires.src] != label[self.wires.dst]].sum())
+        times = f"each byte crosses {len(parts)} parts at least {2 * (len(parts) - 1)} times"
+        return f"{self._listed(parts)}: {_units(across // 2)} of links between them, and {times}", parts
+
+    def _listed(self, parts: tuple[tuple[int, ...], ...]) -> str:
+        shown = " | ".join(runs(part) for part in parts[:FEW])
+        if len(parts) > FEW:
+            size = len(parts[0])
+            each = f", {_of(size)} each" if all(len(part) == size for part in parts) else ""
+            return f"the {len(parts)} parts {shown} | and {len(parts) - FEW} more{each}"
+        return f"the parts {shown}"
+
+    def _side(self, side: Sequence[int], rate: Fraction) -> tuple[str, tuple[tuple[int, ...], ...]]:
+        """The sentence of a cut: the units across it follow from the rate that it allows."""
+        ranks = self.machine.ranks
+        units = rate if self.name == "broadcast" else rate * len(side) / ranks
+        across = _units(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
+        shown = self._ranks(side)
+        named = (tuple(self.labels[r] for r in sorted(side)),)
+        one = len(side) == 1
+        if self.name == "reduce-scatter":
+            return f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results", named
+        wanted = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
+        return f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from {'it' if one else 'them'}", named
+
+    def _ranks(self, side: Sequence[int]) -> str:
+        return ("rank " if len(side) == 1 else "ranks ") + runs([self.labels[r] for r in sorted(side)])
+
+
+def _timed(call: Callable[[], Best | None]) -> Best | None:
+    return call() if left() is None else apart(call)
 
 
 def _units(n: int) -> str:
     return f"{n} unit{'' if n == 1 else 's'}"
 
 
-def _ranks(side: set[int], labels: Sequence[int]) -> str:
-    return ",".join(str(labels[r]) for r in sorted(side))
+def _of(n: int) -> str:
+    return f"{n} rank{'' if n == 1 else 's'}"
 
 
-__all__ = ["RATED", "Explanation", "Way", "explain"]
+def runs(ranks: Sequence[int]) -> str:
+    """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
+    found: list[list[int]] = []
+    for n in ranks:
+        if found and found[-1][1] == n - 1:
+            found[-1][1] = n
+        else:
+            found.append([n, n])
+    shown = [str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in found]
+    return ",".join(shown) if len(shown) <= 2 * FEW else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
+
+
+__all__ = ["RATED", "Explanation", "Way", "explain", "runs"]

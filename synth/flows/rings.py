@@ -1,35 +1,65 @@
-"""What NCCL would run on the same links: rings, and double binary trees.
+"""What NCCL would run on the same links: rings.
 
 A ring is a directed Hamiltonian cycle over links that are there (NCCL makes no ring through a rank that does not take
 part). One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
-Double binary trees are NCCL's (src/graph/trees.cc: tree k's parent of a rank flips its lowest set bit; the second tree
-is the first shifted by one rank, or mirrored when N is even), each for half of the data; a tree edge without a link of
-its own takes a shortest way over others.
+
+Where all cycles can be listed, an integer program over them says what the rings carry together, and no rings carry more.
+Elsewhere rings are searched for (`ringsearch`, `ringexact`), on the machine folded by its symmetries first, in whole multiples
+of the width that fills the links best; what leaves some set of ranks may then show that no more fit (`ringbound`), or on few
+ranks a constraint program that finds no place for one more.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
-from random import Random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
-from synth.topology import Network
+import numpy as np
+
+from synth.flows import ringbound, ringcheck, ringexact, ringhops, ringsearch, roads
+from synth.flows.ringbound import RingBound
+from synth.flows.ringhops import Hops
+from synth.flows.roads import Roads
+from synth.flows.until import TimeUp
+from synth.topology import Network, Topology
 
 # Steps of the depth-first walks for cycles: all cycles of sparse boxes of 8 take a few hundred.
 STEPS = 20_000
-RESTARTS = 40
-# More cycles than this make the integer program slow and do not help: boxes where all ranks are joined have very many.
+# More cycles than this make the integer program slow: boxes where all ranks are joined have very many.
 COLUMNS = 600
+# Cycles that are tried one after the other.
+GREEDY = 60
+# Ranks up to which the machine is searched unfolded, and up to which it may be proved that no more rings fit.
+PLAIN, PROVED = 160, 16
+# Rings side by side up to which a constraint program is asked, and its effort: a first look, and a proof.
+CIRCUITS = 12
+EFFORT = (0.3, 2.0)
+# Links of all rings together up to which a proof is tried on more ranks too.
+FEW_LINKS = 2_000
+# Moves of a first and of a second search, and the machines (folded in different ways) that a second one is worth.
+MOVES = (4_000, 60_000)
+SECOND = 2
+# Rings side by side in one search.
+SIDE_BY_SIDE = 160
+
+Ring = tuple[tuple[int, ...], int]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Rings:
-    """`rings`: ((rank, rank, ..), units): cycles that fit the links together. `most`: proved that no others carry more."""
+    """`rings`: ((rank, rank, ..), units): cycles that fit the links together, checked. `most`: proved that no others carry more.
 
-    rings: tuple[tuple[tuple[int, ...], int], ...]
+    `ways[k][i]` is the link, by its number, that ring k takes from its i-th rank. `bound`: a limit to what rings carry.
+    `whole`: False where a time limit ended the search.
+    """
+
+    rings: tuple[Ring, ...]
     most: bool
+    ways: tuple[tuple[int, ...], ...] = ()
+    bound: RingBound | None = None
+    whole: bool = True
 
     @property
     def units(self) -> int:
@@ -37,76 +67,184 @@ class Rings:
         return sum(units for _, units in self.rings)
 
 
-def disjoint(network: Network) -> Rings:
-    """The most that rings carry together: a small integer program over all cycles, or over many where they are too many to list."""
-    cycles, every = _cycles(network, 1)
+def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires: Roads | None = None) -> Rings:
+    """The most that rings carry together, as far as it was found. A time limit (`synth.flows.until`) leaves what there is by then.
+
+    `wires`: the machine's links, where they were read already. Raises VerificationError where rings found do not fit the machine.
+    """
+    wires = roads.of(machine) if wires is None else wires
+    if wires.ranks < 2 or not wires.units.any():
+        return Rings((), True)
+    most = ringbound.bound(wires)
+    best = Rings((), most.units == 0, bound=most)
+    if most.units:
+        try:
+            for found in _ways(wires, most.units, tell):
+                if found.units > best.units or (found.most and not best.most):
+                    best = replace(found, bound=most, most=found.most or found.units == most.units)
+                if best.most:
+                    break
+        except TimeUp:
+            best = replace(best, whole=False)
+    ringcheck.check(machine, best.rings, best.ways)
+    return best
+
+
+def _ways(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
+    if wires.ranks <= PLAIN:
+        listed: dict[tuple[int, ...], None] = {}
+        if _walk(_peers(wires), listed, STEPS, COLUMNS):
+            yield _packed(wires, sorted(listed))
+            if not wires.parallel:  # else only one of several links between two ranks was reckoned with
+                return
+        yield _greedy(wires, list(listed))
+    best = Rings((), False)
+    for best in _searched(wires, most, tell):
+        yield best
+    yield from _proved(wires, best, tell)
+
+
+def _greedy(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
+    """One cycle after the other, as many units of each as there is room for."""
+    units, room = wires.units.copy(), wires.room.copy()
+    first, which = wires.limits
+    rings: list[tuple[tuple[int, ...], int]] = []
+    ways = []
+    for ring in cycles[:GREEDY]:
+        links = wires.find(np.array(ring), np.roll(ring, -1))
+        limits, times = np.unique(np.concatenate([which[first[i] : first[i + 1]] for i in links.tolist()]), return_counts=True)
+        most = int(min([units[links].min(), *(room[limits] // times)]))
+        if most > 0:
+            units[links] -= most
+            room[limits] -= most * times
+            rings.append((ring, most))
+            ways.append(tuple(links.tolist()))
+    return Rings(tuple(rings), False, tuple(ways))
+
+
+def _packed(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
+    """The most that the cycles, which are all there are, carry together: a small integer program."""
     if not cycles:
-        return Rings((), every)
-    import numpy as np
+        return Rings((), True)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    pairs = {pair: k for k, pair in enumerate(sorted({(r.src, r.dst) for r in network.routes}))}
-    rows = np.zeros((len(pairs) + len(network.caps), len(cycles)))
-    for c, ring in enumerate(cycles):
-        for pair in _hops(ring):
-            rows[pairs[pair], c] += 1
-    room = np.zeros(len(rows))
-    for r in network.routes:
-        room[pairs[r.src, r.dst]] += r.units
-    for k, cap in enumerate(network.caps, len(pairs)):
-        # parallel routes of a pair may differ in their caps: a ring is then charged for all of them, which is safe
-        rows[k] = rows[[pairs[pair] for pair in sorted({(network.routes[i].src, network.routes[i].dst) for i in cap.routes})]].sum(axis=0)
-        room[k] = cap.units
+    # the widest of several links between two ranks stands for them
+    link = {(int(wires.src[i]), int(wires.dst[i])): i for i in np.argsort(wires.units, kind="stable").tolist()}
+    ways = [tuple(link[hop] for hop in zip(ring, (*ring[1:], ring[0]), strict=True)) for ring in cycles]
+    takes = np.zeros((len(wires.src), len(cycles)))
+    for c, way in enumerate(ways):
+        np.add.at(takes[:, c], list(way), 1)
+    rows = np.concatenate([takes, *(takes[m].sum(axis=0, keepdims=True) for m in wires.members)])
+    room = np.concatenate([wires.units, wires.room])
     fits = LinearConstraint(rows, -np.inf, room)  # type: ignore[arg-type]
     found = milp(-np.ones(len(cycles)), integrality=np.ones(len(cycles)), bounds=Bounds(0), constraints=fits)
     times = np.rint(found.x).astype(int) if found.x is not None else np.zeros(len(cycles), int)
-    total = int(times.sum())
-    rings = tuple((cycles[c], int(n)) for c, n in enumerate(times) if n)
-    return Rings(rings, (every and found.status == 0) or total == _degrees(network))
+    chosen = [c for c, n in enumerate(times) if n]
+    proved = found.status == 0 and not wires.parallel
+    return Rings(tuple((cycles[c], int(times[c])) for c in chosen), proved, tuple(ways[c] for c in chosen))
 
 
-def widest(network: Network) -> int:
-    """Units of the one ring whose least link is the widest; 0 where none was found."""
-    return max((units for units in {r.units for r in network.routes} if _cycles(network, units, 1)[0]), default=0)
+def _searched(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
+    """Rings found by searching, each time more of them: a first answer soon, then by more thorough searches."""
+    tasks: list[tuple[int, int, int, Hops, int, int]] = []
+    widths, best = _widths(most), 0
+    for hops in _machines(wires):
+        tell(f"rings: on {hops.nodes} nodes, each {hops.order} ranks")
+        fits: dict[int, int] = {}
+        for w in widths:
+            fits[w] = ringsearch.most(hops, most // w, w)[0]
+            if fits[w] * w == most:
+                break
+        width = max(fits, key=lambda w: (fits[w] * w, w))
+        if fits[width] * width <= best:
+            continue
+        layers = ringsearch.rings(hops, fits[width], width, max(MOVES[0], 20 * hops.nodes * fits[width]))
+        tasks.append((-width, -len(layers), len(tasks), hops, width, fits[width]))
+        if len(layers) < fits[width] <= CIRCUITS and hops.nodes <= PROVED:
+            layers = ringexact.fit(hops, fits[width], width, EFFORT[0]) or layers
+        if len(layers) * width > best:
+            best = len(layers) * width
+            yield _rings(wires, hops, width, layers)
+    for *_, hops, width, count in sorted(tasks, key=lambda task: task[:3])[:SECOND]:
+        less = 0
+        while (wanted := count - less) * width > best:  # many that are short of room are hard to find, a few less may be easy
+            tell(f"rings: {wanted} of {width} units on {hops.nodes} nodes, each {hops.order} ranks")
+            layers = ringsearch.rings(hops, wanted, width, MOVES[1], 1)
+            if len(layers) < wanted:
+                layers = max(layers, ringsearch.rings(hops, wanted, width, MOVES[1], 2), key=len)
+            if len(layers) * width > best:
+                best = len(layers) * width
+                yield _rings(wires, hops, width, layers)
+            less = max(1, 2 * less)
 
 
-def _hops(ring: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    return zip(ring, (*ring[1:], ring[0]), strict=True)
+def _proved(wires: Roads, found: Rings, tell: Tell) -> Iterator[Rings]:
+    """One unit more, as long as it fits: on few ranks or links that is decided."""
+    hops = ringhops.plain(wires) if wires.ranks <= PLAIN else None
+    while hops is not None and found.units < CIRCUITS and (wires.ranks <= PROVED or len(hops.src) * (found.units + 1) <= FEW_LINKS):
+        tell(f"rings: whether {found.units + 1} units fit")
+        layers = ringexact.fit(hops, found.units + 1, 1, EFFORT[1])
+        if layers is None:
+            return
+        found = replace(found, most=True) if not layers else _rings(wires, hops, 1, layers)
+        yield found
+        if not layers:
+            return
 
 
-def _degrees(network: Network) -> int:
-    """No rings carry more together than the scarcest rank's links out or in."""
-    out, into = Counter(), Counter()
-    for r in network.routes:
-        out[r.src] += r.units
-        into[r.dst] += r.units
-    for cap in network.caps:
-        for degree, ends, mine in ((out, network.out, "src"), (into, network.into, "dst")):
-            ranks = {getattr(network.routes[i], mine) for i in cap.routes}
-            for n in ranks:
-                if set(ends[n]) <= set(cap.routes) and len(ranks) == 1:
-                    degree[n] = min(degree[n], cap.units)
-    return min(min(out[n], into[n]) for n in range(network.ranks))
+def _machines(wires: Roads) -> Iterator[Hops]:
+    yield from ringhops.folded(wires)
+    if wires.ranks <= PLAIN:
+        made = ringhops.plain(wires)
+        if made is not None:
+            yield made
 
 
-def _cycles(network: Network, units: int, enough: int = COLUMNS) -> tuple[list[tuple[int, ...]], bool]:
-    """Hamiltonian cycles over pairs of at least `units`, and whether these are all."""
-    room: Counter[tuple[int, int]] = Counter()
-    for r in network.routes:
-        room[r.src, r.dst] += r.units
-    peers = [sorted(b for (a, b), n in room.items() if a == rank and n >= units) for rank in range(network.ranks)]
-    found: dict[tuple[int, ...], None] = {}
-    if _walk(peers, found, STEPS, enough):
-        return sorted(found), True
-    # too many: a few from each of many random orders differ more than the first ones of one order
-    found, shuffle = {}, Random(0)
-    for k in range(RESTARTS):
-        for rank, row in enumerate(peers):
-            shuffle.shuffle(row)
-            if k % 2 == 0:  # wide links first: a ring that stays in a box as long as it can
-                row.sort(key=lambda b: -room[rank, b])
-        _walk(peers, found, STEPS // RESTARTS, min(enough, (k + 1) * -(-enough // RESTARTS)))
-    return sorted(found), False
+def _widths(most: int) -> list[int]:
+    """Widths of rings to try: parts of what rings carry at most, whole ones first, the widest of each first."""
+    parts = sorted({most // n for n in (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 160) if n <= most}, reverse=True)
+    if most <= SIDE_BY_SIDE:
+        parts = sorted({*parts, 1}, reverse=True)
+    return [w for w in parts if most % w == 0] + [w for w in parts if most % w]
+
+
+def _rings(wires: Roads, hops: Hops, width: int, layers: list[list[int]]) -> Rings:
+    """The rings that closed walks of hops stand for; equal ones are one ring, the wider."""
+    made: Counter[tuple[int, ...]] = Counter()
+    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for layer in layers:
+        order = hops.unfold(layer)
+        links = np.array([hops.link[h] for h in layer]) if hops.order == 1 else wires.find(order, np.roll(order, -1))
+        start = int(np.argmin(order))
+        way = tuple(np.roll(links, -start).tolist())
+        ways[way] = tuple(np.roll(order, -start).tolist())
+        made[way] += width
+    chosen = sorted(made, key=lambda way: (ways[way], way))
+    return Rings(tuple((ways[way], made[way]) for way in chosen), False, tuple(chosen))
+
+
+def widest(machine: Network | Topology, known: Rings, wires: Roads | None = None) -> int:
+    """Units of the widest single ring found, at least that of the rings that are `known`; 0 where none was found."""
+    wires = roads.of(machine) if wires is None else wires
+    least = max((units for _, units in known.rings), default=0)
+    most = 0 if known.bound is None else known.bound.units
+    every = {*np.unique(wires.units).tolist(), *wires.room.tolist(), most}
+    widths = sorted(w for w in every if least < w <= most and wires.connected(w))
+    while widths:
+        at = len(widths) // 2
+        if any(ringsearch.rings(hops, 1, widths[at], MOVES[0]) for hops in _machines(wires)):
+            least, widths = widths[at], widths[at + 1 :]
+        else:
+            widths = widths[:at]
+    return least
+
+
+def _peers(wires: Roads) -> list[list[int]]:
+    peers: list[set[int]] = [set() for _ in range(wires.ranks)]
+    for a, b, n in zip(wires.src.tolist(), wires.dst.tolist(), wires.units.tolist(), strict=True):
+        if n:
+            peers[a].add(b)
+    return [sorted(row) for row in peers]
 
 
 def _walk(peers: list[list[int]], found: dict[tuple[int, ...], None], steps: int, enough: int) -> bool:
@@ -130,66 +268,3 @@ def _walk(peers: list[list[int]], found: dict[tuple[int, ...], None], steps: int
         else:
             waiting.append(iter(peers[step]))
     return True
-
-
-def binary_trees(ranks: int) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
-    """NCCL's two trees: the parent of each rank, None for the root."""
-    first = tuple(_parent(ranks, r) for r in range(ranks))
-    if ranks % 2 == 0:  # mirrored
-        second = tuple(None if (p := first[ranks - 1 - r]) is None else ranks - 1 - p for r in range(ranks))
-    else:  # shifted by one
-        second = tuple(None if (p := first[(r - 1) % ranks]) is None else (p + 1) % ranks for r in range(ranks))
-    return first, second
-
-
-def _parent(ranks: int, rank: int) -> int | None:
-    if rank == 0:
-        return None
-    bit = rank & -rank
-    up = (rank ^ bit) | (bit << 1)
-    return rank ^ bit if up >= ranks else up
-
-
-def tree_rate(network: Network, *, up: bool, down: bool) -> Fraction:
-    """Units of algorithmic bandwidth of the double binary trees: reduced up, broadcast down, or both at once. 0: not connected."""
-    load: Counter[tuple[int, int]] = Counter()
-    for parents in binary_trees(network.ranks):
-        for child, parent in enumerate(parents):
-            if parent is None:
-                continue
-            for wanted, a, b in ((up, child, parent), (down, parent, child)):
-                way = _way(network, a, b) if wanted else ()
-                if way is None:
-                    return Fraction(0)
-                for hop in way:
-                    load[hop] += 1
-    units: Counter[tuple[int, int]] = Counter()
-    for r in network.routes:
-        units[r.src, r.dst] += r.units
-    rates = [Fraction(2 * units[pair], n) for pair, n in load.items()]
-    for cap in network.caps:
-        pairs = {(network.routes[i].src, network.routes[i].dst) for i in cap.routes}
-        total = sum(n for pair, n in load.items() if pair in pairs)
-        if total:
-            rates.append(Fraction(2 * cap.units, total))
-    return min(rates)
-
-
-def _way(network: Network, a: int, b: int) -> tuple[tuple[int, int], ...] | None:
-    """The pairs along a shortest way from a to b; the widest first link among equals."""
-    before: dict[int, int] = {a: a}
-    queue = deque([a])
-    while queue and b not in before:
-        u = queue.popleft()
-        for i in sorted(network.out[u], key=lambda i: (-network.routes[i].units, network.routes[i].dst)):
-            v = network.routes[i].dst
-            if v not in before:
-                before[v] = u
-                queue.append(v)
-    if b not in before:
-        return None
-    way = []
-    while b != a:
-        way.append((before[b], b))
-        b = before[b]
-    return tuple(reversed(way))

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from synth.collective import Collective
 from synth.rational import show
+from synth.topology import Topology
 from synth.view.report import Report, number
+from synth.view.report import title as titled
 
 
 def gbps(units: Fraction, unit: Fraction) -> str:
@@ -59,12 +62,50 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     return lines
 
 
-def explanation(title: str, unit: Fraction, made: Any) -> Report:
+# Ranks up to which all ways through a machine are listed to find the greatest latency.
+LISTED = 128
+
+
+def title(topology: Topology, collective: Collective) -> str:
+    """The title of `explain`; on very large machines without the latency, which would take a list of all ways."""
+    if topology.ranks <= LISTED:
+        return titled(topology.network(), collective)
+    return f"{collective.name} on {topology.name}: {topology.ranks} ranks, 1 unit = {number(topology.unit_bandwidth())} GB/s"
+
+
+def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
     """A row per way to run the collective, the optimum first, and what limits it."""
     top = made.ways[0].units
-    columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the optimum", "right"), ("", "left"))
+    columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
+    if made.ways[0].name == "optimum":
+        columns = (*columns[:3], ("of the optimum", "right"), columns[4])
     rows = tuple(
-        (way.name, show(way.units), gbps(way.units, unit), f"{float(way.units / top):.3f}" if top else "-", way.remark) for way in made.ways
+        (way.name, *(("-", "-", "-") if way.units is None else (show(way.units), gbps(way.units, unit), _part(way.units, top))), way.remark)
+        for way in made.ways
     )
-    lines = (f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency")
-    return Report(title, columns, rows, lines)
+    lines = [f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency"]
+    if made.open:
+        lines.append(f"left open by the time limit: {', '.join(made.open)}")
+    return Report(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
+
+
+def _part(units: Fraction, top: Fraction | None) -> str:
+    return f"{float(units / top):.3f}" if top else "-"
+
+
+def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
+    """What `synth explain --format json` prints: the ways, the rings themselves, the ranks that the limit speaks of."""
+    ways = [
+        {
+            "way": way.name, "units": None if way.units is None else show(way.units),
+            "gbps": None if way.units is None else float(way.units * unit), "remark": way.remark,
+        }
+        for way in made.ways
+    ]  # fmt: skip
+    found: dict[str, Any] = {"topology": topology, "collective": collective, "unit_gbps": show(unit), "ways": ways}
+    found |= {"limit": made.limit, "limit_ranks": [list(part) for part in made.parts], "open": list(made.open)}
+    if made.rings is not None:
+        rings = made.rings
+        most = None if rings.bound is None else rings.bound.units
+        found["rings"] = {"most": rings.most, "bound_units": most, "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings]}
+    return found

@@ -1,0 +1,108 @@
+"""NCCL's double binary trees on the links of a machine, and the rate that they reach.
+
+Tree k's parent of a rank flips its lowest set bit (src/graph/trees.cc); the second tree is the first shifted by one rank, or
+mirrored when N is even; each carries half of the data. A tree edge goes over the links between its two ranks, shared out by
+their widths; where there is none it takes a shortest way over other ranks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from fractions import Fraction
+
+import numpy as np
+
+from synth.flows.roads import Roads
+from synth.flows.until import check
+
+
+def binary_trees(ranks: int) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    """NCCL's two trees: the parent of each rank, None for the root."""
+    first = tuple(_parent(ranks, r) for r in range(ranks))
+    if ranks % 2 == 0:  # mirrored
+        second = tuple(None if (p := first[ranks - 1 - r]) is None else ranks - 1 - p for r in range(ranks))
+    else:  # shifted by one
+        second = tuple(None if (p := first[(r - 1) % ranks]) is None else (p + 1) % ranks for r in range(ranks))
+    return first, second
+
+
+def _parent(ranks: int, rank: int) -> int | None:
+    if rank == 0:
+        return None
+    bit = rank & -rank
+    up = (rank ^ bit) | (bit << 1)
+    return rank ^ bit if up >= ranks else up
+
+
+def tree_rate(wires: Roads, *, up: bool, down: bool) -> Fraction:
+    """Units of algorithmic bandwidth of the double binary trees: reduced up, broadcast down, or both at once. 0: not connected."""
+    load: Counter[int] = Counter()
+    ways = _Ways(wires)
+    for parents in binary_trees(wires.ranks):
+        for child, parent in enumerate(parents):
+            if parent is None:
+                continue
+            for wanted, a, b in ((up, child, parent), (down, parent, child)):
+                way = ways.way(a, b) if wanted else ()
+                if way is None:
+                    return Fraction(0)
+                for hop in way:
+                    for link, part in ways.shares(hop):
+                        load[link] += part
+    first, which = wires.limits
+    limits: Counter[int] = Counter()
+    for link, much in load.items():
+        for k in which[first[link] : first[link + 1]].tolist():
+            limits[k] += much
+    loads = [(int(wires.units[link]), much) for link, much in load.items()]
+    loads += [(int(wires.room[k]), much) for k, much in limits.items()]
+    return min(Fraction(2 * room) / much for room, much in loads)
+
+
+class _Ways:
+    """Shortest ways, hop by hop; the widest first link among equals."""
+
+    def __init__(self, wires: Roads) -> None:
+        self.wires = wires
+        self.starts = np.searchsorted(wires.keys, np.arange(wires.ranks + 1) * wires.ranks)
+        self.known: dict[int, dict[int, list[int]]] = {}
+
+    def row(self, rank: int) -> dict[int, list[int]]:
+        """The links from `rank` by where they lead."""
+        if rank not in self.known:
+            found: dict[int, list[int]] = {}
+            for link in self.wires.order[self.starts[rank] : self.starts[rank + 1]].tolist():
+                if self.wires.units[link]:
+                    found.setdefault(int(self.wires.dst[link]), []).append(link)
+            self.known[rank] = found
+        return self.known[rank]
+
+    def shares(self, hop: tuple[int, int]) -> list[tuple[int, Fraction]]:
+        """The links between two ranks, with what part of the data each takes."""
+        links = self.row(hop[0])[hop[1]]
+        if len(links) == 1:
+            return [(links[0], Fraction(1))]
+        units = [int(self.wires.units[k]) for k in links]
+        return [(k, Fraction(n, sum(units))) for k, n in zip(links, units, strict=True)]
+
+    def way(self, a: int, b: int) -> tuple[tuple[int, int], ...] | None:
+        """The pairs along a shortest way from a to b, None where there is none."""
+        check()
+        if b in self.row(a):
+            return ((a, b),)
+        before: dict[int, int] = {a: a}
+        queue = deque([a])
+        while queue and b not in before:
+            u = queue.popleft()
+            row = self.row(u)
+            for v in sorted(row, key=lambda v: (-max(int(self.wires.units[k]) for k in row[v]), v)):
+                if v not in before:
+                    before[v] = u
+                    queue.append(v)
+        if b not in before:
+            return None
+        way = []
+        while b != a:
+            way.append((before[b], b))
+            b = before[b]
+        return tuple(reversed(way))

@@ -1,0 +1,62 @@
+"""Whether so many rings fit together: a constraint program with a circuit for each ring (OR-tools' CP-SAT)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import gcd
+
+from synth.flows.ringhops import Hops
+from synth.flows.until import apart, left
+
+# Hops of all rings together that such a program is made for.
+MOST_TAKEN = 30_000
+
+
+def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | None:
+    """`count` rings of `width` units that fit together, each a closed walk of hops; [] if proved that there are none; None: undecided.
+
+    `effort` is in seconds of CP-SAT's own deterministic clock, so that the answer is the same everywhere.
+    """
+    if len(hops.src) * count > MOST_TAKEN or hops.nodes < 2:
+        return None
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    every = range(len(hops.src))
+    rings = [[model.new_bool_var("") for _ in every] for _ in range(count)]
+    for row in rings:
+        model.add_circuit(list(zip(hops.src, hops.dst, row, strict=True)))
+    users: list[list[tuple[int, int]]] = [[] for _ in hops.room]
+    for h, uses in enumerate(hops.uses):
+        for k, times in uses:
+            users[k].append((h, times))
+    for mine, units in zip(users, hops.room, strict=True):
+        if units // width < count * sum(times for _, times in mine):
+            model.add(sum(row[h] * times for row in rings for h, times in mine) <= units // width)
+    if hops.order > 1:
+        prime = [[n] for n in range(hops.order) if gcd(n, hops.order) == 1]
+        for row in rings:
+            rest, whole = model.new_int_var(0, hops.order - 1, ""), model.new_int_var(0, hops.nodes, "")
+            model.add(sum(hops.turn[h] * row[h] for h in every if hops.turn[h]) == hops.order * whole + rest)
+            model.add_allowed_assignments([rest], prime)
+    first = [sum(k * row[h] for k, h in enumerate(every) if not hops.src[h]) for row in rings]
+    for one, two in pairwise(first):  # rings of equal width may be exchanged
+        model.add(one <= two)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = effort
+    status = solver.solve(model) if left() is None else apart(lambda: solver.solve(model))
+    if status == cp_model.INFEASIBLE:
+        return []
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    found = []
+    for row in rings:
+        out = {hops.src[h]: h for h in every if solver.value(row[h])}
+        ring, at = [], 0
+        for _ in range(hops.nodes):
+            ring.append(out[at])
+            at = hops.dst[out[at]]
+        found.append(ring)
+    return found

@@ -1,0 +1,285 @@
+"""Rings side by side: as many permutations as rings are wanted, that fit together, and then a search that joins their cycles.
+
+First an integer program says how often each hop is taken when every node is left and entered as often as there are rings;
+those hops fall into so many permutations (König). Then moves that keep everything within the links' room: two permutations
+exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an alternating path.
+A move that leaves fewer cycles is taken, one that leaves more sometimes (simulated annealing, in a fixed pseudo-random order).
+"""
+
+from __future__ import annotations
+
+from math import exp, gcd
+from random import Random
+
+import numpy as np
+
+from synth.flows.ringhops import Hops
+from synth.flows.until import check
+
+# A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second of these.
+HEAT = (0.7, 0.25)
+# Exchanges per layer before: matchings come one like the other.
+MIX = 8
+# How many nodes a rerouting may reach.
+REACH = 6
+# Seconds that one of its programs may take; few take more than a tenth of one.
+PATIENCE = 10.0
+# Times that the program is told of a set of nodes that its hops do not leave.
+MOST_CUTS = 12
+
+Layer = list[int]
+
+
+def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None = None) -> tuple[int, list[int]]:
+    """Rings of `width` units, `wanted` at most, as far as degrees and room go, and how often each hop is then taken.
+
+    `often`: no hop more often than that.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    count, n = len(hops.src), hops.nodes
+    if not count:
+        return 0, []
+    room = [units // width for units in hops.room]
+    rows, columns, values = [], [], []
+    for h in range(count):
+        rows += [hops.src[h], n + hops.dst[h], *(2 * n + k for k, _ in hops.uses[h])]
+        columns += [h] * (2 + len(hops.uses[h]))
+        values += [1, 1, *(times for _, times in hops.uses[h])]
+    rows += range(2 * n)
+    columns += [count] * (2 * n)
+    values += [-1] * (2 * n)
+    low, high = [0.0] * (2 * n) + [-np.inf] * len(room), [0.0] * (2 * n) + [float(units) for units in room]
+    sides = [np.array(hops.turn) != 0] if hops.order > 1 else []
+    shake = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
+    src, dst = np.array(hops.src), np.array(hops.dst)
+    # near enough that no ring is given away; which of equal answers is the first by the random costs does not matter
+    options = {"node_limit": 50, "time_limit": PATIENCE, "mip_rel_gap": 0.4 / wanted if wanted else 0.4}
+    answer: tuple[int, list[int]] = 0, []
+    for _ in range(MOST_CUTS):
+        check()
+        more = [(len(low) + c, h, 1) for c, side in enumerate(sides) for h in np.flatnonzero(side).tolist()]
+        more += [(len(low) + c, count, -1) for c in range(len(sides))]
+        cells = np.array([*zip(rows, columns, values, strict=True), *more])
+        matrix = csr_matrix((cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=(len(low) + len(sides), count + 1))
+        fits = LinearConstraint(matrix, np.array([*low, *[0.0] * len(sides)]), np.array([*high, *[np.inf] * len(sides)]))  # type: ignore[arg-type]
+        upper = np.append(np.full(count, float(often or wanted)), float(wanted))
+        within = Bounds(0, upper)  # type: ignore[arg-type]
+        found = milp(shake, integrality=np.ones(count + 1), bounds=within, constraints=fits, options=options)
+        if found.x is None or round(found.x[-1]) < 1:
+            return answer if found.x is None else (0, [])
+        times = np.rint(found.x[:-1]).astype(int)
+        answer = round(found.x[-1]), times.tolist()
+        apart = _apart(n, src[times > 0], dst[times > 0])
+        if apart is None:
+            break
+        sides += [apart[src] & ~apart[dst]]
+    return answer
+
+
+def _apart(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
+    """Nodes that the hops do not leave, None where the hops connect all; as many hops enter a node as leave it."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    parts, label = connected_components(coo_matrix((np.ones(len(src)), (src, dst)), shape=(n, n)), directed=False)
+    return None if parts == 1 else label == np.argmin(np.bincount(label))
+
+
+def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:
+    """Up to `wanted` rings of `width` units each that fit together: each a list of hops, closed, through all nodes."""
+    often = min(wanted, -(-2 * wanted // hops.nodes))
+    count, times = most(hops, wanted, width, seed, often)
+    while count < wanted and often < wanted:  # layers that differ leave the search more to exchange than a few, each many times over
+        often = min(wanted, 2 * often)
+        count, times = most(hops, wanted, width, seed, often)
+    if not count:
+        return []
+    search = _Search(hops, width, _layers(hops, times, count, seed), Random(seed))
+    search.run(steps)
+    return [search.ring(i) for i in range(count) if not search.energy[i]]
+
+
+def _layers(hops: Hops, times: list[int], count: int, seed: int) -> list[Layer]:
+    """The hops in `count` permutations: layer[u] is the hop out of u."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    n, shuffle = hops.nodes, Random(seed)
+    left: dict[tuple[int, int], list[int]] = {}
+    for h, much in enumerate(times):
+        if much:
+            left.setdefault((hops.src[h], hops.dst[h]), []).extend([h] * much)
+    for row in left.values():
+        shuffle.shuffle(row)
+    made = []
+    for _ in range(count):
+        name = list(range(n))
+        shuffle.shuffle(name)
+        pairs = [(u, name[v]) for u, v in left]
+        matrix = csr_matrix((np.ones(len(pairs)), tuple(zip(*pairs, strict=True))), shape=(n, n))
+        real = {name[v]: v for v in range(n)}
+        layer = []
+        for u, v in enumerate(maximum_bipartite_matching(matrix, "column").tolist()):
+            pair = (u, real[v])
+            layer.append(left[pair].pop())
+            if not left[pair]:
+                del left[pair]
+        made.append(layer)
+    return made
+
+
+class _Search:
+    """Layers within the room, `hop[i][u]` out of node u; `energy[i]` is 0 where layer i is a ring."""
+
+    def __init__(self, hops: Hops, width: int, layers: list[Layer], random: Random) -> None:
+        self.hops, self.hop, self.random = hops, layers, random
+        self.to = hops.dst
+        self.uses = hops.uses
+        self.room = [units // width for units in hops.room]
+        self.before = [[0] * hops.nodes for _ in layers]
+        for layer, before in zip(layers, self.before, strict=True):
+            for u, h in enumerate(layer):
+                before[self.to[h]] = u
+                self._take(h, -1)
+        self.out: list[list[int]] = [[] for _ in range(hops.nodes)]
+        self.between: dict[tuple[int, int], list[int]] = {}
+        for h, (u, v) in enumerate(zip(hops.src, hops.dst, strict=True)):
+            self.out[u].append(h)
+            self.between.setdefault((u, v), []).append(h)
+        self.energy = [self._energy(i) for i in range(len(layers))]
+        self.heat = HEAT[0]
+
+    def _take(self, h: int, sign: int) -> None:
+        for k, times in self.uses[h]:
+            self.room[k] += sign * times
+
+    def _fits(self, h: int) -> bool:
+        room = self.room
+        return all(room[k] >= times for k, times in self.uses[h])
+
+    def _energy(self, i: int) -> int:
+        """Cycles of layer i less one, and one more where its turns leave some positions out."""
+        row, to = self.hop[i], self.to
+        seen = [False] * len(row)
+        cycles = -1
+        for start in range(len(row)):
+            if not seen[start]:
+                cycles += 1
+                at = start
+                while not seen[at]:
+                    seen[at] = True
+                    at = to[row[at]]
+        order = self.hops.order
+        return cycles + (order > 1 and gcd(sum(self.hops.turn[h] for h in row), order) != 1)
+
+    def ring(self, i: int) -> Layer:
+        """The hops of layer i one after the other, from node 0."""
+        row, found = self.hop[i], []
+        at = 0
+        for _ in row:
+            found.append(row[at])
+            at = self.to[row[at]]
+        return found
+
+    def run(self, steps: int) -> None:
+        """At most `steps` moves, until every layer is a ring."""
+        pick = self.random.random
+        for _ in range(MIX * len(self.hop) if len(self.hop) > 1 else 0):
+            i, j = self.random.sample(range(len(self.hop)), 2)
+            self._exchange(i, j, int(pick() * len(self.hop[i])), always=True)
+        bad = [i for i, e in enumerate(self.energy) if e]
+        for step in range(steps):
+            if not bad:
+                return
+            if not step & 255:
+                check()
+                self.heat = HEAT[0] + (HEAT[1] - HEAT[0]) * step / steps
+            i = bad[int(pick() * len(bad))]
+            u = int(pick() * len(self.hop[i]))
+            j = int(pick() * len(self.hop))
+            changed = self._exchange(i, j, u) if i != j and pick() < 0.5 else self._reroute(i, u)
+            if changed:
+                bad = [i for i, e in enumerate(self.energy) if e]
+
+    def _accept(self, gain: int) -> bool:
+        return gain <= 0 or self.random.random() < exp(-gain / self.heat)
+
+    def _exchange(self, i: int, j: int, u: int, always: bool = False) -> bool:
+        one, two, to = self.hop[i], self.hop[j], self.to
+        if one[u] == two[u]:
+            return False
+        before = self.before[i]
+        chain = [u]
+        at = before[to[two[u]]]
+        while at != u:
+            chain.append(at)
+            at = before[to[two[at]]]
+        old = self.energy[i], self.energy[j]
+        self._swap(i, j, chain)
+        new = self._energy(i), self._energy(j)
+        if not always and not self._accept(sum(new) - sum(old)):
+            self._swap(i, j, chain)
+            return False
+        self.energy[i], self.energy[j] = new
+        return True
+
+    def _swap(self, i: int, j: int, chain: list[int]) -> None:
+        one, two = self.hop[i], self.hop[j]
+        for u in chain:
+            one[u], two[u] = two[u], one[u]
+        for u in chain:
+            self.before[i][self.to[one[u]]] = u
+            self.before[j][self.to[two[u]]] = u
+
+    def _reroute(self, i: int, u: int) -> bool:
+        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old one."""
+        row, before, to, pick = self.hop[i], self.before[i], self.to, self.random.random
+        goal = to[row[u]]
+        undo: list[tuple[int, int]] = []
+        at, done = u, False
+        taken = set()
+        for turn in range(REACH):
+            undo.append((at, row[at]))
+            self._take(row[at], 1)
+            close = [h for h in self.between.get((at, goal), ()) if self._fits(h)] if turn else []
+            if close:
+                row[at] = close[int(pick() * len(close))]
+                self._take(row[at], -1)
+                done = True
+                break
+            out = self.out[at]
+            h = -1
+            for _ in range(4):
+                trial = out[int(pick() * len(out))]
+                if trial != row[at] and to[trial] not in taken and self._fits(trial):
+                    h = trial
+                    break
+            if h < 0:
+                self._take(row[at], -1)
+                undo.pop()
+                break
+            row[at] = h
+            self._take(h, -1)
+            if to[h] == goal:
+                done = True
+                break
+            taken.add(to[h])
+            at = before[to[h]]
+            if at in {w for w, _ in undo}:
+                break
+        if done:
+            for w, _ in undo:
+                before[to[row[w]]] = w
+            new = self._energy(i)
+            if self._accept(new - self.energy[i]):
+                self.energy[i] = new
+                return True
+        for w, h in reversed(undo):
+            self._take(row[w], 1)
+            row[w] = h
+        for w, h in undo:
+            self._take(h, -1)
+            before[to[h]] = w
+        return False
