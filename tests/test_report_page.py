@@ -11,6 +11,7 @@ import pytest
 
 from bench import chromium
 from synth import api
+from synth.collective import Collective
 from synth.frontier import Frontier, LowerBound, Point
 from synth.schedule import Schedule, Send, Step
 from synth.verify import schedule as replayed
@@ -208,6 +209,26 @@ def test_sums_are_replayed_as_they_are_added(at):
         seen.append(page.run(rings))
         page.press("ArrowRight")
     assert seen[0] == [33, 67, 33] and seen[1] == [50, 100, 50] and seen[2] == seen[3] == [100, 100, 100]
+
+
+def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_path):
+    """Rank 1 passes 0's input on to 2 and then adds its own: one token moves in the second step, and rank 1 ends with all it wants."""
+    network, one, two = api.topology("line:3").network(), frozenset({0, 1}), frozenset({0, 2})
+    task = Collective("sums", 3, (frozenset({0, 1, 2}),), (frozenset({1, 2}),), True, (), (((1, one), (2, two)),))
+    steps = (Step(1, (Send(0, 0, 1),)), Step(1, (Send(0, 1, 1, "reduce-input"), Send(0, 1, 2, "reduce"))))
+    made = Schedule(network, task, 1, steps)
+    replayed(made.to_json())
+    (tmp_path / "r.html").write_text(api.report(made).html)
+    browser.window(1200, 900)
+    browser.open(tmp_path / "r.html")
+    browser.wait("!!document.querySelector('#sends button')")
+    rings = "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    seen = []
+    for _ in steps:
+        seen.append((browser.run(rings)[1:], len(tokens(browser))))
+        browser.press("ArrowRight")
+    assert seen == [([50, 50], 1), ([100, 100], 1)]  # after each step, and what moved in it
+    assert browser.complaints() == []
 
 
 def test_the_keyboard_steps_plays_and_pauses(at):
