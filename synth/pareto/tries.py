@@ -21,11 +21,12 @@ MODULES = (
 
 @dataclass(frozen=True, eq=False)
 class Try:
-    """`engine` ("direct", "hub", "mixture", "placing", "blending") on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
+    """One of the engines on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
 
-    The conflicts of "mixture" are starts of its local search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add
-    their input again, which it always does where ranks want different sums. "blending" chooses C and R: no R/C below `least` is looked
-    for, none from `below` on taken, and the schedules of `start` are taken apart.
+    `engine`: "direct", "hub", "mixture", "placing" or "blending". The conflicts of "mixture" are starts of its local search, those of
+    "placing" and "blending" propagations. `local`: "direct" lets ranks add their input again, which it always does where ranks want
+    different sums. "blending" chooses C and R: no R/C below `least` is looked for, none from `below` on taken, and the schedules of
+    `start` are taken apart.
     """
 
     engine: str

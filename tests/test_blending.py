@@ -1,0 +1,103 @@
+"""Fractions of chunks, and whole ones from these: every schedule replays, more steps are used, and nothing is claimed below the bound."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from synth import bounds, verify
+from synth.collective import Collective, collective
+from synth.encodings import blending
+from synth.encodings.onechunk import OneChunk
+from synth.encodings.placing import Placed
+from synth.encodings.translate import Translation
+from synth.pareto.tries import Try, attempt
+from synth.schedule import Schedule
+from synth.symmetry import Generator
+from synth.topologies import topology
+from synth.topology import Cap, Network, Route
+
+SCAN = collective("scan", 8)
+DGX1 = topology("dgx1").network()
+RING = topology("ring:4").network()
+FEW = 1_500_000
+
+
+def blended(
+    network: Network, task: Collective, steps: int, propagations: int = FEW, below: Fraction | None = None, *start: Schedule
+) -> Placed:
+    least = bounds.allreduce(network, task, steps).value
+    return blending.blend(network, task, steps, least, below, propagations, 0, start)
+
+
+def made(found: Placed) -> Schedule:
+    assert found.schedule is not None
+    return found.schedule
+
+
+@pytest.mark.parametrize(("name", "steps"), [("dgx1", 3), ("hypercube:8", 4), ("dgx1-p100", 3)])
+def test_what_is_blended_replays_and_keeps_the_bound(name: str, steps: int) -> None:
+    network = topology(name).network()
+    replay = verify.schedule(made(blended(network, SCAN, steps)))
+    assert replay.steps == steps
+    assert replay.chunks > 1
+    assert replay.bandwidth >= bounds.allreduce(network, SCAN, steps).value
+
+
+def test_a_scan_on_a_ring_of_four() -> None:
+    assert verify.schedule(made(blended(RING, collective("scan", 4), 4))).bandwidth <= Fraction(4, 5)
+
+
+def test_schedules_with_fewer_steps_say_how_chunks_may_go() -> None:
+    """With no effort of its own, what it begins with is what it has: the chunks of a schedule, each with a pause anywhere."""
+    first = made(blended(DGX1, SCAN, 3, 4 * FEW))
+    alone, told = (verify.schedule(made(blended(DGX1, SCAN, 4, 0, None, *start))).bandwidth for start in ((), (first,)))
+    assert told < alone
+    assert told <= first.bandwidth
+
+
+def test_the_chunks_of_a_schedule_are_taken_apart_and_put_together_again() -> None:
+    schedule = made(blended(DGX1, SCAN, 3))
+    same, more = OneChunk(DGX1, SCAN, 3), OneChunk(DGX1, SCAN, 4)
+    ways = same.ways(schedule)
+    assert sum(len(way.places) for way in ways) <= sum(not s.local for step in schedule.steps for s in step.sends)
+    longer = more.ways(schedule)
+    assert len(longer) > 2 * len(ways)
+    for way in longer[:8]:
+        assert verify.schedule(more.schedule([way])).steps == 4
+    same.delete()
+    more.delete()
+
+
+def test_more_propagations_find_more_and_the_same_arguments_the_same() -> None:
+    few, many, again = (blended(DGX1, SCAN, 3, n) for n in (100_000, 4 * FEW, 100_000))
+    assert made(many).bandwidth < made(few).bandwidth
+    assert made(few).to_json() == made(again).to_json()
+    assert few.work == again.work < many.work
+
+
+def test_what_is_not_below_is_not_given() -> None:
+    value = made(blended(DGX1, SCAN, 3)).bandwidth
+    assert blended(DGX1, SCAN, 3, FEW, value).schedule is None
+    assert blended(DGX1, SCAN, 3, FEW, value + Fraction(1, 1000)).schedule is not None
+
+
+def test_too_few_steps_and_other_problems_have_no_answer() -> None:
+    line = topology("line:4").network()
+    capped = Network("capped", 2, (Route(0, 1, 2),), (Cap((0,), 1),))
+    assert blending.blend(line, collective("scan", 4), 2, Fraction(1), None, FEW, 0).schedule is None
+    assert blending.blend(capped, collective("scan", 2), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
+    assert blending.blend(DGX1, collective("broadcast", 8), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
+
+
+def test_a_try_blends() -> None:
+    same = Generator(tuple(range(4)), tuple(range(len(RING.routes))), (0,))
+    task = collective("scan", 4)
+    least = bounds.allreduce(RING, task, 4).value
+    asked = Try("blending", Translation(RING, task, (same,), 1), 4, 0, FEW, 0, least=least)
+    outcome = attempt(asked)
+    assert outcome.status == "sat"
+    assert outcome.schedule is not None
+    refused = attempt(Try("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.bandwidth))
+    assert (refused.status, refused.schedule) == ("gave-up", None)
