@@ -31,7 +31,8 @@ MEANS = 5  # prices asked at in a turn: the last ones, the mean of many turns, a
 SMOOTHING = 0.3  # how much of the last prices is in that mean
 FINDS, IDLE = 3, 8  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
 DISTURBED = 0.05  # by how much more after each of these
-FULLEST = 4  # rounds of each step
+FULL, OTHERS = 4, (2, 3, 5, 6)  # rounds of each step; and others, where a bound may be met
+EXACT = 200  # chunks up to which fractions are looked for that are whole numbers of them
 COMPLETING = 3_000_000  # propagations for the chunks that are placed around those taken
 SURE = 1e-7
 SHAKE = 1e-4
@@ -52,7 +53,7 @@ def blend(
     try:
         made = _Blend(one, random.Random(seed), least)
         made.learn(propagations, start)
-        schedule = made.whole(FULLEST * steps)
+        schedule = made.best()
         if schedule is not None and below is not None and schedule.bandwidth >= below:
             schedule = None
         return Placed(schedule, one.spent / PROPAGATIONS)
@@ -135,10 +136,32 @@ class _Blend:
         price = {at: max(0.0, y) for at, y in zip(self.places, x, strict=False)}
         return Shares(-value, price, [abs(y) for y in dual[steps:]], [abs(y) for y in dual[:steps]])
 
-    def whole(self, rounds: int) -> Schedule | None:
-        """As many whole chunks as are found room for in so many rounds; None where there is not even one."""
+    def best(self) -> Schedule | None:
+        """The schedule with the least R/C that whole chunks are found for; None where there is not even one chunk."""
         if not self.ways or self.shares.value == float("inf"):
             return None
+        found: list[Schedule] = []
+        exact = self._exact()
+        for rounds in [*([exact] if exact else []), *(each * self.one.steps for each in (FULL, *OTHERS))]:
+            made = self._whole(rounds)
+            found += [made] if made is not None else []
+            met = min(schedule.bandwidth for schedule in found) if found else None
+            if met is not None and (rounds == exact or met <= self.least + SURE):
+                break
+            if rounds == FULL * self.one.steps and self.shares.value > self.least + SURE:
+                break
+        return min(found, key=lambda schedule: schedule.bandwidth, default=None)
+
+    def _exact(self) -> int | None:
+        """The least number of rounds for which the fractions are whole chunks and whole rounds of each step; None for more than `EXACT`."""
+        some = [share for share in (*self.shares.ways, *self.shares.rounds) if share > SURE]
+        for chunks in range(1, EXACT + 1):
+            if all(abs(chunks * share - round(chunks * share)) < chunks * SURE for share in some):
+                return round(chunks * self.shares.value)
+        return None
+
+    def _whole(self, rounds: int) -> Schedule | None:
+        """As many whole chunks as are found room for in so many rounds."""
         most = floor(rounds / max(self.shares.value, self.least) + SURE)
         search = Search(self.one, self._room(rounds), self.rng, COMPLETING)
         for k, way in enumerate(self._rounded(most, search.capacity)):
