@@ -90,8 +90,9 @@ def explain(
         )
     machine = machine.live()
     task = task_of(collective, machine.ranks)
+    root = task.roots[0] if task.roots else 0
     with until(time_limit):
-        found = explained(machine, task.name, machine.labels, lambda name: bound(machine, name), progress)
+        found = explained(machine, task.name, machine.labels, lambda name: bound(machine, name, root), progress, root)
     if found.ways[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:
@@ -138,19 +139,23 @@ def allocations(
 
 
 def groups(
-    topology: str | Path | Topology, given: str | Path | Sequence[Group], *, chunks: int | None = None, search: bool = True
-) -> Together:
+    topology: str | Path | Topology, given: str | Path | Sequence[Group], *, chunks: int | None = None, search: bool = True,
+    time_limit: float | None = None, progress: Callable[[str], None] = lambda text: None,
+) -> Together:  # fmt: skip
     """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all, replayed.
 
-    `chunks`: chunks of each unit of data; `search=False`: no schedule.
+    `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found by then, and
+    `Together.open` says what is missing; UndecidedError where that is not even the joint bound.
     """
     from synth import groupcheck, verify
     from synth.flows.groups import together
+    from synth.flows.until import until
     from synth.topologies.groups import load
 
     machine = named_topology(topology)
     rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
-    found = together(machine, rows, chunks=chunks, search=search)
+    with until(time_limit):
+        found = together(machine, rows, chunks=chunks, search=search, progress=progress)
     groupcheck.check(found.bound.certificate, found.network, found.groups)
     if found.schedule is not None:
         verify.schedule(found.schedule)

@@ -9,8 +9,9 @@ import click
 
 from synth.cli.options import FILE, chosen_machine, machine_options, output_options
 from synth.cli.output import deliver, ready, write
-from synth.cli.root import CONTEXT
-from synth.cli.types import Positive
+from synth.cli.progress import waiting
+from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.types import Duration, Positive
 from synth.errors import UsageError
 
 
@@ -20,8 +21,9 @@ from synth.errors import UsageError
 @click.option("--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound.")
 @click.option("--bound-only", is_flag=True, help="Print the bounds and look for no schedule.")
 @click.option("--schedule", type=FILE, metavar="OUT.json", help="Write the schedule of all groups, as verify, show and export take it.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
 @output_options
-def groups(**given: Any) -> None:
+def groups(**given: Any) -> int:
     """Bound and schedule several process groups that use the machine at the same time.
 
     \b
@@ -42,7 +44,10 @@ def groups(**given: Any) -> None:
     topology = chosen_machine(given)
     if given["groups_file"] is None:
         raise UsageError("no groups given; add --file FILE (`synth groups -h` shows what one says)")
-    found = api.groups(topology, given["groups_file"], chunks=given["chunks"], search=not given["bound_only"])
+    asked = {"chunks": given["chunks"], "search": not given["bound_only"], "time_limit": given["time_limit"]}
+    with waiting(f"groups on {topology.name}") as tell:
+        found = api.groups(topology, given["groups_file"], progress=tell, **asked)
     if given["schedule"] is not None and found.schedule is not None:
         write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
     deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
+    return UNDECIDED if found.open else 0

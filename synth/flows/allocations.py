@@ -153,12 +153,12 @@ def share(name: str, ranks: int) -> Fraction:
     return {"broadcast": Fraction(1), "allgather": part, "reduce-scatter": part, "allreduce": part / 2}[name]
 
 
-def best(network: Network, name: str) -> Best:
+def best(network: Network, name: str, root: int = 0) -> Best:
     """The bound of collective `name`: by trees where they attain it, else by the linear program on any number of steps."""
-    return by_trees(network, name) or Best(_bound(network, name), (), False)
+    return by_trees(network, name, root) or Best(_bound(network, name, root), (), False)
 
 
-def by_trees(network: Network, name: str) -> Best | None:
+def by_trees(network: Network, name: str, root: int = 0) -> Best | None:
     """The bound of collective `name` where packed trees attain it and all cuts are looked at; None elsewhere."""
     if name == "allreduce":
         if tau.applies(network):
@@ -167,14 +167,14 @@ def by_trees(network: Network, name: str) -> Best | None:
         return None
     turned = network.reversed() if name == "reduce-scatter" else network
     if subsets.applies(turned):
-        cut = subsets.broadcast(turned, 0) if name == "broadcast" else subsets.allgather(turned)
+        cut = subsets.broadcast(turned, root) if name == "broadcast" else subsets.allgather(turned)
         return Best(cut.value, cut.side, True)
     return None
 
 
-def _bound(network: Network, name: str) -> Fraction:
+def _bound(network: Network, name: str, root: int) -> Fraction:
     """By the linear program on any number of steps: units of algorithmic bandwidth."""
-    task = collective(name, network.ranks)
+    task = collective(name, network.ranks, (root,)) if name == "broadcast" else collective(name, network.ranks)
     try:
         value = (bounds.allreduce if name == "allreduce" else bounds.flow)(network, task, None).value
     except InfeasibleError:

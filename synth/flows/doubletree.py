@@ -7,7 +7,7 @@ their widths; where there is none it takes a shortest way over other ranks.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import defaultdict, deque
 from fractions import Fraction
 
 import numpy as np
@@ -34,23 +34,30 @@ def _parent(ranks: int, rank: int) -> int | None:
     return rank ^ bit if up >= ranks else up
 
 
-def tree_rate(wires: Roads, *, up: bool, down: bool) -> Fraction:
-    """Units of algorithmic bandwidth of the double binary trees: reduced up, broadcast down, or both at once. 0: not connected."""
-    load: Counter[int] = Counter()
+def tree_rate(wires: Roads, root: int | None = None) -> Fraction:
+    """Units of algorithmic bandwidth of the double binary trees. 0: not connected.
+
+    Of an allreduce, up both trees and down again; of a broadcast from `root` down both, the ranks counted from there, with the half
+    of the second tree sent to its root first.
+    """
+    load: defaultdict[int, Fraction] = defaultdict(Fraction)
     ways = _Ways(wires)
+    edges: list[tuple[int, int]] = []
     for parents in binary_trees(wires.ranks):
-        for child, parent in enumerate(parents):
-            if parent is None:
-                continue
-            for wanted, a, b in ((up, child, parent), (down, parent, child)):
-                way = ways.way(a, b) if wanted else ()
-                if way is None:
-                    return Fraction(0)
-                for hop in way:
-                    for link, part in ways.shares(hop):
-                        load[link] += part
+        down = [(parent, child) for child, parent in enumerate(parents) if parent is not None]
+        if root is None:
+            edges += [*down, *((b, a) for a, b in down)]
+        else:
+            edges += [((a + root) % wires.ranks, (b + root) % wires.ranks) for a, b in [*down, (0, parents.index(None))] if a != b]
+    for a, b in edges:
+        way = ways.way(a, b)
+        if way is None:
+            return Fraction(0)
+        for hop in way:
+            for link, part in ways.shares(hop):
+                load[link] += part
     first, which = wires.limits
-    limits: Counter[int] = Counter()
+    limits: defaultdict[int, Fraction] = defaultdict(Fraction)
     for link, much in load.items():
         for k in which[first[link] : first[link + 1]].tolist():
             limits[k] += much

@@ -58,12 +58,14 @@ Flows = Callable[[str], Large]
 
 
 def explain(
-    machine: Network | Topology, name: str, labels: Sequence[int] = (), flows: Flows | None = None, tell: Tell = lambda text: None
-) -> Explanation:
+    machine: Network | Topology, name: str, labels: Sequence[int] = (), flows: Flows | None = None, tell: Tell = lambda text: None,
+    root: int = 0,
+) -> Explanation:  # fmt: skip
     """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double binary trees.
 
-    `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts; asked above `FEW_RANKS` ranks where
-    no trees are known to attain the bound, and for the cut that limits. Under a time limit (`synth.flows.until`) what is found by then.
+    `root`: of a broadcast. `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts; asked above
+    `FEW_RANKS` ranks where no trees are known to attain the bound, and for the cut that limits.
+    Under a time limit (`synth.flows.until`) what is found by then.
     Raises UsageError for a collective without a rate (see `RATED`).
     """
     if name not in RATED:
@@ -77,13 +79,15 @@ def explain(
         if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
             network = induced(network, range(network.ranks))
             machine = network if isinstance(machine, Network) else machine
-    return _Explained(machine, network, name, list(labels or range(machine.ranks)), flows, tell).run()
+    return _Explained(machine, network, name, list(labels or range(machine.ranks)), flows, tell, root).run()
 
 
 class _Explained:
     def __init__(
-        self, machine: Network | Topology, network: Network | None, name: str, labels: list[int], flows: Flows | None, tell: Tell
-    ) -> None:
+        self, machine: Network | Topology, network: Network | None, name: str, labels: list[int], flows: Flows | None, tell: Tell,
+        root: int,
+    ) -> None:  # fmt: skip
+        self.root = root
         self.machine, self.network, self.name, self.labels, self.flows, self.tell = machine, network, name, labels, flows, tell
         self.wires = roads.of(machine)
         self.open: list[str] = []
@@ -115,7 +119,7 @@ class _Explained:
         network, found = self.network, None
         try:
             if network is not None:
-                found = _timed(lambda: (best if self.flows is None or network.ranks <= FEW_RANKS else by_trees)(network, name))
+                found = _timed(lambda: (best if self.flows is None or network.ranks <= FEW_RANKS else by_trees)(network, name, self.root))
             return found or self._by_flows(name)
         except TimeUp:
             if (missing := f"the bound of {name}") not in self.open:
@@ -172,7 +176,7 @@ class _Explained:
     def _trees(self) -> Way:
         name = "double binary trees"
         try:
-            rate = tree_rate(self.wires, up=self.name == "allreduce", down=True)
+            rate = tree_rate(self.wires, None if self.name == "allreduce" else self.root)
         except TimeUp:
             self.open.append(name)
             return Way(name, None, "not within the time limit")

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from synth.errors import UsageError
+from synth.errors import UndecidedError, UsageError
 from synth.flows.groupbound import Bound, bound
 from synth.flows.groupsteps import scheduled
 from synth.flows.groupways import packed
+from synth.flows.until import TimeUp, apart, left
 from synth.groups import Group, Units, checked, units
 from synth.schedule import Schedule
 from synth.symmetry import generators
@@ -28,15 +29,17 @@ MOST_IMAGES = 2000
 class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
-    `alone[g]`: group g takes at least so long with the machine to itself. `schedule` (not yet verified) moves chunks of `task.unit` / C.
+    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before. `schedule` (not yet
+    verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
     """
 
     network: Network
     groups: tuple[Group, ...]
     task: Units
     bound: Bound
-    alone: tuple[Fraction, ...]
+    alone: tuple[Fraction | None, ...]
     schedule: Schedule | None
+    open: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> Fraction | None:
@@ -59,6 +62,7 @@ def together(
 ) -> Together:
     """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
+    Under a time limit (`synth.flows.until`) it is what was found by then, UndecidedError where that is not even the joint bound.
     Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
     """
     groups = checked(groups, topology.ranks)
@@ -66,23 +70,49 @@ def together(
     if len(network.routes) > MOST_ROUTES:
         raise UsageError(f"{network.name} has {len(network.routes)} links from rank to rank; groups are looked at on up to {MOST_ROUTES}")
     task = units(groups, network.ranks)
-    joint = bound(network, topology.nodes, groups)
-    progress(f"no schedule of all groups is faster than {float(joint.seconds):.6g} s per GB of relative size 1")
+    progress("the bound of all groups together")
+    try:
+        joint = _timed(lambda: bound(network, topology.nodes, groups))
+    except TimeUp:
+        raise UndecidedError(f"{network.name}: the time limit came before the bound of all groups together; allow more time") from None
+    missing: list[str] = []
+    progress("the bound of each group alone")
     alone = _alone(network, topology.nodes, groups)
-    made = scheduled(network, task, packed(network, groups), chunks) if search else None
-    return Together(network, groups, task, joint, alone, made)
+    if None in alone:
+        missing.append(f"the bound of {sum(a is None for a in alone)} groups alone")
+    made = None
+    if search:
+        progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
+        try:
+            packings, whole = packed(network, groups)
+            made, every = scheduled(network, task, packings, chunks)
+            if not (whole and every):
+                missing.append("a better schedule")
+        except TimeUp:
+            missing.append("a schedule")
+    return Together(network, groups, task, joint, alone, made, tuple(missing))
 
 
-def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction, ...]:
+def _timed(call: Callable[[], Bound]) -> Bound:
+    return call() if left() is None else apart(call)
+
+
+def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction | None, ...]:
     """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
     moves = [g.ranks for g in generators(network)]
-    known: dict[tuple, Fraction] = {}
+    known: dict[tuple, Fraction | None] = {}
     found = []
+    over = False
     for group in groups:
         key = (frozenset(group.ranks), group.root)
         what = (group.collective, group.size)
         if (*key, *what) not in known:
-            seconds = bound(network, nodes, [group]).seconds
+            seconds = None
+            if not over:
+                try:
+                    seconds = _timed(lambda group=group: bound(network, nodes, [group])).seconds
+                except TimeUp:
+                    over = True
             images, queue = {key}, [key]
             while queue and len(images) < MOST_IMAGES:
                 ranks, root = queue.pop()

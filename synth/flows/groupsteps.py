@@ -13,6 +13,7 @@ from math import lcm
 
 from synth.errors import UsageError
 from synth.flows.groupways import Plan, Resources, Shares
+from synth.flows.until import TimeUp, check
 from synth.groups import Units
 from synth.schedule import Schedule, Send, Step
 from synth.topology import Network
@@ -26,10 +27,11 @@ MOST_CHUNKS = 1 << 10
 WIDTHS = (1, 4)
 
 
-def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks: int | None = None) -> Schedule:
+def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks: int | None = None) -> tuple[Schedule, bool]:
     """A schedule with `chunks` chunks a unit (by default as many as make a moderate number of sends).
 
-    Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. Raises UsageError.
+    Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. And whether
+    all were tried: a time limit leaves the best so far, or raises TimeUp where there is none. Raises UsageError.
     """
     sends = max(_sends(task, shares) for shares in packings)
     chunks = _usual(task, sends) if chunks is None else chunks
@@ -37,12 +39,19 @@ def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks:
         raise UsageError(f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MOST_SENDS} sends are listed")
     resources = Resources(network)
     tried: list[list[Step]] = []
-    for shares in packings:
-        jobs = _jobs(task, shares, chunks, resources)
-        tried += [_placed(resources, jobs, width) for width in WIDTHS]
+    whole = True
+    try:
+        for shares in packings:
+            jobs = _jobs(task, shares, chunks, resources)
+            for width in WIDTHS:
+                tried.append(_placed(resources, jobs, width))
+    except TimeUp:
+        whole = False
+        if not tried:
+            raise
     least = min(sum(step.rounds for step in steps) for steps in tried)
     steps = min((s for s in tried if sum(step.rounds for step in s) * 100 <= least * 101), key=len)
-    return Schedule(network, task.collective, chunks, tuple(steps))
+    return Schedule(network, task.collective, chunks, tuple(steps)), whole
 
 
 def _usual(task: Units, sends: float) -> int:
@@ -116,7 +125,9 @@ def _placed(resources: Resources, jobs: Sequence[tuple[int, Plan]], width: int) 
     open_ = [0] * len(room)  # the first step that is not full
     ends = [(r.src, r.dst, r.via) for r in network.routes]
     rows: list[list[Send]] = []
-    for chunk, plan in jobs:
+    for at, (chunk, plan) in enumerate(jobs):
+        if not at & 255:
+            check()
         ready: dict[int, int] = {}
         for hop in plan:
             src, dst, via = ends[hop.route]

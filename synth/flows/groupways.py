@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import SynthError
+from synth.flows.until import TimeUp, check
 from synth.groups import SUMS, Group
 from synth.topology import Network
 
@@ -63,9 +64,10 @@ class Resources:
             self.of.append(tuple(mine))
 
 
-def packed(network: Network, groups: Sequence[Group]) -> tuple[Shares, ...]:
+def packed(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
     """The packing of least load, and that of rings, stars and shortest ways alone, which may be easier to give steps.
 
+    And whether the search ended by itself: a time limit leaves the best packing so far, or raises TimeUp where there is none.
     Sizes are in relative bytes, room in units. Raises SynthError where a linear program fails.
     """
     return _Master(network, groups).run()
@@ -88,13 +90,22 @@ class _Master:
         self.columns: list[tuple[int, list[tuple[Plan, ...]], np.ndarray, int]] = []
         self.known: set[tuple[int, tuple]] = set()
 
-    def run(self) -> tuple[Shares, ...]:
+    def run(self) -> tuple[tuple[Shares, ...], bool]:
         # routes are the dearer the narrower, all the same otherwise
         price = np.array([sum(1.0 / self.resources.room[k] for k in mine) for mine in self.resources.of])
         self._rings(_Ways(self, price))
         self._price(_Ways(self, price), None, 0)
-        simple, best = len(self.columns), None
+        simple, whole = len(self.columns), True
+        try:
+            self._improve()
+        except TimeUp:
+            whole = False
+        return tuple(self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True)), whole
+
+    def _improve(self) -> None:
+        best = None
         for turn in range(1, MOST_TURNS + 1):
+            check()
             _, lengths, worth = self._solve(len(self.columns))
             best = lengths if best is None else (best + lengths) / 2
             for tried in (best, lengths):
@@ -103,7 +114,6 @@ class _Master:
                     break
             else:
                 break
-        return tuple(self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True))
 
     def _shares(self, answer: np.ndarray) -> Shares:
         plans: list[list[tuple[float, tuple[Plan, ...]]]] = [[] for _ in self.commodities]
@@ -159,6 +169,7 @@ class _Master:
         """Adds the cheapest plans that would improve the master; whether there was one."""
         found = False
         for j, (g, parts) in enumerate(self.commodities):
+            check()
             option = tuple(_cheapest(ways, self.groups[g], part, turn) for part in parts)
             if duals is not None:
                 lengths, worth = duals

@@ -25,8 +25,9 @@ def report(found: Any) -> Report:
         first = found.groups[members[0]]
         root = f" from {first.root}" if collective == "broadcast" else f" to {first.root}" if collective == "reduce" else ""
         reached = "-" if seconds is None else number(size / seconds)
+        before = ("-", "-") if alone is None else ("<= " + number(size / alone), f"{float(joint / alone):.2f}x")
         row = [str(len(members)), _ranks(first.ranks), (f"{name}: " if name else "") + collective + root, show(size)]
-        rows.append((*row, "<= " + number(size / alone), "<= " + number(size / joint), f"{float(joint / alone):.2f}x", reached))
+        rows.append((*row, before[0], "<= " + number(size / joint), before[1], reached))
     return Report(
         f"{len(found.groups)} groups at once on {found.network.name}: {found.network.ranks} ranks", COLUMNS, tuple(rows), _lines(found)
     )
@@ -38,7 +39,8 @@ def document(found: Any) -> dict:
         {
             "ranks": list(group.ranks), "collective": group.collective, "bytes": show(group.size),
             **({} if group.root is None else {"root": group.root}), **({"name": group.name} if group.name else {}),
-            "alone_seconds": show(alone), "slowdown": show(found.bound.seconds / alone),
+            "alone_seconds": None if alone is None else show(alone),
+            "slowdown": None if alone is None else show(found.bound.seconds / alone),
         }
         for group, alone in zip(found.groups, found.alone, strict=True)
     ]  # fmt: skip
@@ -46,7 +48,7 @@ def document(found: Any) -> dict:
         "schema": "synth.groups/1", "topology": found.network.to_json(), "groups": groups,
         "bound": {"seconds": show(found.bound.seconds), "certificate": found.bound.certificate}, "unit_bytes": show(found.task.unit),
         "seconds": None if found.seconds is None else show(found.seconds), "gap": None if found.gap is None else show(found.gap),
-        "schedule": None if found.schedule is None else found.schedule.to_json(),
+        "schedule": None if found.schedule is None else found.schedule.to_json(), **({"open": list(found.open)} if found.open else {}),
     }  # fmt: skip
 
 
@@ -59,6 +61,8 @@ def _lines(found: Any) -> tuple[str, ...]:
             f"found: {number(found.seconds)} s, {gap}; one schedule of {len(made.steps)} steps and {made.rounds} rounds, replayed;"
             f" a chunk is {show(found.task.unit / made.chunks)} of size 1"
         )
+    if found.open:
+        lines.append(f"left open by the time limit: {', '.join(found.open)}")
     lines.append("GB/s: size / time of all groups (algorithmic bandwidth) for large messages, without latency; slower: together / alone")
     return tuple(lines)
 
