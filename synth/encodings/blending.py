@@ -29,7 +29,7 @@ from synth.topology import Network
 FIRST = 20  # schedules for one chunk at random prices, to begin with
 MEANS = 5  # prices asked at in a turn: the last ones, the mean of many turns, and what lies between
 SMOOTHING = 0.3  # how much of the last prices is in that mean
-FINDS, IDLE = 3, 8  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
+FINDS, IDLE = 2, 12  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
 DISTURBED = 0.05  # by how much more after each of these
 FULL, OTHERS = 4, (2, 3, 5, 6)  # rounds of each step; and others, where a bound may be met
 EXACT = 200  # chunks up to which fractions are looked for that are whole numbers of them

@@ -22,7 +22,6 @@ from synth import bounds
 from synth.collective import Collective
 from synth.collective import collective as collective_named
 from synth.encodings.compose import compose
-from synth.encodings.placing import PROPAGATIONS
 from synth.flows import tau
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import onechunk
@@ -60,8 +59,7 @@ OTHER_EFFORTS = (
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
 PLACING = 6_000_000  # propagations of each
-PLACING_ON = 12_000_000  # and of all together where a step more lowers no bound
-BLENDING = 10_000_000  # propagations
+BLENDING = 12_000_000  # propagations
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
@@ -101,7 +99,7 @@ def points(
 
 @dataclass
 class Search:
-    """What the search at every S shares. `best`: the least R/C so far; `bound`: that of the last S; `left`: of `PLACING_ON`."""
+    """What the search at every S shares. `best`: the least R/C so far; `found`: its schedule; `bound`: that of the last S."""
 
     network: Network
     collective: Collective
@@ -115,7 +113,6 @@ class Search:
     began: float = field(default_factory=time.monotonic)
     _gather_bounds: dict[int, Fraction] = field(default_factory=dict)
     _raises: int = 2
-    left: int = PLACING_ON
     found: Schedule | None = None
 
     @property
@@ -269,7 +266,7 @@ class _Here:
         """Without hubs: what meets the bound, chunks placed one by one, and what comes close.
 
         When there is no limit on the whole, chunks are placed once, then come fractions of chunks, and that is all. Before these
-        comes what comes close, unless a step more lowers no bound or there are many chunks already.
+        comes what comes close, unless there are many chunks already. Where a step more lowers no bound these come alone.
         """
         candidates, brief = self.search.candidates, self.search.budget.seconds is None
         places = candidates.placing(self.steps, 1, self.steps) is not None
@@ -281,9 +278,9 @@ class _Here:
             if which == "place":
                 self.brief = quick
                 before, cpu, self.cpu = self.search.desk.work, self.cpu, math.inf  # what this takes is counted apart
-                many = self._placing(effort, seed) > ALL_AT_ONCE
+                many = (quick and self.again) or self._placing(effort, seed) > ALL_AT_ONCE
                 self.cpu = cpu + self.search.desk.work - before
-                alone = quick and (many or self.again)
+                alone = quick and many
             elif which == "blend":
                 self._blending(effort, seed)
                 if quick:
@@ -302,19 +299,15 @@ class _Here:
     def _placing(self, each: int, seed: int) -> int:
         """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that it asked for."""
         rounds = each * self.steps
-        tries, brief = PLACERS, self.search.budget.seconds is None
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
-        effort = each * PLACING
-        while chunks * self.bound < rounds and not self._done and (self.search.left > 0 or not (brief and self.again)):
+        tries = PLACERS if chunks <= ALL_AT_ONCE or self.search.budget.seconds is not None else 1
+        while chunks * self.bound < rounds and not self._done:
             candidate, found = self.search.candidates.placing(self.steps, chunks, rounds), False
-            if brief and self.again:
-                tries, effort = 1, min(effort, self.search.left)
-            for _, outcome in self._ask([candidate] * tries if candidate else [], effort, seed):
-                self.search.left -= int(outcome.work * PROPAGATIONS) if tries == 1 else 0
+            for _, outcome in self._ask([candidate] * tries if candidate else [], each * PLACING, seed):
                 if outcome.schedule is not None:
                     found = True
                     break
-            if not found or (brief and self.again):
+            if not found:
                 break
             chunks += 1
         return chunks
