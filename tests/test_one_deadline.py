@@ -6,13 +6,16 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from synth import api, bounds
+from synth.cli import root
 from synth.collective import collective
 from synth.flows.until import left
 from synth.frontier import LowerBound
-from synth.pareto import frontiers, greedy, ontrees, race
-from synth.pareto.events import Options
+from synth.large import Large
+from synth.pareto import frontiers, greedy, ontrees, race, sweep
+from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
 from synth.topologies import topology
@@ -81,14 +84,14 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
 def test_when_the_time_is_over_what_is_held_is_kept():
     seeds = greedy.seeds(MACHINE, NETWORK, TASK)
     assert seeds
-    sweep = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2)
-    found = sweep.run()
+    found = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2).run()
     assert found.points
     assert any("the time limit ended its search" in note for note in found.notes)
     api.verify(found)
 
 
-def test_later_seeds_are_kept_too():
+def test_later_seeds_are_kept_too(monkeypatch):
+    monkeypatch.setattr(sweep, "GRACE", 1000)
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
@@ -96,4 +99,42 @@ def test_later_seeds_are_kept_too():
     assert later
     found = Sweep(network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2).run()
     assert [p.steps for p in found.points] == [len(later[0][1].steps)]
+    api.verify(found)
+
+
+LARGER = topology("random-regular:20")
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """No bound comes before the time is over."""
+    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("time"))
+    monkeypatch.setattr(ontrees, "finish_quick", lambda job, end: None)
+    monkeypatch.setattr(frontiers, "seeds", lambda *_: ())
+
+
+def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_path):
+    with pytest.raises(NoBoundError, match="came before any bound") as none:
+        api.pareto(LARGER, "allgather", engine="exact", time_limit=1, log=tmp_path / "log")
+    assert none.value.exit_code == 4
+    words = ["pareto", "--topo", "random-regular:20", "--coll", "allgather", "--engine", "exact", "--time-limit", "1s"]
+    assert CliRunner().invoke(root, words).exit_code == 4
+
+
+def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
+    found = api.pareto(LARGER, "allgather", time_limit=1, log=tmp_path / "log")
+    assert isinstance(found, Large) and found.points
+    assert "flow methods alone" in found.notes[-1]
+    for most, alike in ((4, False), (None, True)):  # which flow methods do not heed
+        with pytest.raises(NoBoundError):
+            api.pareto(LARGER, "allgather", time_limit=1, log=tmp_path / "log", max_steps=most, same_bits=alike)
+
+
+def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
+    monkeypatch.setattr(sweep, "GRACE", 1000)
+    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("time"))
+    task = collective("allgather", 20)
+    found = Sweep(LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2).run()
+    (floor,) = [bound for steps, bound in found.bounds if steps is None]
+    assert floor == bounds.flow(LARGER.network(), task, None, cycles=1)
     api.verify(found)

@@ -16,7 +16,7 @@ from synth.api.scale import by_name
 from synth.collective import Collective
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, malformed
 from synth.frontier import Frontier, LowerBound
-from synth.pareto.events import Listener, Options
+from synth.pareto.events import Listener, NoBoundError, Options
 from synth.schedule import Problem, Schedule
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
@@ -62,7 +62,8 @@ def pareto(
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
     flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows, below exact synthesis, and
-    where that leaves something open the points of flow methods that improve on it (`Point.construction` says so).
+    where that leaves something open the points of flow methods that improve on it (`Point.construction` says so); where the time
+    is over before exact synthesis has a bound, flow methods alone.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
     flow methods get a tenth of it, a second at least, even where exact synthesis has used it up. Raises
@@ -82,9 +83,18 @@ def pareto(
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
     began = time.monotonic()
-    found = frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
-    rest = None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
-    return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest)
+
+    def rest() -> float | None:
+        return None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
+
+    try:
+        found = frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
+    except NoBoundError:
+        if engine != "auto" or same_bits or max_steps is not None or not frontiers.flows_know(machine, task, sizes):
+            raise
+        large = frontiers.flow(machine, *frontiers.flow_task(machine, task), on_event, time_limit=rest())
+        return replace(large, notes=(*large.notes, "exact synthesis had no bound within the time limit: flow methods alone"))
+    return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
 
 
 def solve(

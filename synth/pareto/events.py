@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.errors import UndecidedError
 from synth.frontier import Frontier, Point
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class Options:
     same_bits: bool = False
     proof: Path | None = None
     memory: int | None = 4 << 30
+
+
+class NoBoundError(UndecidedError):
+    """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
 
 
 class SweepInterrupted(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.flows.until import until
 from synth.frontier import Frontier
-from synth.pareto.events import Event, Listener, Options, SweepInterrupted
+from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
 from synth.pareto.greedy import seeds
 from synth.schedule import canonical, problem_fingerprint
 from synth.topology import Topology
@@ -83,8 +83,8 @@ def exact(
 ) -> Frontier:  # fmt: skip
     """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory) unless `fresh`.
 
-    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, SynthError
-    where a `log` that was asked for cannot be written.
+    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, NoBoundError where a
+    time limit came before any bound, SynthError where a `log` that was asked for cannot be written.
     """
     from synth.pareto.log import Log, default_directory
 
@@ -103,6 +103,18 @@ def exact(
     except InfeasibleError as error:
         record.close(finished=True)
         raise labelled(error, machine.labels) from None
+    except NoBoundError:
+        record.close(finished=False)
+        raise
+
+
+def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> bool:
+    """Whether flow methods take `task`: a collective by its name, with one root at most."""
+    from synth.bulk import COLLECTIVES
+
+    if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
+        return False
+    return task == named_collective(task.name, machine.ranks, task.roots)
 
 
 def helped(
@@ -113,14 +125,10 @@ def helped(
 
     They may take `time_limit` seconds. Raises SweepInterrupted with what there is on Ctrl-C.
     """
-    from synth.bulk import COLLECTIVES
-
     task = found.collective
-    if engine != "auto" or sizes is not None or not found.open or task.name not in COLLECTIVES or len(task.roots) > 1:
+    if engine != "auto" or not found.open or not flows_know(machine, task, sizes):
         return found
     root = task.roots[0] if task.roots else 0
-    if named_collective(task.name, task.ranks, (root,) if task.roots else ()) != task:
-        return found
     from synth.pareto.mixed import mixed
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)

@@ -45,6 +45,21 @@ def drop(job: Job | None) -> None:
         race.finish(job, time.monotonic())
 
 
+def begin_quick(network: Network, collective: Collective, budget: Budget) -> Job:
+    """Starts on a bound for any number of steps whose search for cuts is not let go on; `finish_quick` has it."""
+    return race.begin(RACER, _quick, (network, collective), budget)
+
+
+def finish_quick(job: Job, end: float) -> LowerBound | None:
+    """What the job has found at `end` (monotonic seconds), None where it has nothing."""
+    race.finish(job, end)
+    return job.result[1] if job.result is not None and job.result[0] == "ok" else None
+
+
+def _quick(network: Network, collective: Collective) -> LowerBound:
+    return bounds.flow(network, collective, None, cycles=1)
+
+
 @dataclass
 class Ahead:
     """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`.

@@ -19,7 +19,7 @@ from synth.collective import Collective
 from synth.errors import InfeasibleError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import ontrees, race
-from synth.pareto.events import Event, Listener, Options, SweepInterrupted
+from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
 from synth.pareto.log import Log
 from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
@@ -52,6 +52,7 @@ CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends
 SEARCH_CHUNKS = 12
 LEAST_RANKS = 8  # up to here bounds are computed at once
 FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
+GRACE, LEAST_GRACE = 0.5, 2.0  # of the time limit, and seconds, that are waited for a quick bound where there is no other
 ENDED = {"time": "the time limit ended its search", "memory": "the memory allowed ended its search"}
 LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
 
@@ -149,15 +150,27 @@ class Sweep:
 
     def _static(self) -> LowerBound:
         """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let go on."""
-        quick = None
-        if self.options.time_limit is not None and self.network.ranks > FEW_RANKS:
-            self._ahead.begin(None)
-            quick = bounds.flow(self.network, self.collective, None, cycles=1)  # meanwhile
-        found = self._ahead.bound(None)
-        if isinstance(found, Unknown):
-            self.notes += (f"the bound for any number of steps may be higher: {ENDED.get(found.reason, 'its search ended early')}",)
-            return quick or bounds.flow(self.network, self.collective, None, cycles=1)
-        return found
+        limit = self.options.time_limit
+        if limit is None or self.network.ranks <= FEW_RANKS:
+            found = self._ahead.bound(None)
+            return self._noted(found, bounds.flow(self.network, self.collective, None, cycles=1)) if isinstance(found, Unknown) else found
+        quick = ontrees.begin_quick(self.network, self.collective, replace(self._budget(None), seconds=None))
+        try:
+            found = self._ahead.bound(None)
+            if not isinstance(found, Unknown):
+                return found
+            least = ontrees.finish_quick(quick, max(self.started + limit * (1 + GRACE), time.monotonic() + LEAST_GRACE))
+        finally:
+            ontrees.drop(quick)
+        if least is None:
+            what = f"{self.collective.name} on {self.network.name}"
+            raise NoBoundError(f"{what}: the time limit came before any bound; allow more time, or take --engine flow")
+        return self._noted(found, least)
+
+    def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
+        """`bound`, with a note that there may be a higher one, and why that was not found."""
+        self.notes += (f"the bound for any number of steps may be higher: {ENDED.get(why.reason, 'its search ended early')}",)
+        return bound
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
         """The bound at so many steps; where the time or the memory is over the one that holds for any number."""
