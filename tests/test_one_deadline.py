@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from synth.collective import collective
 from synth.flows.until import left
 from synth.frontier import LowerBound
 from synth.large import Large
-from synth.pareto import frontiers, greedy, ontrees, race, sweep
+from synth.pareto import allreduce, frontiers, greedy, ontrees, race, sweep
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -138,3 +139,14 @@ def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
     (floor,) = [bound for steps, bound in found.bounds if steps is None]
     assert floor == bounds.flow(LARGER.network(), task, None, cycles=1)
     api.verify(found)
+
+
+@pytest.mark.parametrize("seconds", [None, 100.0])
+def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
+    def search(began: float) -> allreduce.Search:
+        nothing: Any = None
+        task = collective("allreduce", 9)
+        return allreduce.Search(NETWORK, task, Budget(seconds), False, lambda text: None, nothing, nothing, began=began)
+
+    assert search(time.monotonic()).forest is not None
+    assert (search(time.monotonic() - 200).forest is None) == (seconds is not None)

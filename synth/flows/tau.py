@@ -19,6 +19,7 @@ from fractions import Fraction
 
 from synth.collective import Collective
 from synth.errors import SynthError
+from synth.flows.until import check
 from synth.liveness import prune
 from synth.schedule import Schedule, Send, Step
 from synth.topology import Network
@@ -195,7 +196,8 @@ class _Packing:
         return tuple(part)
 
     def _insert(self, new: int) -> set[int] | None:
-        """Inserts an edge, moving others between forests; None, or all edges reached when that is impossible."""
+        """Inserts an edge, moving others between forests; None, or all edges reached when that is impossible. Raises TimeUp."""
+        check()
         came: dict[int, tuple[int, int] | None] = {new: None}
         queue = deque([new])
         while queue:

@@ -23,6 +23,7 @@ from synth.collective import Collective
 from synth.collective import collective as collective_named
 from synth.encodings.compose import compose
 from synth.flows import tau
+from synth.flows.until import TimeUp, until
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import onechunk
 from synth.pareto.candidates import Candidate, Candidates, Frame, construction
@@ -165,9 +166,16 @@ class Search:
 
     @cached_property
     def forest(self) -> tau.Forest | None:
-        """Trees that attain the rate for large messages, where they are known to and the network is small."""
+        """Trees that attain the rate for large messages, where they are known to, the network is small, and there is time."""
         small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
-        return tau.forest(self.network) if small and tau.applies(self.network) else None
+        if not small or not tau.applies(self.network):
+            return None
+        left = self.budget.seconds and max(0.0, self.budget.seconds - (time.monotonic() - self.began))
+        try:
+            with until(left):
+                return tau.forest(self.network)
+        except TimeUp:
+            return None
 
     def built(self, steps: int, upper: Fraction | None) -> Iterator[tuple[Schedule, str]]:
         """Schedules of allreduce by construction, with their names: spanning trees, and reduce-scatter + allgather below `upper`."""
