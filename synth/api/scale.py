@@ -80,7 +80,6 @@ def explain(
     with two ranks as its certificate, where the links do not connect the ranks, UsageError for more than `EXPLAINED` ranks.
     """
     from synth.flows.explain import explain as explained
-    from synth.flows.large import bound
     from synth.flows.until import until
 
     machine = named_topology(topology)
@@ -91,8 +90,14 @@ def explain(
     machine = machine.live()
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
+
+    def by_flows(name: str) -> Large:
+        from synth.flows.large import bound
+
+        return bound(machine, name, root)
+
     with until(time_limit):
-        found = explained(machine, task.name, machine.labels, lambda name: bound(machine, name, root), progress, root)
+        found = explained(machine, task.name, machine.labels, by_flows, progress, root)
     if found.ways[0].units == 0:
         apart = _apart(machine.network(), task)
         if apart is not None:

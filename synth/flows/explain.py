@@ -149,8 +149,9 @@ class _Explained:
             none = "no ring over these links: NCCL would leave them for PCIe or shared memory" if found.most else "no ring was found"
             if not found.whole:
                 self.open.append("rings")
-                none = "none was found within the time limit"
-            return [Way("all disjoint rings", Fraction(0), none), Way("one ring", Fraction(0), none)]
+            reached = Fraction(0) if found.whole else None
+            none = none if found.whole else "none was found within the time limit"
+            return [Way("all disjoint rings", reached, none), Way("one ring", reached, none)]
         if not found.whole:
             self.open.append("more rings")
         several = f"{_units(found.units)} in all{self._why(found)}"

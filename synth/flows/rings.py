@@ -40,6 +40,8 @@ FEW_LINKS = 2_000
 # Moves of a first and of a second search, and the machines (folded in different ways) that a second one is worth.
 MOVES = (4_000, 60_000)
 SECOND = 2
+# Hops above which a second search is tried with few numbers of rings, once each.
+MANY = 10_000
 # Rings side by side in one search.
 SIDE_BY_SIDE = 160
 
@@ -167,10 +169,12 @@ def _searched(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
             yield _rings(wires, hops, width, layers)
     for *_, hops, width, count in sorted(tasks, key=lambda task: task[:3])[:SECOND]:
         less = 0
-        while (wanted := count - less) * width > best:  # many that are short of room are hard to find, a few less may be easy
+        while (wanted := count - less) * width > best and less < (
+            4 if len(hops.src) > MANY else count
+        ):  # many that are short of room are hard to find, a few less may be easy
             tell(f"rings: {wanted} of {width} units on {hops.nodes} nodes, each {hops.order} ranks")
             layers = ringsearch.rings(hops, wanted, width, MOVES[1], 1)
-            if len(layers) < wanted:
+            if len(layers) < wanted and len(hops.src) < MANY:
                 layers = max(layers, ringsearch.rings(hops, wanted, width, MOVES[1], 2), key=len)
             if len(layers) * width > best:
                 best = len(layers) * width

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 
 from synth.flows.ringhops import Hops
-from synth.flows.until import check
+from synth.flows.until import check, left
 
 # A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second of these.
 HEAT = (0.7, 0.25)
@@ -55,7 +55,11 @@ def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None =
     shake = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
     src, dst = np.array(hops.src), np.array(hops.dst)
     # near enough that no ring is given away; which of equal answers is the first by the random costs does not matter
-    options = {"node_limit": 50, "time_limit": PATIENCE, "mip_rel_gap": 0.4 / wanted if wanted else 0.4}
+    options = {
+        "node_limit": 50,
+        "time_limit": PATIENCE if (time := left()) is None else min(PATIENCE, max(time, 0.01)),
+        "mip_rel_gap": 0.4 / wanted if wanted else 0.4,
+    }
     answer: tuple[int, list[int]] = 0, []
     for _ in range(MOST_CUTS):
         check()
