@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.frontier import Frontier
+from synth.view import tables
 from synth.view.advice import Choice, Wire, lines
 from synth.view.large import choice as large_choice
 from synth.view.report import choice
@@ -60,3 +61,10 @@ def test_both_engines_say_it(engine):
     found = api.pareto("ring:6", "allgather", engine=engine)
     told = choice(found, MB) if isinstance(found, Frontier) else large_choice(found, MB)
     assert any("does not divide into" in line for line in told.sentences)
+
+
+def test_the_document_says_which_points_divide_the_size():
+    found = api.pareto("dgx1", "allgather", engine="exact")
+    assert isinstance(found, Frontier)
+    rows = tables.choice_document(found, MB)["points"]
+    assert [(row["chunk_bytes"], row["divides"]) for row in rows] == [("65536", True), ("65536/3", False)]

@@ -17,6 +17,7 @@ from synth.schedule import Schedule
 from synth.topology import Topology
 from synth.verdict import Cost
 from synth.view import report
+from synth.view.advice import Wire
 from synth.view.report import WHY, Report
 
 __all__ = ["WHY", "bounds_document", "choice_document", "print_bounds", "print_choice", "print_frontier", "print_report", "print_schedule"]
@@ -54,11 +55,13 @@ def print_choice(frontier: Frontier, size: int) -> None:
 def choice_document(frontier: Frontier, size: int) -> dict:
     """The content of `print_choice`: predicted seconds of each point at `size` bytes, the best one, and where each is best."""
     best = frontier.best(size) if frontier.points else None
+    wire = Wire(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = [
         {
             "steps": point.steps, "rounds": point.rounds, "chunks": point.chunks, "bandwidth": show(point.bandwidth),
             "status": point.status, "seconds": frontier.seconds_at(point, size), "gbps": frontier.gbps(point, size),
             "best_from": None if span is None else float(span[0]), "best_to": None if span is None or span[1] is None else float(span[1]),
+            "chunk_bytes": show(wire.chunk(size, point.chunks)), "divides": wire.divides(size, point.chunks),
         }
         for point, span in zip(frontier.points, report.spans(frontier), strict=True)
     ]  # fmt: skip
