@@ -33,7 +33,7 @@ FINDS, IDLE = 2, 12  # new schedules in a turn below which prices are disturbed,
 DISTURBED = 0.05  # by how much more after each of these
 FULL, OTHERS = 4, (2, 3, 5, 6)  # rounds of each step; and others, where a bound may be met
 EXACT = 200  # chunks up to which fractions are looked for that are whole numbers of them
-COMPLETING = 3_000_000  # propagations for the chunks that are placed around those taken
+COMPLETING = 4_000_000  # propagations for the chunks that are placed around those taken
 SURE = 1e-7
 SHAKE = 1e-4
 

@@ -23,6 +23,7 @@ from synth.topology import Network
 Place = tuple[int, int]  # a route and a step, from 0
 
 FEW_CONFLICTS = 20  # of a question that keeps a chunk from a dear place
+A_CALL = 300  # propagations that would take as long as a call besides its own, about
 
 
 class Way(NamedTuple):
@@ -55,6 +56,7 @@ class OneChunk:
         self.of = {x: at for at, some in self.moves.items() for x in some} | {x: at for at, x in self.once.items()}
         self.solver: Any = MinisatGH(bootstrap_with=self.model.clauses)
         self.core: list[int] = []
+        self.calls = 0
 
     def delete(self) -> None:
         """Free the solver."""
@@ -62,11 +64,12 @@ class OneChunk:
 
     @property
     def spent(self) -> int:
-        """Propagations so far."""
-        return (self.solver.accum_stats() or {}).get("propagations", 0)
+        """Propagations so far, with those that stand for calls."""
+        return (self.solver.accum_stats() or {}).get("propagations", 0) + A_CALL * self.calls
 
     def solve(self, assumed: list[int], conflicts: int) -> list[int] | None:
         """A model (variable x stands at x - 1); None where there is none, with its `core`, or where none was found soon."""
+        self.calls += 1
         self.solver.conf_budget(conflicts)
         answer = self.solver.solve_limited(assumptions=assumed)
         self.core = (self.solver.get_core() or []) if answer is False else []

@@ -60,7 +60,7 @@ OTHER_EFFORTS = (
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
 PLACING = 6_000_000  # propagations of each
-BLENDING = 12_000_000  # propagations
+BLENDING = 16_000_000  # propagations
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
