@@ -42,7 +42,7 @@ def test_bounds_refute_first_and_then_the_complete_encoding() -> None:
     too_few = api.solve("dgx1", "scan", 1, 1, 1)
     assert isinstance(too_few, Unsat)
     assert "2 steps are needed" in too_few.reason
-    by_search = api.solve("dgx1", "scan", 2, 2, 2)  # the bound is 2 rounds
+    by_search = api.solve("star:5", "scan", 2, 3, 3)  # the bound by cuts is 3 rounds
     assert isinstance(by_search, Unsat)
     assert "complete" in by_search.reason
 
