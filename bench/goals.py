@@ -122,7 +122,7 @@ TWO_BOXES = "dgx1*2:cross=0+2+5+7"
 EIGHT = ("--sizes", "2,1,1,1,1,1,1,3")
 PAIRS = ("--sizes", ";".join(",".join("2" if (i + j) % 3 else "1" for j in range(8)) for i in range(8)))
 TWO_ROOTS = {2: "1", 3: "1/2", 4: "7/17", 5: "157/415", 6: "491/1361", 7: "1513/4315", 8: "4619/13409"}
-SCAN = {3: "3/5", 4: "4/7", 5: "5/9", 6: "6/11", 7: "7/13"}
+SCAN = {4: "1/2", 5: "5/11", 6: "24/55", 7: "14/33"}
 BROADCAST = {2: "1", 3: "9/22", 4: "4/13", 5: "5/19", 6: "6/25", 7: "7/31", 8: "8/37"}
 
 GOALS = (
@@ -141,7 +141,7 @@ GOALS = (
     Goal("all: reduce-scatter", pareto("dgx1", "reduce-scatter"), None, frontier({2: "3/2", 3: "7/6"}, complete=True)),
     Goal("all: allreduce", pareto("dgx1", "allreduce"), None, frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
     Goal("all: alltoall", pareto("dgx1", "alltoall"), None, frontier({2: "8/3"}, complete=True)),
-    Goal("all: scan", pareto("dgx1", "scan"), None, both(frontier({2: "3/2"}, upto=SCAN), decided)),
+    Goal("all: scan", pareto("dgx1", "scan"), None, both(frontier({2: "1", 3: "1/2"}, upto=SCAN), decided)),
     Goal("all: multi-broadcast", pareto("dgx1", "multi-broadcast", "--root", "0,5"), None, frontier(TWO_ROOTS, complete=True)),
     Goal("all: multi-scatter", pareto("dgx1", "multi-scatter", "--root", "0,5"), None, decided),
     Goal("all: multi-gather", pareto("dgx1", "multi-gather", "--root", "0,5"), None, decided),
