@@ -91,9 +91,15 @@ def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
 # ---------------------------------------------------------------- reading, strictly
 
 
+def _kind(value: object) -> str:
+    """What JSON calls a value."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
 def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = frozenset()) -> dict:  # type: ignore[assignment]
     if not isinstance(doc, dict):
-        raise VerificationError(f"expected an object, found {type(doc).__name__}", place)
+        raise VerificationError(f"expected an object, found {_kind(doc)}", place)
     for key in sorted(needed - doc.keys()):
         raise VerificationError(f"{key!r} is missing", place)
     for key in sorted(doc.keys() - needed - allowed):
@@ -103,7 +109,7 @@ def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = froze
 
 def _list(value: object, place: str) -> list:
     if not isinstance(value, list):
-        raise VerificationError(f"expected a list, found {type(value).__name__}", place)
+        raise VerificationError(f"expected a list, found {_kind(value)}", place)
     return value
 
 
