@@ -9,7 +9,7 @@ from pathlib import Path
 
 from synth import verify
 from synth.bounds import check
-from synth.errors import FormatError, VerificationError, malformed
+from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.rational import rational, show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
@@ -35,7 +35,7 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"not JSON: {error}", str(path)) from None
     if not isinstance(doc, dict):
-        raise FormatError(f"expected {what}, found a JSON {type(doc).__name__}", str(path))
+        raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
     return doc
 
 

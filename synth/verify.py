@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from synth.callmodule import make_callable
-from synth.errors import VerificationError
+from synth.errors import VerificationError, json_kind
 from synth.schedule import Schedule, canonical
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
@@ -91,15 +91,9 @@ def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
 # ---------------------------------------------------------------- reading, strictly
 
 
-def _kind(value: object) -> str:
-    """What JSON calls a value."""
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
-    return names.get(type(value), type(value).__name__)
-
-
 def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = frozenset()) -> dict:  # type: ignore[assignment]
     if not isinstance(doc, dict):
-        raise VerificationError(f"expected an object, found {_kind(doc)}", place)
+        raise VerificationError(f"expected an object, found {json_kind(doc)}", place)
     for key in sorted(needed - doc.keys()):
         raise VerificationError(f"{key!r} is missing", place)
     for key in sorted(doc.keys() - needed - allowed):
@@ -109,7 +103,7 @@ def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = froze
 
 def _list(value: object, place: str) -> list:
     if not isinstance(value, list):
-        raise VerificationError(f"expected a list, found {_kind(value)}", place)
+        raise VerificationError(f"expected a list, found {json_kind(value)}", place)
     return value
 
 

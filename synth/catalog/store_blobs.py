@@ -7,7 +7,7 @@ import json
 import zlib
 from typing import NamedTuple
 
-from synth.errors import FormatError
+from synth.errors import FormatError, json_kind
 from synth.schedule import canonical
 
 # What one document may unpack to; a frontier of a thousand times this size would be no use to anybody.
@@ -43,7 +43,7 @@ def unpack(blob: Blob) -> dict:
     except (ValueError, RecursionError) as error:
         raise FormatError(f"holds no JSON: {error}"[:200]) from None
     if not isinstance(doc, dict):
-        raise FormatError(f"holds a JSON {type(doc).__name__}, not an object")
+        raise FormatError(f"holds {json_kind(doc)}, not an object")
     return doc
 
 
