@@ -86,6 +86,8 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     ranks, nodes = topology.ranks, topology.ranks + len(topology.switches)
     price = own.copy()
     holder = np.repeat(np.arange(len(limit)), widths.counts)
+    both = holder * np.int64(len(price) or 1) + widths.members
+    _need(len(np.unique(both)) == len(both), "has a limit that lists a link twice", "topology")
     np.add.at(price, widths.members, limit[holder])
     _need(nodes * int(price.max(initial=0)) < MOST * MOST // nodes, "is too long to add up", "links")
     paid = sum((w * int(own[widths.link == i].sum()) for i, w in enumerate(widths.names)), Fraction(0))

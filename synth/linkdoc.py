@@ -77,7 +77,9 @@ def read(doc: dict) -> Topology:
     def limit(row: list, at: str) -> Limit:
         name, width, held = row
         _need(isinstance(name, str), f"expected a name, found {name!r}", at)
-        return Limit(printable(name), Members(_numbers(held, len(src), at, room)), _positive(width, at))
+        numbers = _numbers(held, len(src), at, room)
+        _need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
+        return Limit(printable(name), Members(numbers), _positive(width, at))
 
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
     unit = None if doc["unit"] is None else _positive(doc["unit"], f"{place}.unit")

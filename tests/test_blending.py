@@ -101,3 +101,10 @@ def test_a_try_blends() -> None:
     assert outcome.schedule is not None
     refused = attempt(Try("blending", asked.translation, 4, 0, FEW, 0, least=least, below=outcome.schedule.bandwidth))
     assert (refused.status, refused.schedule) == ("gave-up", None)
+
+
+def test_fewer_rounds_than_steps_are_not_asked_for() -> None:
+    """One link, more steps than are needed: the fractions leave steps idle."""
+    network = topology("line:2").network()
+    for steps in (1, 2, 3):
+        blending.blend(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())

@@ -12,10 +12,11 @@ from synth.collective import collective
 from synth.flows import alltoall, forests, large
 from synth.flows.found import Found
 from synth.flows.until import TimeUp, until
-from synth.frontier import Frontier, Open
-from synth.pareto import frontiers, mixed
+from synth.frontier import Frontier, Open, Point
+from synth.pareto import allreduce, frontiers, mixed
 from synth.pareto.events import Options, SweepInterrupted
 from synth.topologies import topology
+from synth.verdict import Budget
 
 
 def empty(name: str, coll: str):
@@ -115,3 +116,19 @@ def test_a_stage_is_named_once():
     made = large.bound(topology("random-regular:24"), "allgather", time_limit=0)
     assert len([line for line in made.open if line.startswith("a sharper bound")]) == 1
     assert replace(made, bound=Fraction(1)).open == made.open
+
+
+def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):
+    network, task = topology("ring:4").network(), collective("scan", 4)
+    whole = allreduce._Here.run
+
+    def stopped(here):
+        whole(here)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(allreduce._Here, "run", stopped)
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        for item in allreduce.points(network, task, budget=Budget(), max_steps=3):
+            kept.append(item)  # noqa: PERF402 - what came before the interrupt is asked for
+    assert any(isinstance(item, Point) for item in kept)

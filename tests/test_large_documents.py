@@ -1,16 +1,17 @@
 """A document of a large frontier stands for itself: the links of its machine are in it, unless its name makes the same machine."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from synth import api, linkdoc
+from synth import api, auditlarge, lengthcheck, linkdoc
 from synth.cli import root
 from synth.errors import FormatError, VerificationError
-from synth.flows.large import bound
+from synth.flows.large import bound, frontier
 from synth.linktable import LinkTable
 from synth.topologies import modify, topology
 
@@ -120,3 +121,52 @@ def test_tables_of_links_are_compared_by_what_they_hold():
     assert one != changed
     shuffled = LinkTable(one.src, one.dst, np.asarray(len(one.sorts) - 1 - one.sort), one.sorts[::-1])
     assert one == shuffled
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A frontier with its schedule beside it, and both as they are."""
+    large = frontier(topology("ring:4"), "allgather", 0)
+    made = large.points[-1].make()
+    doc = json.loads(json.dumps(large.to_json()))
+    doc["points"] = [doc["points"][-1] | {"file": "p.npz"}]
+
+    def judged(change: dict, schedule=made) -> int:
+        schedule.save(tmp_path / "p.npz")
+        whole = doc | {"points": [doc["points"][0] | change]}
+        (tmp_path / "frontier.json").write_text(json.dumps(whole))
+        return synth("verify", tmp_path / "frontier.json").exit_code
+
+    return judged, made
+
+
+def test_a_schedule_on_slower_links_is_another_schedule(kept):
+    judged, made = kept
+    assert judged({}) == 0
+    assert judged({}, replace(made, topology=replace(made.topology, unit=made.topology.unit_bandwidth() / 5))) == 5
+
+
+@pytest.mark.parametrize("change", [{"rounds": 1}, {"rounds": 0}, {"rounds": -5}, {"rounds": 111.0}, {"rounds": None}, {"chunks": 10**6}])
+def test_rounds_and_chunks_make_the_rate(kept, change):
+    assert kept[0](change) == 5
+
+
+def test_a_limit_counts_a_link_once():
+    """Listed twice, it would pay twice: two ranks would need 2 rounds for an alltoall that takes 1."""
+    doc = {
+        "name": "x", "ranks": 2, "unit": None, "switches": [], "sorts": [["10", "1", "nvlink"]],
+        "links": {"src": [0, 1], "dst": [1, 0], "sort": [0, 0]}, "limits": [["a", "10", [0, 0]], ["b", "10", [1]]],
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match="twice"):
+        linkdoc.read(doc)
+    machine = linkdoc.read(doc | {"limits": [["a", "10", [0]], ["b", "10", [1]]]})
+    twice = replace(machine, limits=tuple(replace(m, links=(*m.links, *m.links)) for m in machine.limits))
+    for given, bad in ((machine, False), (twice, True)):
+        certificate = {
+            "kind": "alltoall-lengths", "topology": lengthcheck.digest_runs(given), "links": [[2, 0]], "limits": [[2, 1]], "generators": [],
+        }  # fmt: skip
+        if bad:
+            with pytest.raises(VerificationError, match="twice"):
+                auditlarge.bound(certificate, given)
+        else:
+            assert auditlarge.bound(certificate, given) == 1

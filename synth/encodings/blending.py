@@ -142,7 +142,7 @@ class _Blend:
             return None
         found: list[Schedule] = []
         exact = self._exact()
-        for rounds in [*([exact] if exact else []), *(each * self.one.steps for each in (FULL, *OTHERS))]:
+        for rounds in [*([exact] if exact and exact >= self.one.steps else []), *(each * self.one.steps for each in (FULL, *OTHERS))]:
             made = self._whole(rounds)
             found += [made] if made is not None else []
             met = min(schedule.bandwidth for schedule in found) if found else None
@@ -170,7 +170,7 @@ class _Blend:
         return self.one.schedule(search.best) if search.best else None
 
     def _room(self, rounds: int) -> list[int]:
-        """Whole rounds for each step, near the fractions."""
+        """Whole rounds for each step, near the fractions, one at least: `rounds` are no fewer than the steps."""
         share = [max(1.0, rounds * r / sum(self.shares.rounds)) for r in self.shares.rounds]
         room = [floor(r) for r in share]
         while sum(room) < rounds:

@@ -139,7 +139,7 @@ def _packed(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
     rows = np.concatenate([takes, *(takes[m].sum(axis=0, keepdims=True) for m in wires.members)])
     room = np.concatenate([wires.units, wires.room])
     fits = LinearConstraint(rows, -np.inf, room)  # type: ignore[arg-type]
-    found = milp(-np.ones(len(cycles)), integrality=np.ones(len(cycles)), bounds=Bounds(0), constraints=fits)
+    found = milp(-np.ones(len(cycles)), integrality=np.ones(len(cycles)), bounds=Bounds(0), constraints=fits, options={"mip_rel_gap": 0})
     times = np.rint(found.x).astype(int) if found.x is not None else np.zeros(len(cycles), int)
     chosen = [c for c, n in enumerate(times) if n]
     proved = found.status == 0 and not wires.parallel
@@ -190,6 +190,8 @@ def _proved(wires: Roads, found: Rings, tell: Tell) -> Iterator[Rings]:
         layers = ringexact.fit(hops, found.units + 1, 1, EFFORT[1])
         if layers is None:
             return
+        if not layers and len(hops.src) < np.count_nonzero(wires.units):
+            return  # some of several links between two ranks were left out
         found = replace(found, most=True) if not layers else _rings(wires, hops, 1, layers)
         yield found
         if not layers:

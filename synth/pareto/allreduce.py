@@ -122,16 +122,19 @@ class Search:
         return self.budget.seconds is not None and time.monotonic() - self.began >= self.budget.seconds
 
     def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
-        """What is found at `steps`: an optimal point, or the best improvement and an open interval."""
+        """What is found at `steps`: an optimal point, or the best improvement and an open interval. Ctrl-C passes on after what there is."""
         began = time.monotonic()
         again, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
-        reason = "gave-up"
+        reason, interrupted = "gave-up", None
         if point is None or point.bandwidth > bound.value:
             bound = self._raised(steps, bound)
         if point is None or point.bandwidth > bound.value:
             here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again), again)
-            here.run()
+            try:
+                here.run()
+            except KeyboardInterrupt as stop:
+                interrupted = stop
             reason = "time" if here.spent or here.brief else reason
             if here.schedule is not None:
                 schedule = here.schedule
@@ -139,6 +142,8 @@ class Search:
         if point is not None and (self.best is None or point.bandwidth < self.best):
             self.best, self.found = point.bandwidth, point.schedule
             yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
+        if interrupted is not None:
+            raise interrupted
         if self.best != bound.value:
             yield Open(steps, bound.value, self.best, reason, bound.certificate)
 

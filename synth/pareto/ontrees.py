@@ -96,6 +96,8 @@ class Ahead:
         failed = None if job.result is None else job.result[1]
         if job.over_memory or isinstance(failed, MemoryError):
             self.lost[steps] = Unknown("memory")
+        elif isinstance(failed, Exception):
+            raise failed
         else:
             self.lost[steps] = Unknown("crash" if job.ended else "time", "" if failed is None else str(failed))
         return self.lost[steps]
