@@ -183,3 +183,11 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.schedule is None and found.open == ("a schedule",)
     shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path)])
     assert shown.exit_code == 4 and "left open by the time limit: a schedule" in shown.output
+
+
+def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
+    """Sixty links between each two of eight ranks, two into and out of a ninth: two rings fit, though one link each does not show it."""
+    pairs = [(a, b, 60) for a in range(1, 9) for b in range(1, 9) if a != b] + [(0, 1, 2), (2, 0, 2)]
+    machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
+    found = rings.disjoint(machine)
+    assert found.units == 2 or not found.most

@@ -141,16 +141,19 @@ class _Explained:
         name = "optimal reduce-scatter, then allgather"
         if None in both or not all(b.units for b in both if b is not None):
             return Way(name, None, "no bound within the time limit")
+        if any(large.open for large in self.known.values()):
+            return Way(name, None, "only bounds of the two within the time limit, no rates")
         return Way(name, 1 / sum((1 / b.units for b in both if b is not None), Fraction(0)))
 
     def _rings(self, found: Rings) -> list[Way]:
         part = share(self.name, self.machine.ranks)
         if not found.units:
-            none = "no ring over these links: NCCL would leave them for PCIe or shared memory" if found.most else "no ring was found"
+            reached, none = None, "none was found; that does not say there is none"
+            if found.most:
+                reached, none = Fraction(0), "no ring over these links: NCCL would leave them for PCIe or shared memory"
             if not found.whole:
                 self.open.append("rings")
-            reached = Fraction(0) if found.whole else None
-            none = none if found.whole else "none was found within the time limit"
+                reached, none = None, "none was found within the time limit"
             return [Way("all disjoint rings", reached, none), Way("one ring", reached, none)]
         if not found.whole:
             self.open.append("more rings")

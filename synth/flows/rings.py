@@ -31,7 +31,7 @@ COLUMNS = 600
 # Cycles that are tried one after the other.
 GREEDY = 60
 # Ranks up to which the machine is searched unfolded, and up to which it may be proved that no more rings fit.
-PLAIN, PROVED = 160, 16
+PLAIN, PROVED = 300, 16
 # Rings side by side up to which a constraint program is asked, and its effort: a first look, and a proof.
 CIRCUITS = 12
 EFFORT = (0.3, 2.0)
