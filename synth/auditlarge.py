@@ -69,14 +69,16 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
         if rational(row["gap"]) != rate / stated - 1:
             raise VerificationError(f"the gap is {show(rate / stated - 1)}, {row['gap']} is claimed", place)
         before = rate
-        if any(type(row[key]) is not int or row[key] < 1 for key in ("rounds", "chunks")) or rate != Fraction(row["rounds"], row["chunks"]):
-            raise VerificationError(f"{row['rounds']!r} rounds for {row['chunks']!r} chunks are not R/C={show(rate)}"[:120], f"{place}.rounds")
+        rounds, chunks = row["rounds"], row["chunks"]
+        if type(rounds) is not int or type(chunks) is not int or min(rounds, chunks) < 1 or rate != Fraction(rounds, chunks):
+            raise VerificationError(f"{rounds!r} rounds for {chunks!r} chunks are not R/C={show(rate)}"[:120], f"{place}.rounds")
         if i in files:
             made = files[i]
             same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
             if same != (doc["collective"], doc["root"], row["steps"], rate, row["chunks"]):
                 raise VerificationError("its file holds another schedule", place)
-            if made.topology.links != machine.links or made.topology.limits != machine.limits or made.topology.unit_bandwidth() != machine.unit_bandwidth():
+            own = made.topology
+            if (own.links, own.limits, own.unit_bandwidth()) != (machine.links, machine.limits, machine.unit_bandwidth()):
                 raise VerificationError("its file is for another machine", place)
             lines.append(schedule(made))
     if len(files) < len(doc["points"]):

@@ -122,7 +122,7 @@ class Search:
         return self.budget.seconds is not None and time.monotonic() - self.began >= self.budget.seconds
 
     def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
-        """What is found at `steps`: an optimal point, or the best improvement and an open interval. Ctrl-C passes on after what there is."""
+        """What is found at `steps`: an optimal point, or the best improvement and an open interval. Ctrl-C goes on after what there is."""
         began = time.monotonic()
         again, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
