@@ -275,7 +275,7 @@ def put_at(doc: dict, path: str, value: object) -> None:
 FAULTS = [
     ("name", 3, "$.name: expected a text"), ("protocol", "LL128", "$.protocol: expected one of"),
     ("inplace", "no", "$.inplace: expected true or false"), ("gpus", {}, "$.gpus: expected a list"), ("gpus", [], "$.gpus: is empty"),
-    ("collective", "allreduc", "'allreduc' is not a collective"), ("gpus.0.id", 1, "$.gpus[0].id: is 1"),
+    ("collective", 3, "$.collective: expected a text"), ("gpus.0.id", 1, "$.gpus[0].id: is 1"),
     ("gpus.0.input_chunks", 0, "whole number in 1.."), ("gpus.0.input_chunks", 1 << 60, "whole number in 1.."),
     ("gpus.1.input_chunks", 2, "do not have the sizes"), ("gpus.0.threadblocks", [], "at least one thread block"),
     ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"), ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
@@ -290,6 +290,14 @@ FAULTS = [
     ("reuse_resources", True, "$.reuse_resources: is true"), ("use_double_scratch_buffer", True, "which half is in turn"),
     ("max_message_size", 1.5, "whole number"),
 ]  # fmt: skip
+
+
+def test_a_collective_of_ones_own_is_named_by_who_reads_the_plan():
+    doc = plan() | {"collective": "mine"}
+    task = read(json.dumps(plan()), "p.json").collective
+    assert task is not None
+    assert read(json.dumps(doc), "p.json").collective is None
+    assert read(json.dumps(doc), "p.json", task).collective == task
 
 
 @pytest.mark.parametrize(("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS])
