@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +20,7 @@ from synth.errors import InfeasibleError, SynthError, malformed
 from synth.flows.large import bound
 from synth.pareto import refutation
 from synth.topologies import modify, topology
+from synth.verdict import Sat
 
 PYTHON = re.compile(r"\w*Error\(|'NoneType'|unhashable|subscriptable|iterable|unpack|zip\(|operand|has no attribute|unsupported")
 
@@ -120,3 +123,17 @@ def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
     assert done.exit_code == 0 and done.stderr == f"synth: verifying {path} ...\n"
     monkeypatch.setattr(piped, "LONG", 1000)
     assert CliRunner().invoke(root, ["verify", str(path)]).stderr == ""
+
+
+def test_small_documents_are_verified_without_numpy(tmp_path):
+    found = api.solve("ring:4", "allgather", 1, 2, 3, jobs=1)
+    assert isinstance(found, Sat)
+    (tmp_path / "s.json").write_text(json.dumps(found.schedule.to_json()))
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print("loaded:", [m for m in ("numpy", "scipy", "z3", "pysat", "ortools") if m in sys.modules]))
+from synth.cli import root
+root(["verify", {str(tmp_path / "s.json")!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "verified" in done.stdout and "loaded: []" in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from synth import linkdoc
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.api.scale import unreachable
@@ -43,6 +42,8 @@ def infeasible_document(
         live = machine.live()
     except SynthError:
         return None
+    from synth import linkdoc  # loads NumPy
+
     head = {"name": live.name, "ranks": live.ranks, "unit_gbps": show(live.unit_bandwidth())}
     return _document(head | linkdoc.columns(live), certificate["collective"], None, certificate)
 

@@ -60,7 +60,7 @@ OTHER_EFFORTS = (
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
 PLACING = 6_000_000  # propagations of each
-BLENDING = 16_000_000  # propagations
+BLENDING = 8_000_000  # propagations
 
 Item = Point | Open | tuple[int | None, LowerBound]
 
@@ -127,9 +127,7 @@ class Search:
         again, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.same_bits) else None
         reason, interrupted = "gave-up", None
-        if point is None or point.bandwidth > bound.value:
-            bound = self._raised(steps, bound)
-        if point is None or point.bandwidth > bound.value:
+        while point is None or point.bandwidth > bound.value:
             here = _Here(self, steps, bound.value, point.bandwidth if point else self.best, *self._limits(began, again), again)
             try:
                 here.run()
@@ -139,6 +137,11 @@ class Search:
             if here.schedule is not None:
                 schedule = here.schedule
                 point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
+            if interrupted is not None or (point is not None and point.bandwidth == bound.value):
+                break
+            floor, bound = bound.value, self._raised(steps, bound)
+            if bound.value == floor:
+                break
         if point is not None and (self.best is None or point.bandwidth < self.best):
             self.best, self.found = point.bandwidth, point.schedule
             yield replace(point, bound=bound, status="optimal" if point.bandwidth == bound.value else "best-known")
