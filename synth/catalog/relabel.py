@@ -58,7 +58,7 @@ def frontier(given: Frontier, network: Network, collective: Collective, map: Rel
 
 def _point(given: Point, move: Move) -> Point:
     moved = schedule(given.schedule, move)
-    # Ranks add what arrives in a step in the order of its sources, so another numbering may add in another order.
+    # What a step adds does not depend on the numbering, but is cheap to look at again.
     return replace(given, schedule=moved, bound=_bound(given.bound, move), same_bits=same_bits(moved))
 
 
