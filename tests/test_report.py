@@ -331,7 +331,7 @@ def test_a_frontier_that_fails_its_check_is_not_drawn(dgx1, tmp_path):
         ("{", "not JSON"), ('{"schema": "other/1"}', "schema is 'other/1'; a report shows"),
         ('{"schema": "synth.frontier/1"}', "is malformed"),
         ('{"schema": "synth.plan/1", "algorithms": 3}', "is malformed"), ('{"schema": "synth.measured/1"}', "is malformed"),
-        ('{"schema": "synth.large/1", "topology": {"name": "nothing"}}', "is malformed"), ("[]", "JSON list"),
+        ('{"schema": "synth.large/1", "topology": {"name": "nothing"}}', "is malformed"), ("[]", "found a list"),
     ],
 )  # fmt: skip
 def test_other_files_are_refused_in_one_line(content, says, tmp_path):
