@@ -140,11 +140,12 @@ def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[
                 for (r, at), x in moves.items():
                     if at == t and x in true and (suffix or network.routes[r].src not in before):
                         landing.setdefault(network.routes[r].dst, []).append((r, suffix))
-            for (n, at), x in chunk.own.items():
+            for arrivals in landing.values():
+                arrivals.sort(key=lambda a: (network.routes[a[0]].src, a))
+            for (n, at), x in chunk.own.items():  # a rank's own input comes last
                 if at == t and x in true:
                     landing.setdefault(n, []).append((-1 - n, "-input"))
             for n, arrivals in landing.items():
-                arrivals.sort(key=lambda a: (a[0] < 0, network.routes[a[0]].src, a) if a[0] >= 0 else (True,))
                 replaced = n in empty or chunk.keep[n, t] not in true
                 empty.discard(n)
                 kinds = ["copy" if replaced and k == 0 else "reduce" for k in range(len(arrivals))]

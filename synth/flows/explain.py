@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import SynthError, UsageError
-from synth.flows import rings, roads
+from synth.flows import cuts, rings, roads
 from synth.flows.allocations import RATED, Best, best, by_trees, induced, share
 from synth.flows.doubletree import tree_rate
 from synth.flows.ringbound import RingBound
@@ -256,13 +256,9 @@ def _of(n: int) -> str:
 
 def runs(ranks: Sequence[int]) -> str:
     """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
-    found: list[list[int]] = []
-    for n in ranks:
-        if found and found[-1][1] == n - 1:
-            found[-1][1] = n
-        else:
-            found.append([n, n])
-    shown = [str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in found]
+    shown = [
+        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in cuts.runs(ranks)
+    ]  # fmt: skip
     return ",".join(shown) if len(shown) <= 2 * FEW else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
 
 
