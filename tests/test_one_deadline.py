@@ -150,3 +150,13 @@ def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
 
     assert search(time.monotonic()).forest is not None
     assert (search(time.monotonic() - 200).forest is None) == (seconds is not None)
+
+
+def test_what_more_steps_can_gain_counts_from_what_was_found(monkeypatch):
+    """Also where the bound at S was lost to memory, and stands at the one for any number of steps."""
+    bound = ontrees.Ahead.bound
+    machine = topology("ring:5")
+    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("memory") if steps == 4 else bound(self, steps))
+    found = Sweep(machine.network(), collective("broadcast", 5), Options(jobs=1), Log(None, "")).run()
+    assert [(p.steps, str(p.bandwidth)) for p in found.points] == [(2, "2"), (3, "1"), (4, "4/5")]
+    assert found.notes == ("followed to 4 steps: more can lower rounds/chunk by 37.5% at most, as the bounds say",)

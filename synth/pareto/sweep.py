@@ -134,8 +134,7 @@ class Sweep:
             if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
                 ahead = self._bound(steps + 1, floor)
                 if ahead.value > floor.value:
-                    gain = float(1 - floor.value / bound.value)
-                    self.notes += (f"followed to {steps} steps: more can lower rounds/chunk by {gain:.1%} at most, as the bounds say",)
+                    self.notes += (self._followed(steps, floor.value),)
                     end = steps
                     break
             if self.out_of_time and steps < end:
@@ -147,6 +146,13 @@ class Sweep:
             self.notes += (self._limit(steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
         self.last = None if self.best == floor.value else end
+
+    def _followed(self, steps: int, floor: Fraction) -> str:
+        """Why an infinite frontier ends at so many steps: what more can gain over the best found, the bound at S being lost or not."""
+        told = f"followed to {steps} steps"
+        if self.best is None:
+            return told
+        return f"{told}: more can lower rounds/chunk by {float(1 - floor / self.best):.1%} at most, as the bounds say"
 
     def _static(self) -> LowerBound:
         """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let go on."""
