@@ -7,14 +7,16 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-from synth import verify
+from synth import strict, verify
 from synth.bounds import check
 from synth.errors import FormatError, VerificationError, json_kind, malformed
-from synth.rational import rational, show
+from synth.rational import show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
 
 MAX_BYTES = 1 << 30
+POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"})
+BOUND = frozenset({"value", "scope", "certificate"})
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (
@@ -126,27 +128,15 @@ def _frontier(doc: dict) -> list[str]:
         _open(doc, entry, points, f"$.open[{i}]")
     if not isinstance(doc["complete"], bool) or not (doc["max_steps"] is None or type(doc["max_steps"]) is int):
         raise VerificationError("'complete' is true or false, 'max_steps' a number or null", "$")
-    _number(doc["seconds"], "$.seconds")
-    labels = doc.get("labels", [])
+    strict.seconds(doc["seconds"], "$.seconds")
+    for i, line in enumerate(strict.items(doc.get("notes", []), "$.notes")):
+        strict.text(line, f"$.notes[{i}]")
+    labels = strict.items(doc.get("labels", []), "$.labels")
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(map(str, labels))) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     if doc["complete"]:
         said.append(_completeness(doc, points, bounds))
     return said
-
-
-def _number(value: object, place: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise VerificationError(f"expected seconds, found {value!r}", place)
-
-
-def _exact(text: object, place: str) -> Fraction:
-    if not isinstance(text, str):
-        raise VerificationError(f"expected a fraction in quotes, found {text!r}", place)
-    try:
-        return rational(text)
-    except ValueError as error:
-        raise VerificationError(str(error), place) from None
 
 
 def _at_one(coll: dict, chunks: int) -> dict:
@@ -157,6 +147,8 @@ def _at_one(coll: dict, chunks: int) -> dict:
 
 
 def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fraction, bool]:
+    strict.fields(entry, place, POINT)
+    strict.text(entry["construction"], f"{place}.construction")
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
     inner = entry["schedule"]
     if inner["topology"] != doc["topology"]:
@@ -166,10 +158,10 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fr
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
         if type(entry[key]) is not int or entry[key] != value:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
-    stated = _exact(entry["bandwidth"], f"{place}.bandwidth")
+    stated = strict.fraction(entry["bandwidth"], f"{place}.bandwidth")
     if stated != replay.bandwidth:
         raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
-    _number(entry["seconds"], f"{place}.seconds")
+    strict.seconds(entry["seconds"], f"{place}.seconds")
     value = _certificate(doc, entry["bound"], f"{place}.bound", replay.steps, replay.chunks)
     if value > replay.bandwidth:
         raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
@@ -192,6 +184,7 @@ def _same_bits(entry: dict, place: str) -> None:
 
 
 def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
+    strict.fields(entry, place, BOUND, {"steps"})
     if not isinstance(entry["certificate"], dict):
         raise VerificationError(NO_CERTIFICATE, f"{place}.certificate")
     scope = entry["scope"]
@@ -202,7 +195,7 @@ def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: 
         value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps, chunks=at)
     except VerificationError as error:
         raise VerificationError(str(error), f"{place}.certificate") from None
-    stated = _exact(entry["value"], f"{place}.value")
+    stated = strict.fraction(entry["value"], f"{place}.value")
     if stated != value:
         raise VerificationError(f"says {show(stated)}, the certificate proves {show(value)}", f"{place}.value")
     return value
@@ -219,8 +212,10 @@ def _bound(doc: dict, entry: dict, place: str, steps: int | None) -> tuple[int |
 
 
 def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], place: str) -> None:
-    steps = entry["steps"]
-    lower = _exact(entry["lower"], f"{place}.lower")
+    strict.fields(entry, place, {"steps", "lower", "upper", "reason"}, {"certificate"})
+    strict.text(entry["reason"], f"{place}.reason")
+    steps = strict.number(entry["steps"], f"{place}.steps", 1)
+    lower = strict.fraction(entry["lower"], f"{place}.lower")
     if entry.get("certificate"):
         try:
             value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps)
@@ -228,7 +223,7 @@ def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], plac
             raise VerificationError(str(error), f"{place}.certificate") from None
         if value != lower:
             raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
-    upper = None if entry["upper"] is None else _exact(entry["upper"], f"{place}.upper")
+    upper = None if entry["upper"] is None else strict.fraction(entry["upper"], f"{place}.upper")
     best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
     if upper != best:
         raise VerificationError(f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper")

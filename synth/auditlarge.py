@@ -6,10 +6,9 @@ from collections import deque
 from fractions import Fraction
 from pathlib import Path
 
-from synth import bulk, lengthcheck, linkdoc, verifybulk
+from synth import bulk, largedoc, lengthcheck, linkdoc, verifybulk
 from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
-from synth.large import SCHEMA
 from synth.rational import rational, show
 from synth.topology import Topology
 
@@ -39,8 +38,7 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
     The machine is the one whose links stand in the document, whatever it is called; else `topology`, or where that is None
     the one that its schedules are for.
     """
-    if doc["schema"] != SCHEMA:
-        raise FormatError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+    largedoc.check(doc)
     files = {i: bulk.load(folder / Path(row["file"]).name) for i, row in enumerate(doc["points"]) if "file" in row}
     given = doc["topology"]
     machine = linkdoc.read(given) if "links" in given else topology or next((made.topology for made in files.values()), None)
@@ -69,9 +67,8 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
         if rational(row["gap"]) != rate / stated - 1:
             raise VerificationError(f"the gap is {show(rate / stated - 1)}, {row['gap']} is claimed", place)
         before = rate
-        rounds, chunks = row["rounds"], row["chunks"]
-        if type(rounds) is not int or type(chunks) is not int or min(rounds, chunks) < 1 or rate != Fraction(rounds, chunks):
-            raise VerificationError(f"{rounds!r} rounds for {chunks!r} chunks are not R/C={show(rate)}"[:120], f"{place}.rounds")
+        if rate != Fraction(row["rounds"], row["chunks"]):
+            raise VerificationError(f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds")
         if i in files:
             made = files[i]
             same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
@@ -115,8 +112,6 @@ def _share(collective: str, ranks: int) -> str:
 def _least_steps(doc: dict, machine: Topology) -> list[str]:
     """Whether so many steps are needed: the farthest that data go, in ranks entered. A line where the machine is too large to look."""
     least = doc["least_steps"]
-    if type(least) is not int or least < 0:
-        raise VerificationError(f"expected a number of steps, found {least!r}", "least_steps")
     if any(row["steps"] < least for row in doc["points"]):
         raise VerificationError(f"says {least}, a point takes fewer steps", "least_steps")
     machine = machine.live()

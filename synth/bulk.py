@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from synth.errors import FormatError, SynthError
+from synth.large import COLLECTIVES
 from synth.linktable import LinkTable, members
 from synth.rational import rational, show
 from synth.topology import KINDS, Limit, Link, Topology
 
 SCHEMA = "synth.bulk/1"
 COPY, REDUCE = 0, 1
-COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 MOST_BYTES = 4 << 30
 _ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "generators", "src", "dst", "width", "late", "sort")
 _LIMITS = ("limit_links", "limit_ends", "limit_width", "nodes")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from synth.bulk import Bulk
 
 SCHEMA = "synth.large/1"
+COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+ROOTED = ("broadcast", "reduce")
 
 
 @dataclass(frozen=True, eq=False)

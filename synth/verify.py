@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from synth import strict
 from synth.callmodule import make_callable
-from synth.errors import VerificationError, json_kind
+from synth.errors import VerificationError
 from synth.schedule import Schedule, canonical
 
 KINDS = ("copy", "reduce", "copy-input", "reduce-input")
@@ -42,19 +43,19 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     Returns what was established; raises VerificationError at the first thing that is wrong.
     """
     doc = given.to_json() if isinstance(given, Schedule) else given
-    fields = _fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
+    fields = strict.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
     if fields["schema"] != "synth.schedule/1":
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
     fabric = Fabric.read(fields["topology"], f"{place}.topology")
-    chunks = _number(fields["chunks"], f"{place}.chunks", 1)
+    chunks = strict.number(fields["chunks"], f"{place}.chunks", 1)
     task = _Task.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
     state = _Combining(task, place) if task.combining else _Holding(task, place)
     rounds = sends = 0
-    for t, row in enumerate(_list(fields["steps"], f"{place}.steps")):
+    for t, row in enumerate(strict.items(fields["steps"], f"{place}.steps")):
         here = f"{place}.steps[{t}]"
-        step = _fields(row, here, {"rounds", "sends"})
-        r = _number(step["rounds"], f"{here}.rounds", 1)
-        moves = _list(step["sends"], f"{here}.sends")
+        step = strict.fields(row, here, {"rounds", "sends"})
+        r = strict.number(step["rounds"], f"{here}.rounds", 1)
+        moves = strict.items(step["sends"], f"{here}.sends")
         fabric.check_loads(_load(moves, task.chunks, fabric, f"{here}.sends"), r, here)
         state.step(moves, here)
         rounds, sends = rounds + r, sends + sum(row[1] != row[2] for row in moves)
@@ -91,31 +92,6 @@ def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
 # ---------------------------------------------------------------- reading, strictly
 
 
-def _fields(doc: object, place: str, needed: set[str], allowed: set[str] = frozenset()) -> dict:  # type: ignore[assignment]
-    if not isinstance(doc, dict):
-        raise VerificationError(f"expected an object, found {json_kind(doc)}", place)
-    for key in sorted(needed - doc.keys()):
-        raise VerificationError(f"{key!r} is missing", place)
-    for key in sorted(doc.keys() - needed - allowed):
-        raise VerificationError(f"{key!r} is not a known field", place)
-    return doc
-
-
-def _list(value: object, place: str) -> list:
-    if not isinstance(value, list):
-        raise VerificationError(f"expected a list, found {json_kind(value)}", place)
-    return value
-
-
-def _number(value: object, place: str, low: int, below: int | None = None) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise VerificationError(f"expected a whole number, found {value!r}", place)
-    if value < low or (below is not None and value >= below):
-        span = f">= {low}" if below is None else f"in {low}..{below - 1}"
-        raise VerificationError(f"expected a number {span}, found {value}", place)
-    return value
-
-
 def _load(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
     """How many sends take each link, where every row is a send.
 
@@ -143,11 +119,11 @@ def _load(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, 
 
 def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | None:
     """The link that a row takes; None for a rank that adds its input to what it holds, or puts it there."""
-    row = _list(row, place)
+    row = strict.items(row, place)
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
-    _number(row[0], f"{place}[0]", 0, chunks)
-    src, dst = _number(row[1], f"{place}[1]", 0, fabric.ranks), _number(row[2], f"{place}[2]", 0, fabric.ranks)
+    strict.number(row[0], f"{place}[0]", 0, chunks)
+    src, dst = strict.number(row[1], f"{place}[1]", 0, fabric.ranks), strict.number(row[2], f"{place}[2]", 0, fabric.ranks)
     via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
     if row[3] not in KINDS:
         raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")
@@ -160,7 +136,7 @@ def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | Non
 
 
 def _path(value: object, place: str) -> tuple[str, ...]:
-    names = _list(value, place)
+    names = strict.items(value, place)
     if not names or not all(isinstance(name, str) for name in names):
         raise VerificationError("expected a list of switch names", place)
     return tuple(names)
@@ -181,28 +157,28 @@ class Fabric:
     @staticmethod
     def read(doc: object, place: str) -> Fabric:
         """Read the `topology` object of a schedule."""
-        fields = _fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
-        ranks = _number(fields["ranks"], f"{place}.ranks", 1)
+        fields = strict.fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
+        ranks = strict.number(fields["ranks"], f"{place}.ranks", 1)
         links: dict[LinkKey, int] = {}
-        for i, row in enumerate(_list(fields["links"], f"{place}.links")):
+        for i, row in enumerate(strict.items(fields["links"], f"{place}.links")):
             here = f"{place}.links[{i}]"
-            if len(_list(row, here)) not in (3, 4):
+            if len(strict.items(row, here)) not in (3, 4):
                 raise VerificationError("expected [src, dst, units] or [src, dst, units, path]", here)
             key = _link_key([row[0], row[1], *row[3:]], ranks, here)
             if key in links:
                 raise VerificationError(f"link {key[0]} -> {key[1]} is listed twice", here)
-            links[key] = _number(row[2], f"{here}[2]", 1)
+            links[key] = strict.number(row[2], f"{here}[2]", 1)
         limits = []
-        for i, row in enumerate(_list(fields["limits"], f"{place}.limits")):
+        for i, row in enumerate(strict.items(fields["limits"], f"{place}.limits")):
             here = f"{place}.limits[{i}]"
-            cap = _fields(row, here, {"links", "units"})
-            keys = [_link_key(key, ranks, f"{here}.links[{j}]") for j, key in enumerate(_list(cap["links"], f"{here}.links"))]
+            cap = strict.fields(row, here, {"links", "units"})
+            keys = [_link_key(key, ranks, f"{here}.links[{j}]") for j, key in enumerate(strict.items(cap["links"], f"{here}.links"))]
             for key in keys:
                 if key not in links:
                     raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
             if len(set(keys)) < len(keys):
                 raise VerificationError("lists a link twice", here)
-            limits.append((frozenset(keys), _number(cap["units"], f"{here}.units", 1)))
+            limits.append((frozenset(keys), strict.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
         if bool(wires) != any(via for _, _, via in links):
             raise VerificationError("wires are listed exactly when links name the switches on their way", f"{place}.wires")
@@ -240,10 +216,10 @@ class Fabric:
 
 
 def _link_key(row: object, ranks: int, place: str) -> LinkKey:
-    row = _list(row, place)
+    row = strict.items(row, place)
     if len(row) not in (2, 3):
         raise VerificationError("expected [src, dst] or [src, dst, path]", place)
-    src, dst = _number(row[0], f"{place}[0]", 0, ranks), _number(row[1], f"{place}[1]", 0, ranks)
+    src, dst = strict.number(row[0], f"{place}[0]", 0, ranks), strict.number(row[1], f"{place}[1]", 0, ranks)
     if src == dst:
         raise VerificationError(f"a link from rank {src} to itself", place)
     return src, dst, _path(row[2], place) if len(row) == 3 else ()
@@ -251,11 +227,11 @@ def _link_key(row: object, ranks: int, place: str) -> LinkKey:
 
 def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], int]:
     wires: dict[tuple[int | str, int | str], int] = {}
-    for i, row in enumerate(_list(doc, place)):
+    for i, row in enumerate(strict.items(doc, place)):
         here = f"{place}[{i}]"
-        if len(_list(row, here)) != 3 or not all(isinstance(end, str) or type(end) is int for end in row[:2]):
+        if len(strict.items(row, here)) != 3 or not all(isinstance(end, str) or type(end) is int for end in row[:2]):
             raise VerificationError("expected [end, end, units]", here)
-        wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + _number(row[2], f"{here}[2]", 1)
+        wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + strict.number(row[2], f"{here}[2]", 1)
     return wires
 
 
@@ -275,10 +251,10 @@ class _Task:
 
     @staticmethod
     def read(doc: object, per_unit: int, ranks: int, place: str) -> _Task:
-        fields = _fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
+        fields = strict.fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
         if fields["ranks"] != ranks:
             raise VerificationError(f"has {fields['ranks']} ranks, the topology has {ranks}", f"{place}.ranks")
-        chunks = _number(fields["chunks"], f"{place}.chunks", 1)
+        chunks = strict.number(fields["chunks"], f"{place}.chunks", 1)
         if chunks % per_unit:
             raise VerificationError(f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
         if not isinstance(fields["combining"], bool) or not isinstance(fields["name"], str):
@@ -292,7 +268,7 @@ class _Task:
 
 
 def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[int, frozenset[int] | None]:
-    rows = _list(doc, place)
+    rows = strict.items(doc, place)
     try:
         pairs: set[int] = set()
         for chunk, rank in rows:
@@ -307,12 +283,12 @@ def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[
     found: dict[int, frozenset[int] | None] = {}
     for i, row in enumerate(rows):  # one by one, to say what is wrong where
         here = f"{place}[{i}]"
-        if not 2 <= len(_list(row, here)) <= most:
+        if not 2 <= len(strict.items(row, here)) <= most:
             raise VerificationError("expected [chunk, rank]", here)
-        chunk, rank = _number(row[0], f"{here}[0]", 0, chunks), _number(row[1], f"{here}[1]", 0, ranks)
+        chunk, rank = strict.number(row[0], f"{here}[0]", 0, chunks), strict.number(row[1], f"{here}[1]", 0, ranks)
         if chunk * ranks + rank in found:
             raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
-        wants = frozenset(_number(r, f"{here}[2]", 0, ranks) for r in _list(row[2], f"{here}[2]")) if len(row) == 3 else None
+        wants = frozenset(strict.number(r, f"{here}[2]", 0, ranks) for r in strict.items(row[2], f"{here}[2]")) if len(row) == 3 else None
         found[chunk * ranks + rank] = wants
     return found
 

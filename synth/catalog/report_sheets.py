@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from synth import audit, auditlarge
+from synth import audit, auditlarge, largedoc
 from synth.bounds import check
 from synth.bulk import Bulk
 from synth.catalog.entry import INFEASIBLE, Entry
@@ -106,6 +106,10 @@ def _of_large(found: Large, name: str, rows: Rows, making: Making, beside: tuple
 
 def of_large_document(doc: dict, name: str, rows: Rows, making: Making) -> Iterator[Sheet]:
     """With its machine where that is known by name; else as the document alone says, unchecked. Raises FormatError."""
+    try:
+        largedoc.check(doc)
+    except VerificationError as error:
+        raise FormatError(f"is malformed: {error}", name) from None
     found = read(name, lambda: _large(doc))
     if found is None:
         yield read(name, lambda: sheets.of_large_document(doc, About(name, provenance=rows)))
