@@ -7,7 +7,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-from synth import strict, verify
+from synth import difference, strict, verify
 from synth.bounds import check
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.rational import show
@@ -152,9 +152,12 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fr
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
     inner = entry["schedule"]
     if inner["topology"] != doc["topology"]:
-        raise VerificationError("runs on another topology than the frontier's", f"{place}.schedule.topology")
-    if _at_one(inner["collective"], inner["chunks"]) != doc["collective"]:
-        raise VerificationError("answers another collective than the frontier's", f"{place}.schedule.collective")
+        differs = difference.told(inner["topology"], doc["topology"], "in $.topology")
+        raise VerificationError(f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology")
+    asked = _at_one(inner["collective"], inner["chunks"])
+    if asked != doc["collective"]:
+        differs = difference.told(asked, doc["collective"], "in $.collective")
+        raise VerificationError(f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective")
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
         if type(entry[key]) is not int or entry[key] != value:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")

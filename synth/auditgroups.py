@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth import groupcheck, verify
+from synth import difference, groupcheck, verify
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.groups import Group, checked, units
 from synth.rational import rational, show
@@ -69,7 +69,8 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     replay = verify.schedule(doc["schedule"], "$.schedule")
     made = Schedule.from_json(doc["schedule"])
     same = (made.network.routes, made.network.caps, made.network.unit) == (network.routes, network.caps, network.unit)
-    _need(same, "runs on another topology than the bound speaks about", "$.schedule.topology")
+    differs = "" if same else difference.told(doc["schedule"]["topology"], doc["topology"], "in $.topology")
+    _need(same, f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology")
     wanted = task.collective
     same = (made.collective.pre, made.collective.post, made.collective.combining) == (wanted.pre, wanted.post, wanted.combining)
     _need(same, "moves other data than the groups ask for", "$.schedule.collective")

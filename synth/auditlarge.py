@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 
-from synth import bulk, largedoc, lengthcheck, linkdoc, verifybulk
+from synth import bulk, difference, largedoc, lengthcheck, linkdoc, verifybulk
 from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
 from synth.rational import rational, show
@@ -22,6 +24,22 @@ def bound(certificate: dict, topology: Topology) -> Fraction:
     return check(certificate, topology) * topology.unit_bandwidth()
 
 
+def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
+    """As `bound`; of a certificate about another machine the error says how one of `others` differs, if it is about that."""
+    place = "bound.certificate"
+    try:
+        return bound(certificate, machine)
+    except VerificationError as error:
+        if error.place == "topology":
+            for what, other in others:
+                digest = lengthcheck.digest_runs if certificate["kind"] == "alltoall-lengths" else check_scale.digest
+                if other is not None and certificate["topology"] == digest(other):
+                    differs = difference.told(difference.plain(machine), difference.plain(other), f"in {what}")
+                    told = f"speaks about {what}, not about the machine written in the document: {differs}"
+                    raise VerificationError(told, f"{place}.topology") from None
+        raise VerificationError(str(error), place) from None
+
+
 def schedule(given: bulk.Bulk) -> str:
     """One line on a bulk schedule that is right. Raises VerificationError."""
     found = verifybulk.bulk(given)
@@ -32,16 +50,16 @@ def schedule(given: bulk.Bulk) -> str:
     )
 
 
-def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
+def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> list[str]:
     """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
 
-    The machine is the one whose links stand in the document, whatever it is called; else `topology`, or where that is None
-    the one that its schedules are for.
+    The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its name, or where
+    that is None the one that its schedules are for.
     """
     largedoc.check(doc)
     files = {i: bulk.load(folder / Path(row["file"]).name) for i, row in enumerate(doc["points"]) if "file" in row}
     given = doc["topology"]
-    machine = linkdoc.read(given) if "links" in given else topology or next((made.topology for made in files.values()), None)
+    machine = linkdoc.read(given) if "links" in given else named() or next((made.topology for made in files.values()), None)
     if machine is None:
         raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
     for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
@@ -50,7 +68,9 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
     if not isinstance(doc["bound"]["certificate"], dict):
         raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
     stated = rational(doc["bound"]["value"])
-    proved = bound(doc["bound"]["certificate"], machine)
+    others = ((f"the machine of {doc['points'][i]['file']}", made.topology) for i, made in files.items())
+    by_name = ((given["name"], make()) for make in (named,) if "links" in given)
+    proved = _bound(doc["bound"]["certificate"], machine, chain(by_name, others))
     if proved < stated:
         raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
     if doc["bound"]["certificate"].get("collective", doc["collective"]) != doc["collective"]:
@@ -76,7 +96,8 @@ def document(doc: dict, folder: Path, topology: Topology | None) -> list[str]:
                 raise VerificationError("its file holds another schedule", place)
             own = made.topology
             if (own.links, own.limits, own.unit_bandwidth()) != (machine.links, machine.limits, machine.unit_bandwidth()):
-                raise VerificationError("its file is for another machine", place)
+                differs = difference.told(difference.plain(own), difference.plain(machine), "in the document")
+                raise VerificationError(f"its file is for another machine: {differs}", place)
             lines.append(schedule(made))
     if len(files) < len(doc["points"]):
         without = len(doc["points"]) - len(files)

@@ -32,6 +32,9 @@ MOST_WORK = 200_000_000
 MOST = 1 << 61
 
 
+ALTERED = "speaks about other groups or another topology than these: a number of it was altered, or one in the links, limits or groups here"
+
+
 def digest(network: Network, groups: Sequence[Group]) -> str:
     """SHA-256 of the links, limits and groups that a certificate speaks about."""
     found = hashlib.sha256(f"{network.ranks} {network.unit}\n".encode())
@@ -60,7 +63,7 @@ def _need(truth: object, message: str, place: str) -> None:
 def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
     _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
     _need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
-    _need(certificate["problem"] == digest(network, groups), "speaks about other groups or another topology", "problem")
+    _need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
     own = _prices(certificate["routes"], len(network.routes), "routes")
     caps = _prices(certificate["caps"], len(network.caps), "caps")
     budget = sum((p * network.routes[i].units for i, p in own.items()), Fraction(0))

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from synth.difference import size
 from synth.errors import VerificationError, malformed
 from synth.linktable import ends, members, widths
 from synth.topology import Topology
@@ -79,7 +80,7 @@ def _lengths(runs: list, count: int, place: str) -> np.ndarray:
 def _check(certificate: dict, topology: Topology) -> Fraction:
     _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
     _need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
-    _need(certificate["topology"] == digest_runs(topology), "speaks about another topology", "topology")
+    _need(certificate["topology"] == digest_runs(topology), f"speaks about another topology than {size(topology)}", "topology")
     widths = _Widths(topology)
     own = _lengths(certificate["links"], len(widths.src), "links")
     limit = _lengths(certificate["limits"], len(widths.limit), "limits")

@@ -46,21 +46,16 @@ def large_bound(
         raise labelled(error, machine.labels) from None
 
 
-def by_name(doc: dict) -> Topology | None:
-    """The machine that a large frontier names, None where its links stand beside the name, or no machine is called that."""
-    return None if "links" in doc["topology"] else _known(str(doc["topology"]["name"]))
-
-
 def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
     """`found` as a JSON document that can be verified alone: with the links of its machine, unless its name makes the very same."""
-    machine, known = found.topology, _known(found.topology.name)
-    same = known is not None and all(
-        getattr(machine, key) == getattr(known, key) for key in ("ranks", "switches", "unit", "links", "limits")
+    machine, named = found.topology, known(found.topology.name)
+    same = named is not None and all(
+        getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
     )
     return found.to_json(files, links=not same)
 
 
-def _known(name: str) -> Topology | None:
+def known(name: str) -> Topology | None:
     """The machine or family of that name; a file is none."""
     from synth import topologies
 

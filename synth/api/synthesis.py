@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
-from synth.api.scale import by_name
+from synth.api.scale import known
 from synth.collective import Collective
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, malformed
 from synth.frontier import Frontier, LowerBound
@@ -242,7 +242,8 @@ def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None
         if doc.get("schema") == LARGE_SCHEMA:
             from synth import auditlarge
 
-            return auditlarge.document(doc, Path(given).parent if isinstance(given, str | Path) else Path(), by_name(doc))
+            folder = Path(given).parent if isinstance(given, str | Path) else Path()
+            return auditlarge.document(doc, folder, lambda: known(doc["topology"]["name"]))
         if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
             from synth import auditlarge
 

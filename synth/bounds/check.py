@@ -27,6 +27,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14
+ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
 def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None) -> Fraction:
@@ -50,7 +51,7 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     wrong = (certificate.keys() ^ (must | {"kind", "problem"})) - may
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", "$")
     problem = Instance(topology, collective, certificate.get("reversed", False))
-    need(certificate["problem"] == problem.digest, "speaks about another problem", "problem")
+    need(certificate["problem"] == problem.digest, f"speaks about another problem than this: {ALTERED}", "problem")
     if "numbering" in certificate:
         problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
     if kind in ("distance", "unreachable"):

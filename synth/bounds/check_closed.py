@@ -6,7 +6,7 @@ starts inside ends inside. So no schedule, of whatever steps and chunks, takes t
 
 from __future__ import annotations
 
-from synth.bounds.check_scale import ROOTED, digest, need
+from synth.bounds.check_scale import ROOTED, need, same
 from synth.errors import VerificationError, malformed
 from synth.topology import Topology, columns
 
@@ -24,7 +24,7 @@ def check(certificate: dict, topology: Topology) -> tuple[int, int]:
 def _check(certificate: dict, topology: Topology) -> tuple[int, int]:
     need(certificate["kind"] == "unreachable", "is no proof that a rank cannot be reached", "kind")
     need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
-    need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    same(certificate, topology)
     nodes = topology.ranks + len(topology.switches)
     start, end = certificate["pair"]
     need(all(type(n) is int and 0 <= n < topology.ranks for n in (start, end)) and start != end, "names no two ranks", "pair")

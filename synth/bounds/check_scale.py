@@ -17,6 +17,7 @@ from array import array
 from fractions import Fraction
 from typing import Any
 
+from synth.difference import size
 from synth.errors import VerificationError, malformed
 from synth.rational import rational
 from synth.topology import Topology, bandwidths, columns
@@ -82,11 +83,16 @@ def need(truth: bool, message: str, place: str) -> None:
         raise VerificationError(message, place)
 
 
+def same(certificate: dict, topology: Topology) -> None:
+    """Raises VerificationError unless it is `topology` that the certificate speaks about."""
+    need(certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology")
+
+
 def _check(certificate: dict, topology: Topology) -> Fraction:
     kind = certificate["kind"]
     need(kind in ("throughput-cut", "throughput-cuts"), "is no throughput-cut", "kind")
     need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
-    need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    same(certificate, topology)
     collective, root = certificate["collective"], certificate["root"]
     need(collective in ("allgather", *TURNED, *ROOTED), "has no such bound", "collective")
     if collective in ROOTED:

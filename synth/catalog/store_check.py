@@ -117,7 +117,7 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
                 if name.startswith("point-"):
                     (Path(folder) / name).write_bytes(unpack_bytes(blob))
             files = {i: f"point-{i + 1}" for i in range(len(found.points)) if f"point-{i + 1}" in blobs}
-            return auditlarge.document(found.to_json(files, links=False), Path(folder), found.topology)
+            return auditlarge.document(found.to_json(files, links=False), Path(folder), lambda: found.topology)
     return [f"{FAILED}: {entry.reason}"]
 
 

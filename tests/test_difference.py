@@ -1,0 +1,82 @@
+"""A document whose numbers do not belong together says which field differs, and how."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from synth import api, difference
+from synth.errors import VerificationError
+from synth.flows.large import bound, frontier
+from synth.topologies import modify, topology
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "told"),
+    [
+        ({"a": 1}, {"a": 2}, "a is 1, there 2"), ({"a": 1}, {}, "a stands, there is missing"),
+        ([[1, 2], [3]], [[1, 2], [4]], "[1] is [3], there [4]"),
+        ({"a": [[0]]}, {"a": [[0], [1]]}, "a has 1 entry, there 2"), ({"a": {}}, {"a": 3}, "a is an object, there a number"),
+        (1, True, "the whole is 1, there True"), ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
+    ],
+)  # fmt: skip
+def test_the_first_difference_is_named(here, there, told):
+    assert difference.told(here, there, "there") == told
+
+
+@pytest.fixture(scope="module")
+def small():
+    return json.loads(json.dumps(api.pareto("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
+
+
+def test_a_changed_topology_beside_the_schedules(small):
+    doc = copy.deepcopy(small)
+    doc["topology"]["links"][2][2] = 3
+    with pytest.raises(VerificationError, match=r"than the frontier's: links\[2\] is \[1, 2, 1\], in \$.topology \[1, 2, 3\]"):
+        api.verify(doc)
+
+
+def test_a_changed_collective_beside_the_schedules(small):
+    doc = copy.deepcopy(small)
+    doc["collective"]["post"].pop()
+    with pytest.raises(VerificationError, match=r"than the frontier's: post has 16 entries, in \$.collective 15"):
+        api.verify(doc)
+
+
+def _doc():
+    return json.loads(json.dumps(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather").to_json()))
+
+
+def test_a_certificate_for_the_machine_of_that_name():
+    doc = _doc()
+    doc["topology"]["name"] = "dgx1-v100"
+    doc["bound"] = bound(topology("dgx1"), "allgather").to_json()["bound"]
+    told = r"bound.certificate.topology: speaks about dgx1-v100, not about the machine written in the document: "
+    told += r"links\[0\] is \[0, 1, '25'\], in dgx1-v100 \[0, 1, '50'\]"
+    with pytest.raises(VerificationError, match=told):
+        api.verify(doc)
+
+
+def test_a_certificate_for_none_that_is_known():
+    doc = _doc()
+    doc["topology"]["sorts"][0][0] = "75"
+    told = r"^bound.certificate: topology: speaks about another topology than these 8 ranks, 0 switches, "
+    with pytest.raises(VerificationError, match=told):
+        api.verify(doc)
+
+
+def test_a_file_for_another_machine(tmp_path):
+    large = frontier(topology("ring:4"), "allgather", 0)
+    made = large.points[-1].make()
+    links = (replace(made.topology.links[0], bandwidth=Fraction(3)), *made.topology.links[1:])
+    replace(made, topology=replace(made.topology, links=links)).save(tmp_path / "p.npz")
+    doc = large.to_json()
+    (tmp_path / "a.json").write_text(json.dumps(doc | {"points": [doc["points"][-1] | {"file": "p.npz"}]}))
+    with pytest.raises(
+        VerificationError, match=r"its file is for another machine: links\[0\] is \[0, 1, '3'\], in the document \[0, 1, '1'\]"
+    ):
+        api.verify(tmp_path / "a.json")
