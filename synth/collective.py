@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from synth.callmodule import make_callable
-from synth.errors import UsageError
+from synth.errors import UsageError, unknown
 from synth.rational import printable
 
 MAX_UNITS = 1 << 20
@@ -306,18 +306,6 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
     if sum(map(sum, rows)) > MAX_UNITS:
         raise UsageError(f"{name}: {sum(map(sum, rows))} units in all, at most {MAX_UNITS} are supported")
     return rows
-
-
-def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
-    """One line for a name that does not exist, with the nearest ones that do."""
-    import difflib
-
-    spelled: dict[str, str] = {}  # dgx-1 and dgx1 are two spellings of one name
-    for near_name in difflib.get_close_matches(name.lower(), known, 9, 0.5):
-        spelled.setdefault(near_name.replace("-", "").replace("_", ""), near_name)
-    near = list(spelled.values())[:3]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"`synth list {listed}` shows them all"
-    return f"unknown {kind} {name!r}; {hint}"
 
 
 make_callable(__name__)

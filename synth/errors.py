@@ -5,6 +5,8 @@ A message says what was asked, what was found and what to do, in one line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SynthError(Exception):
     """Bad input or a failed operation. Exit code 1."""
@@ -80,3 +82,15 @@ def json_kind(value: object) -> str:
     """What JSON calls a value, with its article."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
     return names.get(type(value), type(value).__name__)
+
+
+def unknown(kind: str, name: str, known: Sequence[str], listed: str) -> str:
+    """One line for a name that does not exist, with the nearest ones that do."""
+    import difflib
+
+    spelled: dict[str, str] = {}  # dgx-1 and dgx1 are two spellings of one name
+    for near_name in difflib.get_close_matches(name.lower(), known, 9, 0.5):
+        spelled.setdefault(near_name.replace("-", "").replace("_", ""), near_name)
+    near = list(spelled.values())[:3]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"`synth list {listed}` shows them all"
+    return f"unknown {kind} {name!r}; {hint}"

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from synth.collective import unknown
-from synth.errors import MissingDependencyError, SynthError, UsageError
+from synth.errors import MissingDependencyError, SynthError, UsageError, unknown
 
 GROUP = "synth.plugins"
 TABLES = {

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.cli.sizes import Sizes
-from synth.collective import unknown
+from synth.errors import unknown
 from synth.errors import InfeasibleError, UsageError
 
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
-from synth.collective import unknown
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, unknown
 from synth.topologies.reading import Fields
 
 Sizes = tuple[int, ...] | tuple[tuple[int, ...], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.collective import unknown
+from synth.errors import unknown
 
 
 def mistaken(kind: str, name: str, known: Sequence[str], otherwise: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,27 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "auto_envvar_p
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are named, and which knows the nearest name of one that does not exist."""
+    """A group whose commands are imported when they are named, and which knows the nearest name of one that does not exist.
 
-    def __init__(self, *args: Any, lazy: dict[str, str], **kwargs: Any) -> None:
+    `lazy` says where each command is, `briefs` what it does, in a line: a group with briefs shows its help without importing a command.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, str], briefs: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy
+        self.briefs = briefs
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order they were declared: the main job first."""
         return list(self.lazy)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click's, from the briefs where there are any."""
+        if self.briefs is None:
+            super().format_commands(ctx, formatter)
+        else:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, self.briefs[name]) for name in self.lazy])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command called `cmd_name`, in any case."""
@@ -96,31 +108,35 @@ def _debug() -> None:
         traceback.print_exc()
 
 
+COMMANDS = {  # the main job first
+    "pareto": ("synth.cli.pareto:pareto", "The frontier: least rounds per chunk at each number of steps."),
+    "solve": ("synth.cli.solve:solve", "One question: C chunks, S steps, R rounds."),
+    "bound": ("synth.cli.bound:bound", "Lower bounds and their certificates."),
+    "verify": ("synth.cli.verify:verify", "Replay schedules and re-check certificates."),
+    "export": ("synth.cli.export:export", "Files that the runtimes load: MSCCL-IR, MSCCL++ plans, timelines."),
+    "lint": ("synth.cli.lint:lint", "Find what is wrong with anyone's program; prove what is right."),
+    "run": ("synth.cli.run:run", "Run a program: is it right, how long does it take?"),
+    "show": ("synth.cli.show:show", "Print a program, or draw it."),
+    "bench": ("synth.cli.bench:bench", "Time programs over sizes, with nccl-tests' columns."),
+    "emulate": ("synth.cli.emulate:emulate", "Predicted and emulated time of a frontier's points, side by side."),
+    "tune": ("synth.cli.tune:tune", "Which algorithm for which message sizes: a plan."),
+    "devices": ("synth.cli.devices:devices", "GPUs, what runs here and where, what is missing."),
+    "explain": ("synth.cli.explain:explain", "The optimum against rings and trees."),
+    "allocations": ("synth.cli.allocations:allocations", "Optimal rates of every allocation of a machine."),
+    "groups": ("synth.cli.groups:groups", "Several process groups at once."),
+    "catalog": ("synth.cli.catalog:catalog", "Algorithms of all machines in one database: build, list, show, export, check."),
+    "report": ("synth.cli.report:report", "One HTML page: frontiers, schedules step by step, times, proofs."),
+    "topo": ("synth.cli.topo:topo", "List, show, import, match and draw topologies."),
+    "list": ("synth.cli.lists:lists", "What there is, and what is missing."),
+}
+
+
 @click.command(
     cls=Root,
     name="synth",
     context_settings=CONTEXT,
-    lazy={
-        "pareto": "synth.cli.pareto:pareto",
-        "solve": "synth.cli.solve:solve",
-        "bound": "synth.cli.bound:bound",
-        "verify": "synth.cli.verify:verify",
-        "export": "synth.cli.export:export",
-        "lint": "synth.cli.lint:lint",
-        "run": "synth.cli.run:run",
-        "show": "synth.cli.show:show",
-        "bench": "synth.cli.bench:bench",
-        "emulate": "synth.cli.emulate:emulate",
-        "tune": "synth.cli.tune:tune",
-        "devices": "synth.cli.devices:devices",
-        "explain": "synth.cli.explain:explain",
-        "allocations": "synth.cli.allocations:allocations",
-        "groups": "synth.cli.groups:groups",
-        "catalog": "synth.cli.catalog:catalog",
-        "report": "synth.cli.report:report",
-        "topo": "synth.cli.topo:topo",
-        "list": "synth.cli.lists:lists",
-    },
+    lazy={name: where for name, (where, _) in COMMANDS.items()},
+    briefs={name: brief for name, (_, brief) in COMMANDS.items()},
 )
 @click.version_option(package_name="ccl-synth", prog_name="synth", message="%(prog)s %(version)s")
 @click.pass_context

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from synth.collective import unknown
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError, UsageError, unknown
 from synth.program import fit
 from synth.program.assemble import Plan, Seat, assemble
 from synth.program.depend import flagged, single

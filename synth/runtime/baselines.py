@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from synth.collective import Collective, collective, unknown
-from synth.errors import UsageError
+from synth.collective import Collective, collective
+from synth.errors import UsageError, unknown
 from synth.schedule import Schedule, Send, Step
 from synth.topology import Network
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from synth.collective import unknown
-from synth.errors import UsageError
+from synth.errors import UsageError, unknown
 
 Array = np.ndarray
 OPERATORS = ("sum", "prod", "min", "max", "avg")

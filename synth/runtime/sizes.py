@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from synth.collective import unknown
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError, UsageError, unknown
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 from synth.runtime.dtypes import Dtype

@@ -8,7 +8,7 @@ from math import lcm
 from pathlib import Path
 from typing import Any
 
-from synth.collective import unknown
+from synth.errors import unknown
 from synth.textfile import text_of
 from synth.topologies.build import MAX_LINKS
 from synth.topologies.declared import is_permutation, preserves

@@ -9,8 +9,7 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.collective import unknown
-from synth.errors import UsageError
+from synth.errors import UsageError, unknown
 from synth.topologies.build import Entry, Nic
 from synth.topologies.clusters import OPTIONS, cluster
 from synth.topologies.families import FAMILIES

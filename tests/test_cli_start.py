@@ -1,0 +1,26 @@
+"""The command line starts quickly because it imports only what it needs: told by what is loaded, never by a clock."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from synth.cli.root import COMMANDS, root
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_a_command_is_its_own(name: str) -> None:
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    assert root.briefs is not None
+    assert root.briefs[name] == command.get_short_help_str(200)
+
+
+def test_help_loads_no_command() -> None:
+    code = "import sys\nfrom synth.cli import root\ntry: root(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pareto       The frontier" in printed
+    loaded = set(printed.splitlines()[-1].split())
+    assert "synth.cli.root" in loaded
+    assert not loaded & {"synth.cli.pareto", "synth.topology", "synth.collective", "synth.schedule", "numpy", "json"}
