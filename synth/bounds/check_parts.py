@@ -2,7 +2,8 @@
 
 Let the ranks lie in m parts. Before the first rank has the sum of a byte, the contribution of every other part has left
 it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
-the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together.
+the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together; and it
+enters the region of the part that it goes to, so the same is true of what enters all regions together.
 (Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings.)
 """
 
@@ -10,18 +11,20 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.bounds.check_scale import digest, need
+from synth.bounds.check_scale import need, same
 from synth.errors import VerificationError, malformed
-from synth.topology import Topology
+from synth.topology import Topology, columns
 
 KEYS = {"kind", "topology", "regions", "limits"}
+ENTERING = "entering"
 
 
 def check(certificate: dict, topology: Topology) -> Fraction:
     """The bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
 
     `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits that
-    pay for the links they hold instead of the links. Raises VerificationError, with the place, for anything else.
+    pay for the links they hold instead of the links. `entering`, true or not there: what enters regions is added up, not what
+    leaves them. Raises VerificationError, with the place, for anything else.
     """
     try:
         return _check(certificate, topology)
@@ -30,9 +33,11 @@ def check(certificate: dict, topology: Topology) -> Fraction:
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
-    need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    entering = ENTERING in certificate
+    need(certificate.keys() - {ENTERING} == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    need(not entering or certificate[ENTERING] is True, "is true or left out", ENTERING)
     need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
-    need(certificate["topology"] == digest(topology), "speaks about another topology", "topology")
+    same(certificate, topology)
     regions, limits = certificate["regions"], certificate["limits"]
     nodes = topology.ranks + len(topology.switches)
     need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
@@ -57,9 +62,10 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
         need(all(type(k) is int and 0 <= k < len(topology.limits) for k in row), "names no limit", f"limits[{p}]")
         paid.append({i for k in set(row) for i in topology.limits[k].links})
         bandwidth += sum((topology.limits[k].bandwidth for k in set(row)), Fraction(0))
-    for i, link in enumerate(topology.links):
-        for p in held[link.src]:
-            if link.dst not in inside[p] and i not in paid[p]:
-                bandwidth += link.bandwidth
-    need(bandwidth > 0, "nothing leaves any region: the allreduce is impossible, not slow", "regions")
+    src, dst, width = columns(topology.links)
+    for i, (near, far, wide) in enumerate(zip(*((dst, src) if entering else (src, dst)), width, strict=True)):
+        for p in held[near]:
+            if far not in inside[p] and i not in paid[p]:
+                bandwidth += wide
+    need(bandwidth > 0, f"nothing {'enters' if entering else 'leaves'} any region: the allreduce is impossible, not slow", "regions")
     return Fraction(2 * (len(regions) - 1)) / bandwidth

@@ -167,10 +167,10 @@ def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[Large
 
 
 def _parts(graph: Fabric, found: Found) -> None:
-    value, certificate, whole = parts.bound(graph)
+    value, certificate, short = parts.bound(graph)
     found.bound = value, certificate
-    if not whole:
-        found.cut(SEARCH, "ended by the time limit")
+    if short:
+        found.cut(SEARCH, short)
 
 
 def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:

@@ -16,6 +16,10 @@ from synth.flows.until import check
 MOST = 1 << 61
 
 
+class TooLarge(SynthError):
+    """Capacities do not fit exact 64-bit flows: says nothing about what exists."""
+
+
 class MaxFlow:
     """Arcs tail → head. `value(source, sink)` after `set` of their capacities; `inside()` is the least cut's source side."""
 
@@ -38,12 +42,12 @@ class MaxFlow:
         self._flow.set_arc_capacity(arc, capacity)
 
     def value(self, source: int, sink: int) -> int:
-        """The greatest flow. Raises SynthError where capacities are too large to add up, TimeUp when the time limit is over."""
+        """The greatest flow. Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is over."""
         check()
         self.calls += 1
         status = self._flow.solve(source, sink)
         if status != self._flow.OPTIMAL:
-            raise SynthError("capacities are too large for exact 64-bit flows; round the bandwidths to fewer digits")
+            raise TooLarge("capacities are too large for exact 64-bit flows; round the bandwidths to fewer digits")
         return self._flow.optimal_flow()
 
     def inside(self, nodes: int) -> np.ndarray:
@@ -58,6 +62,6 @@ class MaxFlow:
 
 
 def checked(total: int, what: str) -> None:
-    """Raises SynthError where `total` does not fit exact int64 flows."""
+    """Raises TooLarge where `total` does not fit exact int64 flows."""
     if total >= MOST:
-        raise SynthError(f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer digits")
+        raise TooLarge(f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer digits")

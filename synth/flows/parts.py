@@ -1,88 +1,115 @@
-"""Lower bounds on allreduce at scale: the best of a few partitions of the ranks, with certificates."""
+"""Lower bounds on allreduce at scale: of all partitions of the ranks the one that says most, with its certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from synth.bounds import check_parts, check_scale
-from synth.flows.cuts import throughput
+from synth.errors import InfeasibleError
+from synth.flows import unreached
+from synth.flows.automorphisms import symmetries
 from synth.flows.fabric import Fabric
+from synth.flows.maxflow import MaxFlow, TooLarge
+from synth.flows.strength import partitions
 from synth.flows.until import TimeUp, endless
 
-# Ranks up to which the packing of trees is asked for its partition.
-PACKED = 16
+# Parts up to which the least region of each is looked for when the time is over.
+FEW = 64
+
+# The fabric that data leaves the parts on, the part of each rank, and whether a part may gain by switches around it.
+Parted = tuple[Fabric, np.ndarray, bool]
 
 
-def bound(fabric: Fabric) -> tuple[Fraction, dict, bool]:
-    """(least R / C in the unit of the fabric, certificate, whether all were tried): no allreduce takes fewer rounds per chunk.
+def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
+    """(least R / C in the unit of the fabric, certificate, what cut the search short): no allreduce takes fewer rounds per chunk.
 
-    Tried: every rank alone, the boxes, the two sides of the cut that limits allgather, and on direct machines of equal
-    links both ways the partition of the tree packing. A time limit (see `synth.flows.until`) ends it with the best so far,
-    at least that of rank 0 against all others.
+    The best of all partitions of the ranks, by what leaves the parts or by what enters them. A time limit (see `synth.flows.until`)
+    and bandwidths of very many digits cut it short: then the best so far, at least that of the boxes and of every rank alone.
+    Raises InfeasibleError where data cannot reach a rank.
     """
-    best, kept = Fraction(0), {}
+    _reached(fabric)
+    best: Parted = fabric, np.arange(fabric.ranks), False
     try:
-        for label in _partitions(fabric):
-            value, certificate = _proved(fabric, label)
-            if value > best:
-                best, kept = value, certificate
+        for better in _better(fabric):
+            best = better
+        return *_proved(*best), ""
     except TimeUp:
-        if not kept:
-            with endless():
-                best, kept = _proved(fabric, [0, *[1] * (fabric.ranks - 1)])
-        return best, kept, False
-    return best, kept, True
+        short = "ended by the time limit"
+    except TooLarge:
+        short = "not tried: the bandwidths have too many digits for it"
+    with endless():
+        return *_hurried(fabric, best), short
 
 
-def _proved(fabric: Fabric, label: Sequence[int]) -> tuple[Fraction, dict]:
-    certificate = _certificate(fabric, label)
-    return check_parts.check(certificate, fabric.topology) * fabric.unit, certificate
+def _better(fabric: Fabric) -> Iterator[Parted]:
+    """Partitions, each better than the one before, on the fabric or on it turned round; first ranks alone without their switches."""
+    moves, ratio = symmetries(fabric), None
+    for graph in (fabric, fabric.reversed()):
+        alone = Fraction(int(graph.cap[graph.src < graph.ranks].sum()), graph.ranks - 1)
+        if ratio is None or alone < ratio:
+            ratio = alone
+            yield graph, np.arange(graph.ranks), False
+        for least, label in _partitions(graph, ratio, moves):
+            ratio = least
+            yield graph, label, True
 
 
-def _partitions(fabric: Fabric) -> Iterable[Sequence[int]]:
-    topology, ranks = fabric.topology, fabric.ranks
-    yield range(ranks)
-    if len(set(topology.nodes)) > 1:
-        yield topology.nodes
-    for name in ("allgather", "reduce-scatter"):
-        inside = throughput(fabric, name).inside[:ranks]
-        yield inside.astype(int).tolist()
-        if len(set(topology.nodes)) > 1:
-            pairs = list(zip(topology.nodes, inside.tolist(), strict=True))
-            numbers = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
-            yield [numbers[pair] for pair in pairs]
-    if ranks <= PACKED and not topology.switches and not topology.limits:
-        from synth.flows import tau
-
-        network = topology.network()
-        if tau.applies(network):
-            yield tau.forest(network).partition
+def _partitions(graph: Fabric, ratio: Fraction, moves: Sequence[np.ndarray]) -> Iterator[tuple[Fraction, np.ndarray]]:
+    try:
+        for found in partitions(graph, ratio, moves):
+            ratio = found[0]
+            yield found
+    except TooLarge:  # the entries of whole orbits are finer fractions than those of single ranks
+        yield from partitions(graph, ratio)
 
 
-def _certificate(fabric: Fabric, label: Sequence[int]) -> dict:
-    """For each part the region of least capacity around it: a minimum cut between its ranks and all others."""
-    from synth.flows.maxflow import MaxFlow
+def _hurried(fabric: Fabric, best: Parted) -> tuple[Fraction, dict]:
+    """The best so far, or the boxes: least regions of a few parts, of more the ranks themselves."""
+    boxes = np.array(fabric.topology.nodes)
+    tried = [best] if len(np.unique(boxes)) < 2 else [best, (fabric, boxes, True)]
+    proved = (_proved(graph, label, least and len(np.unique(label)) <= FEW) for graph, label, least in tried)
+    return max(proved, key=lambda found: found[0])
 
-    names = sorted(set(label))
-    ranks, nodes, source, sink = fabric.ranks, fabric.nodes, fabric.nodes, fabric.nodes + 1
-    ends = ranks + len(fabric.topology.switches)
+
+def _proved(graph: Fabric, label: np.ndarray, least: bool) -> tuple[Fraction, dict]:
+    certificate = _certificate(graph, label, least)
+    return check_parts.check(certificate, graph.topology) * graph.unit, certificate
+
+
+def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
+    """For each part a region of least capacity around it, by a minimum cut between its ranks and all others, or its ranks alone."""
+    ranks, nodes, source, sink = graph.ranks, graph.nodes, graph.nodes, graph.nodes + 1
+    ends = ranks + len(graph.topology.switches)
     rank = np.arange(ranks)
-    network = MaxFlow(np.r_[fabric.src, np.full(ranks, source), rank], np.r_[fabric.dst, rank, np.full(ranks, sink)])
-    most = int(fabric.cap.sum()) + 1
-    number = {name: i for i, name in enumerate(names)}
-    part = np.array([number[name] for name in label])
+    network = MaxFlow(np.r_[graph.src, np.full(ranks, source), rank], np.r_[graph.dst, rank, np.full(ranks, sink)])
+    out, into = np.zeros((2, nodes), np.int64)  # wide enough: no rank sends or takes in more
+    np.add.at(out, graph.src, graph.cap)
+    np.add.at(into, graph.dst, graph.cap)
     regions, limits = [], []
-    for p in range(len(names)):
-        mine = part == p
-        network.set(np.r_[fabric.cap, np.where(mine, most, 0), np.where(mine, 0, most)])
-        network.value(source, sink)
-        inside = network.inside(nodes)
+    for name in np.unique(label).tolist():
+        mine, inside = label == name, np.zeros(nodes, bool)
+        if least:
+            network.set(np.r_[graph.cap, np.where(mine, out[:ranks], 0), np.where(mine, 0, into[:ranks])])
+            network.value(source, sink)
+            inside = network.inside(nodes)
         inside[:ranks] = mine
-        crossing = inside[fabric.src] & ~inside[fabric.dst]
-        ruled = np.unique(fabric.limit[crossing])
+        crossing = inside[graph.src] & ~inside[graph.dst]
+        ruled = np.unique(graph.limit[crossing])
         regions.append(np.flatnonzero(inside[:ends]).tolist())
         limits.append(ruled[ruled >= 0].tolist())
-    return {"kind": "allreduce-parts", "topology": check_scale.digest(fabric.topology), "regions": regions, "limits": limits}
+    made = {"kind": "allreduce-parts", "topology": check_scale.digest(graph.topology), "regions": regions, "limits": limits}
+    return {**made, check_parts.ENTERING: True} if graph.flipped else made
+
+
+def _reached(fabric: Fabric) -> None:
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_matrix((np.ones(len(fabric.src)), (fabric.src, fabric.dst)), shape=(fabric.nodes,) * 2)
+    label = connected_components(graph, connection="strong")[1][: fabric.ranks]
+    if (label != label[0]).any() and (proof := unreached.certificate(fabric.topology, "allreduce")) is not None:
+        start, lost = proof["pair"]
+        raise InfeasibleError(f"{fabric.name}: no link leads to rank {lost} from where rank {start} is")
