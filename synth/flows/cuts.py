@@ -20,6 +20,7 @@ from synth.flows.automorphisms import orbits, symmetries
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow, checked
 from synth.flows.until import TimeUp
+from synth.runs import runs
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 TURNED = ("reduce-scatter", "reduce")
@@ -69,17 +70,6 @@ class Throughput:
             "inside": runs(np.flatnonzero(inside[:ends]).tolist()),
             "limits": limits[limits >= 0].tolist(),
         }
-
-
-def runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Ascending numbers as ``[first, last]`` of each stretch."""
-    found: list[list[int]] = []
-    for n in numbers:
-        if found and found[-1][1] == n - 1:
-            found[-1][1] = n
-        else:
-            found.append([n, n])
-    return found
 
 
 def throughput(fabric: Fabric, collective: str = "allgather", root: int = 0, generators: Sequence[np.ndarray] | None = None) -> Throughput:

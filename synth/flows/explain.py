@@ -10,13 +10,14 @@ from fractions import Fraction
 import numpy as np
 
 from synth.errors import SynthError, UsageError
-from synth.flows import cuts, rings, roads
+from synth.flows import rings, roads
 from synth.flows.allocations import RATED, Best, best, by_trees, induced, share
 from synth.flows.doubletree import tree_rate
 from synth.flows.ringbound import RingBound
 from synth.flows.rings import Rings
 from synth.flows.until import TimeUp, apart, left
 from synth.large import Large
+from synth.runs import runs as stretches
 from synth.topology import Network, Topology
 
 
@@ -257,7 +258,7 @@ def _of(n: int) -> str:
 def runs(ranks: Sequence[int]) -> str:
     """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
     shown = [
-        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in cuts.runs(ranks)
+        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in stretches(ranks)
     ]  # fmt: skip
     return ",".join(shown) if len(shown) <= 2 * FEW else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
 

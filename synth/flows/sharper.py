@@ -18,10 +18,11 @@ from synth.bounds import check_scale
 from synth.errors import VerificationError
 from synth.flows.automorphisms import edge_images, elements, free_group, orbits, symmetries
 from synth.flows.balance import MOST_SCALE, balanced
-from synth.flows.cuts import ROOTED, Throughput, runs
+from synth.flows.cuts import ROOTED, Throughput
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
 from synth.flows.until import apart
+from synth.runs import runs
 
 MOST_EDGES, MOST_WORK, MOST_ROUNDS = 4_000, 20_000_000, 400
 SCALE = 1 << 24  # flows of the linear program's numbers are those of whole parts of this size

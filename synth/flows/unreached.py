@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from synth.bounds.check_scale import digest
 from synth.errors import InfeasibleError, UsageError
+from synth.runs import runs
 from synth.topology import Topology, columns
 
 
@@ -24,7 +25,7 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
         closed = seen if forward else set(range(nodes)) - seen  # what cannot reach the start: no link leads from it to the others
         return {
             "kind": "unreachable", "topology": digest(topology), "collective": collective, "root": root if rooted else None,
-            "pair": [start, lost] if forward else [lost, start], "closed": _runs(closed),
+            "pair": [start, lost] if forward else [lost, start], "closed": runs(sorted(closed)),
         }  # fmt: skip
     return None
 
@@ -53,13 +54,3 @@ def _seen(topology: Topology, src: Sequence[int], dst: Sequence[int], start: int
                 seen.add(v)
                 queue.append(v)
     return seen
-
-
-def _runs(nodes: set[int]) -> list[list[int]]:
-    runs: list[list[int]] = []
-    for n in sorted(nodes):
-        if runs and runs[-1][1] == n - 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    return runs

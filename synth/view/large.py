@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synth.large import Large
 from synth.rational import show
+from synth.runs import runs
 from synth.view.advice import Choice, Wire, lines
 from synth.view.report import SIZES, Report, number, size_text
 
@@ -78,13 +79,7 @@ def limit(found: Large) -> str:
 
 
 def _few(ranks: list[int]) -> str:
-    runs: list[list[int]] = []
-    for n in ranks:
-        if runs and runs[-1][1] == n - 1:
-            runs[-1][1] = n
-        else:
-            runs.append([n, n])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs(ranks)]
     return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
 
 
