@@ -15,7 +15,8 @@ WORDS = {"out": "out of place", "in": "in place"}
 
 @dataclass(frozen=True)
 class Report:
-    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes.
+    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes. That alone
+    makes no program safe: see `ok`.
 
     `analysed`: the modes (``out``, ``in``) whose data flow was followed to the end. `outputs` output chunks were compared
     with the collective's demand in each; `accesses` to memory were found to be ordered, in all modes together.
@@ -56,7 +57,11 @@ class Report:
             if n > SHOWN:
                 yield f"... and {n - SHOWN} more [{rule}]"
         sizes = f"up to {size_text(self.safe)}" if self.safe else "at any size" if self.safe is None else "at no size"
-        yield f"safe {sizes} (runtime {self.runtime}, its default buffer sizes)"
+        wrong = len(self.errors)
+        told = f"safe {sizes}" if not wrong or self.safe == 0 else f"no rank waits for ever {sizes}"
+        if wrong:
+            told = f"wrong: {wrong} error{'' if wrong == 1 else 's'}; {told}"
+        yield f"{told} (runtime {self.runtime}, its default buffer sizes)"
         if self.ok and self.analysed:
             modes = " and ".join(WORDS[mode] for mode in self.analysed)
             what = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
@@ -65,7 +70,7 @@ class Report:
     def to_json(self) -> dict:
         """The document of ``--format json``."""
         return {
-            "schema": SCHEMA, "name": self.name, "runtime": self.runtime, "ok": self.ok, "safe_bytes": self.safe,
+            "schema": SCHEMA, "name": self.name, "runtime": self.runtime, "ok": self.ok, "safe_bytes": self.safe if self.ok else 0,
             "analysed": list(self.analysed), "outputs": self.outputs, "accesses": self.accesses, "steps": self.ops,
             "findings": [finding.to_json() for finding in self.ranked],
         }  # fmt: skip
