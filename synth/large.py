@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from synth.alpha import latency
 from synth.rational import show
 from synth.topology import Topology
 
@@ -62,11 +64,10 @@ class Large:
         """GB/s of one unit."""
         return self.topology.unit_bandwidth()
 
-    @property
+    @cached_property
     def latency(self) -> Fraction:
-        """The greatest latency of a link, µs: the α of the cost model (a way through switches counts each link)."""
-        sorts = getattr(self.topology.links, "sorts", self.topology.links)  # a table of links names each latency once
-        return max({id(k.latency): k.latency for k in sorts}.values(), default=Fraction(0))
+        """The greatest latency of a way from rank to rank, µs: the α of the cost model."""
+        return latency(self.topology)
 
     @property
     def unit_share(self) -> Fraction:

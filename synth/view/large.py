@@ -6,7 +6,7 @@ from synth.large import Large
 from synth.rational import show
 from synth.runs import runs
 from synth.view.advice import Choice, Wire, lines
-from synth.view.report import SIZES, Report, number, size_text
+from synth.view.report import SIZES, Report, headed, number, size_text
 
 ADVISED = 128 << 20
 
@@ -84,11 +84,7 @@ def _few(ranks: list[int]) -> str:
 
 
 def _title(found: Large) -> str:
-    root = f" from {found.root}" if found.root is not None else ""
-    latency = f"latency {number(found.latency)} µs" if found.latency else "no latency known"
-    return (
-        f"{found.collective}{root} on {found.topology.name}: {found.topology.ranks} ranks, 1 unit = {number(found.unit)} GB/s, {latency}"
-    )  # fmt: skip
+    return headed(found.collective, () if found.root is None else (found.root,), found.topology, found.unit, found.latency)
 
 
 def _short(value: object) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from synth.alpha import latency
 from synth.collective import Collective
 from synth.rational import show
 from synth.topology import Topology
-from synth.view.report import Report, number
-from synth.view.report import title as titled
+from synth.view.report import Report, headed, number
 
 
 def gbps(units: Fraction, unit: Fraction) -> str:
@@ -62,15 +62,9 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     return lines
 
 
-# Ranks up to which all ways through a machine are listed to find the greatest latency.
-LISTED = 128
-
-
 def title(topology: Topology, collective: Collective) -> str:
-    """The title of `explain`; on very large machines without the latency, which would take a list of all ways."""
-    if topology.ranks <= LISTED:
-        return titled(topology.network(), collective)
-    return f"{collective.name} on {topology.name}: {topology.ranks} ranks, 1 unit = {number(topology.unit_bandwidth())} GB/s"
+    """The title of `explain`."""
+    return headed(collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology))
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from synth.collective import Collective
 from synth.frontier import Frontier, Open, Point
 from synth.rational import show
-from synth.topology import Network
+from synth.topology import Network, Topology
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (KB, MB, GB)
@@ -51,9 +51,14 @@ def frontier(found: Frontier) -> Report:
 
 def title(network: Network, collective: Collective) -> str:
     """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
-    roots = f" from {', '.join(map(str, collective.roots))}" if collective.roots else ""
-    latency = f"latency {number(network.latency)} µs" if network.latency else "no latency known"
-    return f"{collective.name}{roots} on {network.name}: {network.ranks} ranks, 1 unit = {number(network.unit)} GB/s, {latency}"
+    return headed(collective.name, collective.roots, network, network.unit, network.latency)
+
+
+def headed(collective: str, roots: Sequence[int], machine: Network | Topology, unit: Fraction, latency: Fraction) -> str:
+    """The title of what is said of a collective on a machine."""
+    start = f" from {', '.join(map(str, roots))}" if roots else ""
+    late = f"latency {number(latency)} µs" if latency else "no latency known"
+    return f"{collective}{start} on {machine.name}: {machine.ranks} ranks, 1 unit = {number(unit)} GB/s, {late}"
 
 
 def sentences(found: Frontier) -> list[str]:

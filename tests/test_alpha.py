@@ -1,0 +1,43 @@
+"""The latency that predictions count is that of a whole way, on machines of any size, and headers show it."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from synth.alpha import latency
+from synth.cli import root
+from synth.flows.large import bound
+from synth.topologies import files, topology
+
+UNLIKE = """
+name: two-speeds
+ranks: 4
+switches: [near, far, top]
+links:
+  - {src: 0, dst: near, bandwidth: 10, latency: 1, both: true}
+  - {src: 1, dst: near, bandwidth: 10, latency: 3, both: true}
+  - {src: 2, dst: far, bandwidth: 10, latency: 1, both: true}
+  - {src: 3, dst: far, bandwidth: 10, latency: 2, both: true}
+  - {src: near, dst: top, bandwidth: 10, latency: 5, both: true}
+  - {src: top, dst: far, bandwidth: 10, latency: 7, both: true}
+"""
+
+
+@pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "dgx2", "mi250", "ndv2*2", "fat-tree:4", "fat-tree:8", "torus:3x3", "dgx1*2"])
+def test_as_where_all_ways_are_listed(name):
+    machine = topology(name)
+    assert latency(machine) == machine.network().latency
+    assert bound(machine, "allgather").latency == machine.network().latency
+
+
+def test_links_of_one_way_add_up(tmp_path):
+    (tmp_path / "m.yaml").write_text(UNLIKE)
+    machine = files.load(tmp_path / "m.yaml")
+    assert latency(machine) == machine.network().latency == 3 + 5 + 7 + 2
+
+
+@pytest.mark.parametrize(("name", "told"), [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("fat-tree:8", "2 µs")])
+def test_explain_shows_it_at_any_size(name, told):
+    found = CliRunner().invoke(root, ["explain", "--topo", name, "--coll", "allgather", "--time-limit", "1s"])
+    assert f"latency {told}" in found.stdout.splitlines()[0], found.output
