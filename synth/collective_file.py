@@ -41,7 +41,12 @@ def load(path: Path, ranks: int) -> Collective:
             raise FormatError(f"unit {unit} is on no rank before", str(path), f"post[{i}]")
         if want is not None and not want <= pre[unit]:
             raise FormatError(f"ranks {sorted(want - pre[unit])} do not contribute to unit {unit}", str(path), f"post[{i}]")
-        post.setdefault(unit, {}).update(dict.fromkeys(members, want))
+        if want is not None and not want:
+            who = f"rank{'' if len(members) == 1 else 's'} {', '.join(map(str, members))}"
+            raise FormatError(f"{who} would want a sum of no contributions; leave the row out, or name some", str(path), f"post[{i}]")
+        for rank in members:
+            if post.setdefault(unit, {}).setdefault(rank, want) != want:
+                raise FormatError(f"rank {rank} wants another sum of unit {unit} in a row before", str(path), f"post[{i}]")
     units = max(pre) + 1
     for unit in range(units):
         if unit not in pre:
@@ -69,9 +74,13 @@ def _row(row: object, ranks: int, combining: bool, path: Path, place: str) -> tu
         raise FormatError("expected [unit, rank]", str(path), place)
     members = row[1] if isinstance(row[1], list) else [row[1]]
     want = row[2] if len(row) == 3 else []
+    if not members:
+        raise FormatError("names no rank", str(path), place)
+    if not isinstance(want, list):
+        raise FormatError(f"expected a list of contributors, found {want!r}"[:80], str(path), place)
     if type(row[0]) is not int or not 0 <= row[0] < MAX_UNITS:
         raise FormatError(f"unit {row[0]!r} is not a number in 0..{MAX_UNITS - 1}", str(path), place)
-    for rank in [*members, *want] if isinstance(want, list) else [None]:
+    for rank in [*members, *want]:
         if type(rank) is not int or not 0 <= rank < ranks:
             raise FormatError(f"rank {rank!r} is not in 0..{ranks - 1}", str(path), place)
     return row[0], members, frozenset(want) if len(row) == 3 else None
