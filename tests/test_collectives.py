@@ -108,10 +108,16 @@ def test_a_custom_collective_from_a_file(tmp_path):
         ("a: &x [1]\npre: *x\npost: *x", "aliases"),
         ("[1, 2]", "expected a mapping"),
         ("pre: [[true, 0]]\npost: [[0, 1]]", "unit True"),
-        ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, 1, []]]", r"post\[1\]: rank 1 would want a sum of no contributions; leave"),
+        (
+            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, 1, []]]",
+            r"post\[1\]: rank 1 would want a sum of no contributions; leave",
+        ),
         ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, [1, 2], []]]", r"post\[0\]: ranks 1, 2 would want a sum of no contributions"),
         ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, 1, 0]]", r"post\[0\]: expected a list of contributors, found 0"),
-        ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, [1, 2], [0]]]", r"post\[1\]: rank 2 wants another sum of unit 0 in a row before"),
+        (
+            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, [1, 2], [0]]]",
+            r"post\[1\]: rank 2 wants another sum of unit 0 in a row before",
+        ),
         ("pre: [[0, 0]]\npost: [[0, []]]", r"post\[0\]: names no rank"),
         ("pre: [[0, 0], [1, []]]\npost: [[0, 1]]", r"pre\[1\]: names no rank"),
     ],
