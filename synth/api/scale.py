@@ -10,7 +10,7 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.collective import Collective
 from synth.collective import collective as named_collective
-from synth.errors import InfeasibleError, SynthError, UsageError
+from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
 from synth.pareto.frontiers import engine_of, flow_task, labelled
 from synth.topology import Network, Topology
 
@@ -121,21 +121,44 @@ def _apart(network: Network, collective: Collective) -> InfeasibleError | None:
     return None
 
 
+class FewerAllocations(UndecidedError):
+    """The time limit came before all classes were rated: `found` are those that were, `open` says in words which are missing."""
+
+    def __init__(self, found: list[tuple[Allocation, Rates]], first: int) -> None:
+        self.found, self.open = found, f"classes of {first} GPUs or more that are not listed"
+        super().__init__(f"the time limit is over; {len(found)} class{'' if len(found) == 1 else 'es'} of allocations rated")
+
+
 def allocations(
     topology: str | Path | Topology,
     names: Sequence[str] = ("broadcast", "allgather", "allreduce"),
     sizes: Sequence[int] | None = None,
     *,
     every: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Allocation, Rates]]:
     """The classes of allocations of a machine up to isomorphism with the optimal rates of the collectives `names`.
 
-    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect.
+    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect. After `time_limit` seconds
+    FewerAllocations has what was found by then.
     """
     from synth.flows import allocations as flows
+    from synth.flows.until import TimeUp, check, until
 
     names = tuple(named_collective(name, 2).name for name in names)
-    return [(made, flows.rates(made.network, names)) for made in flows.classes(named_topology(topology).network(), sizes, every=every)]
+    network = named_topology(topology).network()
+    found: list[tuple[Allocation, Rates]] = []
+    with until(time_limit):
+        try:
+            for made in flows.classes(network, sizes, every=every):
+                rates = flows.rates(made.network, names)
+                check()  # or rings may have been looked for less than elsewhere
+                found.append((made, rates))
+                progress(f"{len(found)} classes, the last of {len(made.ranks)} GPUs")
+        except TimeUp:
+            raise FewerAllocations(found, len(found[-1][0].ranks) if found else min(sizes or (3,))) from None
+    return found
 
 
 def groups(

@@ -9,8 +9,9 @@ import click
 
 from synth.cli.options import change_options, chosen_machine, output_options
 from synth.cli.output import deliver, ready
-from synth.cli.root import CONTEXT
-from synth.cli.types import Ranks, Size
+from synth.cli.progress import waiting
+from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.types import Duration, Ranks, Size
 from synth.errors import UsageError
 from synth.rational import rational
 
@@ -39,8 +40,9 @@ class _Number(click.ParamType):
     "--switching", type=_Number(), default="0", metavar="US", help="µs that using PCIe beside the fast links costs (Blink's T_dpa)."
 )
 @click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
 @output_options
-def allocations(**given: Any) -> None:
+def allocations(**given: Any) -> int:
     """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
 
     \b
@@ -48,6 +50,7 @@ def allocations(**given: Any) -> None:
       synth allocations --topo dgx1-v100 --coll broadcast,allgather,allreduce
     """
     from synth import api
+    from synth.api.scale import FewerAllocations
     from synth.flows.hybrid import joined
     from synth.rational import show
     from synth.view import rates, tables
@@ -57,13 +60,19 @@ def allocations(**given: Any) -> None:
     names = tuple(name.strip().lower() for name in given["coll"].split(",") if name.strip())
     if not names:
         raise UsageError("no collective given; --coll broadcast,allgather,allreduce")
-    rows = api.allocations(topology, names, given["gpus"], every=given["pcie"] is not None)
+    asked = {"every": given["pcie"] is not None, "time_limit": given["time_limit"]}
+    missing = ()
+    try:
+        with waiting(f"allocations of {topology.name}") as tell:
+            rows = api.allocations(topology, names, given["gpus"], progress=tell, **asked)
+    except FewerAllocations as fewer:
+        rows, missing = fewer.found, (fewer.open,)
     names = tuple(rows[0][1].best) if rows else names
     unit = topology.network().unit
     slow = None
     if given["pcie"] is not None:
         slow = {a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]) for a, r in rows}
-    content = rates.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow)
+    content = rates.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing)
 
     def document() -> dict:
         out = [
@@ -76,6 +85,7 @@ def allocations(**given: Any) -> None:
             }
             for a, r in rows
         ]  # fmt: skip
-        return {"topology": topology.name, "unit_gbps": show(unit), "classes": out}
+        return {"topology": topology.name, "unit_gbps": show(unit), "classes": out, **({"open": list(missing)} if missing else {})}
 
     deliver(document, lambda: tables.print_report(content), given["output"], given["form"])
+    return UNDECIDED if missing else 0

@@ -17,6 +17,7 @@ from synth import bounds, symmetry
 from synth.collective import collective
 from synth.errors import InfeasibleError, SynthError, UsageError
 from synth.flows import rings, subsets, tau
+from synth.flows.until import check
 from synth.topology import Cap, Network, Route
 
 MOST_SUBSETS = 1 << 16
@@ -79,7 +80,7 @@ def induced(network: Network, ranks: Sequence[int]) -> Network:
 def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool = False) -> Iterator[Allocation]:
     """The classes of allocations of 3 ranks or more (or of `sizes`), the small ones first; those that are not connected too if `every`.
 
-    Raises UsageError where there are too many subsets to list.
+    Raises UsageError where there are too many subsets to list, TimeUp at the end of a time limit (`synth.flows.until`).
     """
     wanted = sorted(set(sizes if sizes is not None else range(3, network.ranks + 1)))
     if any(not 2 <= n <= network.ranks for n in wanted):
@@ -90,6 +91,7 @@ def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool
     for size in wanted:
         found: dict[tuple, list[list]] = {}
         for ranks in combinations(range(network.ranks), size):
+            check()
             net = induced(network, ranks)
             connected = all(d is not None for row in net.distances for d in row)
             if not connected and not every:

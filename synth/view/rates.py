@@ -18,8 +18,14 @@ def gbps(units: Fraction, unit: Fraction) -> str:
     return number(units * unit)
 
 
-def allocations(title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None) -> Report:
-    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation, rates)."""
+def allocations(
+    title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None,
+    missing: Sequence[str] = (),
+) -> Report:  # fmt: skip
+    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation, rates).
+
+    `missing`: what a time limit left out, in words.
+    """
     columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
     for name in names:
         columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
@@ -36,7 +42,8 @@ def allocations(title: str, unit: Fraction, names: Sequence[str], rows: Sequence
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
             row += [number(slow[allocation.ranks][name])] if slow is not None else []
         table.append(tuple(row))
-    return Report(title, tuple(columns), tuple(table), tuple(_summary(names, rows)))
+    left = [f"left open by the time limit: {', '.join(missing)}"] if missing else []
+    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
 
 
 def _ratio(best: Fraction, other: Fraction | None) -> str:
@@ -55,9 +62,9 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
             mean = 1.0
             for x in ratios:
                 mean *= x ** (1 / len(ratios))
-            lines.append(
-                f"allreduce by trees is faster than the optimal reduce-scatter + allgather in {better}, by {mean:.3f} in geometric mean"
-            )
+            than = "than the optimal reduce-scatter + allgather"
+            where = f"faster {than} in {better}, by {mean:.3f} in geometric mean" if better else f"nowhere faster {than}"
+            lines.append(f"allreduce by trees is {where}")
     lines.append("GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together")
     return lines
 
