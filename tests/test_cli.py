@@ -206,11 +206,26 @@ def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
     assert "complete" not in outcome.stdout
 
 
-def test_what_stays_open_for_other_reasons_is_no_failure(monkeypatch):
+@pytest.mark.parametrize(
+    ("reason", "told"), [("gave-up", "the search ended"), ("effort", "the default effort is spent, --time-limit allows more")]
+)
+def test_what_stays_open_without_a_budget_is_no_failure(reason, told, monkeypatch):
+    """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
     found = line()
-    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, "gave-up"),))
+    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
     monkeypatch.setattr(api, "pareto", lambda *args, **options: left)
-    assert "nothing was found" in synth("pareto --topo line:3 --coll broadcast").stdout
+    shown = synth("pareto --topo line:3 --coll broadcast").stdout
+    assert "nothing was found" in shown and told in shown
+    doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json").stdout)
+    assert doc["complete"] is False and [row["reason"] for row in doc["open"]] == [reason]
+
+
+@pytest.mark.parametrize("reason", ["time", "memory", "crash", "interrupted"])
+def test_what_a_budget_left_open_exits_4(reason, monkeypatch):
+    found = line()
+    left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
+    monkeypatch.setattr(api, "pareto", lambda *args, **options: left)
+    assert "open: with 3 steps" in synth("pareto --topo line:3 --coll broadcast", code=4).stdout
 
 
 def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
