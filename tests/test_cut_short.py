@@ -13,7 +13,7 @@ from synth.flows import alltoall, forests, large
 from synth.flows.found import Found
 from synth.flows.until import TimeUp, until
 from synth.frontier import Frontier, Open, Point
-from synth.pareto import allreduce, frontiers, mixed
+from synth.pareto import allreduce, atsteps, frontiers, mixed
 from synth.pareto.events import Options, SweepInterrupted
 from synth.topologies import topology
 from synth.verdict import Budget
@@ -120,13 +120,13 @@ def test_a_stage_is_named_once():
 
 def test_ctrl_c_while_sums_are_searched_for_keeps_what_was_found(monkeypatch):
     network, task = topology("ring:4").network(), collective("scan", 4)
-    whole = allreduce._Here.run
+    whole = atsteps.AtSteps.run
 
     def stopped(here):
         whole(here)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(allreduce._Here, "run", stopped)
+    monkeypatch.setattr(atsteps.AtSteps, "run", stopped)
     kept = []
     with pytest.raises(KeyboardInterrupt):
         for item in allreduce.points(network, task, budget=Budget(), max_steps=3):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +14,8 @@ from synth.collective import collective
 from synth.flows.until import left
 from synth.frontier import LowerBound
 from synth.large import Large
-from synth.pareto import allreduce, frontiers, greedy, ontrees, race, sweep
+from synth.pareto import frontiers, greedy, ontrees, race, sweep
+from synth.pareto.built import Built
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -143,20 +143,8 @@ def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
 
 @pytest.mark.parametrize("seconds", [None, 100.0])
 def test_trees_of_an_allreduce_are_not_packed_beyond_the_limit(seconds):
-    def search(began: float) -> allreduce.Search:
-        nothing: Any = None
-        task = collective("allreduce", 9)
-        return allreduce.Search(NETWORK, task, Budget(seconds), False, lambda text: None, nothing, nothing, began=began)
+    def made(began: float) -> Built:
+        return Built(NETWORK, collective("allreduce", 9), Budget(seconds), began)
 
-    assert search(time.monotonic()).forest is not None
-    assert (search(time.monotonic() - 200).forest is None) == (seconds is not None)
-
-
-def test_what_more_steps_can_gain_counts_from_what_was_found(monkeypatch):
-    """Also where the bound at S was lost to memory, and stands at the one for any number of steps."""
-    bound = ontrees.Ahead.bound
-    machine = topology("ring:5")
-    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("memory") if steps == 4 else bound(self, steps))
-    found = Sweep(machine.network(), collective("broadcast", 5), Options(jobs=1), Log(None, "")).run()
-    assert [(p.steps, str(p.bandwidth)) for p in found.points] == [(2, "2"), (3, "1"), (4, "4/5")]
-    assert found.notes == ("followed to 4 steps: more can lower rounds/chunk by 37.5% at most, as the bounds say",)
+    assert made(time.monotonic()).forest is not None
+    assert (made(time.monotonic() - 200).forest is None) == (seconds is not None)

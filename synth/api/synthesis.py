@@ -93,7 +93,8 @@ def pareto(
         if engine != "auto" or same_bits or max_steps is not None or not frontiers.flows_know(machine, task, sizes):
             raise
         large = frontiers.flow(machine, *frontiers.flow_task(machine, task), on_event, time_limit=rest())
-        return replace(large, notes=(*large.notes, "exact synthesis had no bound within the time limit: flow methods alone"))
+        notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
+        return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
     return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
 
 

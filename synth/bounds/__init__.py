@@ -3,7 +3,8 @@
     steps      the least number of steps                              distance, unreachable
     flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
     rounds     the least R at one number of chunks and steps          deadline-cuts
-    allreduce  as flow, and by the rank that completes first          allreduce-cuts
+    completing R/C at any S, by the rank that completes first         allreduce-cuts
+    allreduce  the greater of flow and completing
 
 What is proved, and how, is in docs/proofs.md. The linear solver is imported when a bound is asked for.
 """
@@ -22,7 +23,7 @@ from synth.topology import Network
 
 LONG = 12_000  # bytes of JSON
 
-__all__ = ["allreduce", "flow", "rounds", "steps"]
+__all__ = ["allreduce", "completes", "completing", "flow", "rounds", "steps"]
 
 
 def flow(
@@ -67,16 +68,28 @@ def allreduce(network: Network, collective: Collective, steps: int | None, gener
 
     These are the flow's own, and for allreduce the one by the rank that completes first.
     """
-    from synth.bounds.roots import by_roots
-
     found = flow(network, collective, steps, generators)
     if steps is not None and collective.wants is not None:
         always = flow(network, collective, None, generators)
         found = max(found, _checked(network, collective, always.certificate, steps), key=lambda b: b.value)
-    if collective.units != 1 or _count(collective) == 0:
-        return found
-    other = _checked(network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps)
-    return max(found, other, key=lambda b: b.value)
+    other = completing(network, collective, steps, generators)
+    return found if other is None else max(found, other, key=lambda b: b.value)
+
+
+def completes(collective: Collective) -> bool:
+    """Whether `completing` says something of `collective`."""
+    return collective.units == 1 and _count(collective) > 0
+
+
+def completing(
+    network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
+) -> LowerBound | None:  # fmt: skip
+    """A bound on R/C of a collective that combines, by the rank that completes first, at any S; None where that says nothing."""
+    from synth.bounds.roots import by_roots
+
+    if not completes(collective):
+        return None
+    return _checked(network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps)
 
 
 def _checked(network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None) -> LowerBound:

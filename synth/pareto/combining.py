@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.pareto.allreduce import Search
+from synth.pareto.built import Built
 from synth.pareto.candidates import Candidate, Candidates
 from synth.pareto.tries import Desk, Try
 from synth.schedule import Problem, Schedule, Send, Step
@@ -35,31 +35,34 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
             return Cost(engine, desk.cpu, desk.cpu, time.monotonic() - began)
 
         candidates = Candidates(problem.network, problem.collective, budget.seed)
-        search = Search(problem.network, problem.collective, budget, False, lambda text: None, desk, candidates)
-        left = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
-        for turn, conflicts in enumerate(CONFLICTS):
-            left = [c for c in left if c.complete or conflicts is not None]  # to the end only what decides
-            some = [c for k, c in enumerate(left) if k < FEW or c.complete]
-            asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn, c.complete): c for c in some}
-            outcomes = desk.run(iter(asked), limit)
-            try:
-                for query, outcome in outcomes:
-                    candidate: Candidate = asked[query]
-                    if outcome.schedule is not None and (fitting := fitted(outcome.schedule, problem)) is not None:
-                        return Sat(fitting, cost(candidate.engine))
-                    if outcome.status == "unsat":
-                        if candidate.complete:
-                            return Unsat("by the complete direct encoding", cost("direct"))
-                        left.remove(candidate)
-            finally:
-                outcomes.close()
-            if time.monotonic() >= until:
-                return Unknown("time", "", cost())
-            if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
-                for made, name in search.built(problem.steps, Fraction(problem.rounds + 1, problem.chunks)):
-                    if (fitting := fitted(made, problem)) is not None:
-                        return Sat(fitting, cost(name))
-        return Unknown("gave-up", "", cost())
+        built = Built(problem.network, problem.collective, budget)
+        try:
+            left = candidates.exactly(problem.steps, problem.chunks, problem.rounds)
+            for turn, conflicts in enumerate(CONFLICTS):
+                left = [c for c in left if c.complete or conflicts is not None]  # to the end only what decides
+                some = [c for k, c in enumerate(left) if k < FEW or c.complete]
+                asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn, c.complete): c for c in some}
+                outcomes = desk.run(iter(asked), limit)
+                try:
+                    for query, outcome in outcomes:
+                        candidate: Candidate = asked[query]
+                        if outcome.schedule is not None and (fitting := fitted(outcome.schedule, problem)) is not None:
+                            return Sat(fitting, cost(candidate.engine))
+                        if outcome.status == "unsat":
+                            if candidate.complete:
+                                return Unsat("by the complete direct encoding", cost("direct"))
+                            left.remove(candidate)
+                finally:
+                    outcomes.close()
+                if time.monotonic() >= until:
+                    return Unknown("time", "", cost())
+                if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
+                    for made, name in built.schedules(problem.steps, Fraction(problem.rounds + 1, problem.chunks), limit):
+                        if (fitting := fitted(made, problem)) is not None:
+                            return Sat(fitting, cost(name))
+            return Unknown("gave-up", "", cost())
+        finally:
+            built.close()
 
 
 def fitted(schedule: Schedule, problem: Problem) -> Schedule | None:

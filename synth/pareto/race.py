@@ -124,6 +124,13 @@ def begin(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job
         return _start(racer, call, arguments, budget)
 
 
+def wait(jobs: Sequence[Job], until: float | None) -> None:
+    """Waits until one of the jobs has answered or ended, until then at most (monotonic seconds). They go on."""
+    with _turn:
+        if not any(job.result or job.ended for job in jobs):
+            _wait(jobs, until)
+
+
 def finish(job: Job, until: float | None) -> Job:
     """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or not."""
     with _turn:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from synth.collective import Collective
 from synth.symmetry import Generator, generators, subgroups
-from synth.symmetry.permutations import Permutation, compose, orbits
+from synth.symmetry.permutations import Permutation, compose
 from synth.topology import Network
 
 LARGEST = 64  # moves: every one of them makes a chunk
@@ -69,10 +69,10 @@ def _walk(one: Generator, gens: Sequence[Generator]) -> list[Generator]:
     queue = [one]
     for at in queue:
         for g in gens:
-            made = product(at, g)
-            if made.ranks not in found and len(found) <= WALK:
-                found[made.ranks] = made
-                queue.append(made)
+            ranks = compose(at.ranks, g.ranks)
+            if ranks not in found and len(found) <= WALK:
+                found[ranks] = product(at, g)
+                queue.append(found[ranks])
     return queue[1:]
 
 
@@ -87,17 +87,24 @@ def elements(one: Generator, gens: Iterable[Generator], limit: int) -> tuple[Gen
     queue, gens = [one], list(gens)
     for at in queue:
         for g in gens:
-            made = product(at, g)
-            if made.ranks not in found:
+            ranks = compose(at.ranks, g.ranks)
+            if ranks not in found:
                 if len(found) == limit:
                     return None
-                found[made.ranks] = made
-                queue.append(made)
+                found[ranks] = product(at, g)
+                queue.append(found[ranks])
     return tuple(queue)
 
 
 def _count(group: Sequence[Generator]) -> int:
-    return len(set(orbits(len(group[0].routes), [g.routes for g in group])))
+    """Orbits of routes of a group that is listed in full: those of a route are its images."""
+    seen: set[int] = set()
+    found = 0
+    for route in range(len(group[0].routes)):
+        if route not in seen:
+            seen.update(g.routes[route] for g in group)
+            found += 1
+    return found
 
 
 def _outer(groups: Iterable[tuple[Generator, ...]]) -> list[tuple[int, tuple[Generator, ...]]]:

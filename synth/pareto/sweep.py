@@ -218,17 +218,26 @@ class Sweep:
         )  # fmt: skip
         for item in found:
             match item:
+                case str():
+                    self.notes += (item,)
+                    continue
                 case Point():
                     self._keep(item)
+                    about: int | None = item.steps
                 case Open():
                     self._leave(item)
-                case (steps, bound):
-                    self.bounds.append((steps, bound))
-                    if steps is None:
+                    about = item.steps
+                case (about, bound):
+                    self.bounds = [(s, b) for s, b in self.bounds if s != about] + [(about, bound)]
+                    if about is None:
                         self.log.append({"kind": "floor", "bound": bound.to_json()})
+            last = self.open[-1:] if isinstance(item, Open) else []
+            self.open = [o for o in self.open if o.steps != about] + last  # what is said of an S replaces what was said before
+        self.open.sort(key=lambda interval: interval.steps)
         floor = next((b for s, b in self.bounds if s is None), None)
         closed = floor is not None and self.best == floor.value
-        self.complete = not self.open and all(p.status == "optimal" for p in self.points) and self.best is not None
+        points = self.frontier().points
+        self.complete = not self.open and all(p.status == "optimal" for p in points) and bool(points)
         seen = [*(s for s, _ in self.bounds if s), *(p.steps for p in self.points)]
         self.last = None if closed else max(seen, default=self.options.max_steps)
 

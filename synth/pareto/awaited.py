@@ -1,0 +1,65 @@
+"""Questions in processes of their own that are waited for in parts: one that took too long rests, and goes on when asked again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from synth.pareto import race
+from synth.pareto.workers import Job
+from synth.verdict import Budget, Unknown
+
+
+@dataclass
+class Awaited:
+    """What was asked, by key, and what came of it: an answer, or why there is none (memory, crash), which is not asked again.
+
+    `racer`: whose imports the processes begin with.
+    """
+
+    budget: Budget
+    racer: race.Racer
+    jobs: dict[Hashable, Job] = field(default_factory=dict)
+    found: dict[Hashable, object] = field(default_factory=dict)
+
+    def begin(self, key: Hashable, call: Callable, *arguments: object) -> None:
+        """Starts on ``call(*arguments)``, once; a question that rests goes on."""
+        if key in self.found:
+            return
+        if key in self.jobs:
+            self.jobs[key].resume()
+        else:
+            self.jobs[key] = race.begin(self.racer, call, arguments, self.budget)
+
+    def wait(self, keys: Sequence[Hashable], until: float) -> None:
+        """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic seconds)."""
+        if all(key in self.jobs for key in keys):
+            race.wait([self.jobs[key] for key in keys], until)
+        for key in keys:
+            job = self.jobs.get(key)
+            if job is not None and (job.result is not None or job.ended):
+                self._take(key, job)
+
+    def rest(self, key: Hashable) -> None:
+        """Stops the work on a question until it is begun again."""
+        if key in self.jobs:
+            self.jobs[key].stop()
+
+    def close(self) -> None:
+        """Ends every question that is still at work or rests."""
+        while self.jobs:
+            _, job = self.jobs.popitem()
+            race.finish(job, time.monotonic())
+
+    def _take(self, key: Hashable, job: Job) -> None:
+        """Notes what the job has said. Raises what it raised, but for what the machine lacked."""
+        del self.jobs[key]
+        race.finish(job, time.monotonic())
+        failed = job.result[1] if job.result is not None and job.result[0] == "error" else None
+        if job.over_memory or isinstance(failed, MemoryError):
+            self.found[key] = Unknown("memory")
+        elif isinstance(failed, Exception):
+            raise failed
+        else:
+            self.found[key] = Unknown("crash") if job.result is None else job.result[1]

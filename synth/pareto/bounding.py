@@ -1,0 +1,149 @@
+"""Lower bounds of a combining collective, S by S; where the whole has a time limit, in processes that are waited for so long only.
+
+A bound that takes longer rests, and what is known by then serves: the bound for any number of steps serves for each of them, and
+either half of it for the whole. Where time is left, what rests goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import cast
+
+from synth import bounds
+from synth.collective import Collective
+from synth.frontier import LowerBound
+from synth.pareto import onechunk
+from synth.pareto.awaited import Awaited
+from synth.pareto.events import NoBoundError
+from synth.pareto.race import Racer
+from synth.topology import Network
+from synth.verdict import Budget, Unknown
+
+LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
+FEW_RANKS = 16  # up to here a quick one is, where the best is late
+LEAST_SECONDS = 1.0  # for a first bound, however little time was allowed
+FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any number of steps
+STEPS_SHARE = 0.15  # for the bound at one S
+RAISE_SHARE = 0.25  # for what one chunk pays there
+HALVES = {"flow": bounds.flow, "completing": bounds.completing}  # of the bound for any number of steps, which is the greater one
+ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
+
+
+@dataclass
+class Bounding:
+    """The bounds as far as they are known. `floor`: that for any number of steps, after `first`. `close` ends what is still at work."""
+
+    network: Network
+    collective: Collective
+    budget: Budget
+    began: float = field(default_factory=time.monotonic)
+    floor: LowerBound | None = None
+
+    def __post_init__(self) -> None:
+        self.end = None if self.budget.seconds is None else self.began + self.budget.seconds
+        self._flows = Awaited(self.budget, Racer("tree"))
+        self._prices = Awaited(self.budget, Racer("step", "cadical"))
+        self._halves: list[str] = []  # which are asked for
+
+    def close(self) -> None:
+        """Ends what is still at work."""
+        self._flows.close()
+        self._prices.close()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """That there may be a higher bound for any number of steps, and why it was not found."""
+        missing = [self._flows.found.get(key) for key in self._halves]
+        why = [ENDED.get(m.reason, "") if isinstance(m, Unknown) else "the time limit ended its search"
+               for m in missing if not isinstance(m, LowerBound)]  # fmt: skip
+        return (f"the bound for any number of steps may be higher: {why[0]}",) if why else ()
+
+    def first(self) -> LowerBound:
+        """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by then."""
+        if self.end is None or self.network.ranks <= LEAST_RANKS:
+            self.floor = bounds.allreduce(self.network, self.collective, None)
+            return self.floor
+        self._halves = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
+        last = max(self.end, time.monotonic() + LEAST_SECONDS)
+        at_once = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
+        for key in at_once:
+            self._begin(key)
+        while at_once and not self._known():
+            self._flows.wait(at_once, last)
+            pending = [key for key in at_once if key in self._flows.jobs]
+            if pending == at_once:
+                break
+            at_once = pending
+        if self.floor is None and self.network.ranks <= FEW_RANKS:
+            self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
+        if self.floor is None:
+            what = f"{self.collective.name} on {self.network.name}"
+            raise NoBoundError(f"{what}: the time limit came before any bound; allow more time, or take --engine flow")
+        self._more(FLOOR_SHARE)
+        return self.floor
+
+    def at(self, steps: int, share: float | None = None) -> LowerBound:
+        """The bound at `steps`, with `share` of the time left for it (`STEPS_SHARE`); where it is late, the one for any number of steps."""
+        floor = cast(LowerBound, self.floor)
+        if not self._halves:
+            found: object = bounds.flow(self.network, self.collective, steps)
+        else:
+            found = self._awaited(self._flows, steps, STEPS_SHARE if share is None else share, bounds.flow, steps)
+        return max(found, floor, key=lambda b: b.value) if isinstance(found, LowerBound) else floor
+
+    def raised(self, steps: int, above: Fraction) -> LowerBound | None:
+        """A bound at `steps` by what one chunk pays (`synth.pareto.onechunk`) that is more than `above`; None where none is found."""
+        if self.end is None:
+            return onechunk.bound(self.network, self.collective, steps, above)
+        found = self._awaited(self._prices, (steps, above), RAISE_SHARE, onechunk.bound, steps, above)
+        return found if isinstance(found, LowerBound) else None
+
+    def late(self, steps: int) -> bool:
+        """Whether with more time the bound at `steps` might be higher."""
+        paid = [key for key in self._prices.jobs if isinstance(key, tuple) and key[0] == steps]
+        return bool(paid or {steps, *HALVES} & set(self._flows.jobs))
+
+    def again(self, steps: int, seconds: float) -> LowerBound:
+        """As `at`, with so many seconds: half of them for the bound for any number of steps, where half of that was late."""
+        until = time.monotonic() + seconds
+        self._more(self._share(seconds / 2))
+        return self.at(steps, self._share(until - time.monotonic()))
+
+    def _share(self, seconds: float) -> float:
+        """What so many seconds are of the time left."""
+        left = 0.0 if self.end is None else self.end - time.monotonic()
+        return 0.0 if left <= 0 else min(1.0, max(0.0, seconds) / left)
+
+    def _awaited(self, asked: Awaited, key: Hashable, share: float, call: Callable, *given: object) -> object:
+        """The answer to a question about this problem, None where it rests or there is no time to ask it."""
+        if self.end is None or (key not in asked.found and time.monotonic() >= self.end):
+            return None
+        asked.begin(key, call, self.network, self.collective, *given)
+        asked.wait([key], self._until(share))
+        asked.rest(key)
+        return asked.found.get(key)
+
+    def _begin(self, half: str) -> None:
+        self._flows.begin(half, HALVES[half], self.network, self.collective, None)
+
+    def _known(self) -> bool:
+        """Whether there is a bound for any number of steps; `floor` is the greater of the halves that are there."""
+        there = [b for b in map(self._flows.found.get, self._halves) if isinstance(b, LowerBound)]
+        self.floor = max(there, key=lambda b: b.value, default=self.floor)
+        return bool(there)
+
+    def _more(self, share: float) -> None:
+        """Waits for the half that is missing."""
+        for key in [key for key in self._halves if key not in self._flows.found]:
+            self._begin(key)
+            self._flows.wait([key], self._until(share))
+            self._flows.rest(key)
+        if self._halves:
+            self._known()
+
+    def _until(self, share: float) -> float:
+        now = time.monotonic()
+        return now if self.end is None else now + share * max(0.0, self.end - now)

@@ -1,0 +1,162 @@
+"""Bounds of combining collectives under a time limit: one that takes long rests, what is known serves, and nothing open is left early."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+from dozing import doze
+
+from synth import api, bounds
+from synth.collective import collective
+from synth.errors import UsageError
+from synth.frontier import LowerBound, Open, Point
+from synth.large import Large
+from synth.pareto import allreduce, bounding, ontrees, race
+from synth.pareto.awaited import Awaited
+from synth.pareto.bounding import Bounding
+from synth.pareto.events import NoBoundError, Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
+from synth.topologies import topology
+from synth.verdict import Budget, Unknown
+
+NINE, ALL = topology("torus:3x3").network(), collective("allreduce", 9)
+LATE = 1000  # seconds to wait for what comes
+
+
+@pytest.fixture(autouse=True)
+def ended():
+    yield
+    race.stop()
+
+
+@pytest.fixture
+def made():
+    """A maker of bounds with so many seconds for all of them."""
+    everything = []
+
+    def make(seconds: float | None, network=NINE, task=ALL) -> Bounding:
+        everything.append(Bounding(network, task, Budget(seconds)))
+        return everything[-1]
+
+    yield make
+    for one in everything:
+        one.close()
+
+
+def never(*_):
+    raise UsageError("was asked")
+
+
+def test_a_question_that_rests_goes_on_and_is_answered():
+    asked = Awaited(Budget(), ontrees.RACER)
+    asked.begin("late", time.sleep, 0.3)
+    asked.wait(["late"], time.monotonic())
+    asked.rest("late")
+    assert "late" in asked.jobs and not asked.found
+    asked.begin("late", never)
+    asked.wait(["late"], time.monotonic() + LATE)
+    assert asked.found == {"late": None} and not asked.jobs
+    asked.begin("late", never)  # which has an answer
+    asked.close()
+
+
+def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
+    asked = Awaited(Budget(), ontrees.RACER)
+    asked.begin("wrong", time.sleep, "long")
+    with pytest.raises(TypeError):
+        asked.wait(["wrong"], time.monotonic() + LATE)
+    asked.begin("dies", _dies)
+    asked.wait(["dies"], time.monotonic() + LATE)
+    assert asked.found["dies"] == Unknown("crash")
+
+
+def _dies():
+    import os
+
+    os._exit(3)
+
+
+@pytest.mark.parametrize("seconds", [None, 100.0])
+@pytest.mark.parametrize("name", ["allreduce", "scan"])
+def test_with_time_enough_they_are_the_bounds(made, seconds, name):
+    task = collective(name, 9)
+    some = made(seconds, task=task)
+    assert some.first().value == bounds.allreduce(NINE, task, None).value
+    assert some.at(2, 1.0).value == bounds.allreduce(NINE, task, 2).value
+    assert not some.late(2) and not some.notes
+
+
+def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
+    monkeypatch.setattr(bounding, "HALVES", {"flow": bounds.flow, "completing": doze})
+    monkeypatch.setattr(bounding, "FLOOR_SHARE", 0.0)
+    some = made(100.0)
+    assert some.first() == bounds.flow(NINE, ALL, None)
+    assert some.late(2) and "the time limit ended its search" in some.notes[0]
+
+
+def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_it_comes(made):
+    some = made(100.0)
+    floor = some.first()
+    assert some.at(2, 0.0) == floor
+    assert some.late(2) and not some.notes
+    assert some.again(2, 50.0).value == bounds.flow(NINE, ALL, 2).value > floor.value
+    assert not some.late(2)
+
+
+def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alone(monkeypatch, tmp_path):
+    monkeypatch.setattr(bounding, "HALVES", {"flow": doze, "completing": doze})
+    with pytest.raises(NoBoundError, match="came before any bound"):
+        api.pareto("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
+    found = api.pareto("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
+    assert isinstance(found, Large) and found.points
+    assert any(line.startswith("exact synthesis") for line in found.open)
+
+
+def test_few_ranks_have_a_quick_bound(monkeypatch):
+    monkeypatch.setattr(bounding, "HALVES", {"flow": doze, "completing": doze})
+    items = list(allreduce.points(NINE, ALL, budget=Budget(0.1)))
+    assert items[0] == (None, bounds.flow(NINE, ALL, None, cycles=1))
+    assert [item.reason for item in items if isinstance(item, Open)]
+
+
+def no_share(self, began, again):
+    return began, float("inf")
+
+
+@pytest.mark.parametrize(("name", "coll"), [("ring:4", "allreduce"), ("line:3", "scan")])
+def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, coll):
+    """As if the share of every S had been nothing."""
+    network = topology(name).network()
+    task = collective(coll, network.ranks)
+    whole = [(p.steps, p.bandwidth) for p in allreduce.points(network, task, budget=Budget(), max_steps=4) if isinstance(p, Point)]
+    monkeypatch.setattr(allreduce.Search, "_limits", no_share)
+    found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
+    assert [(p.steps, p.bandwidth) for p in found.points] == whole
+    assert found.complete and not found.open
+    said = [steps for steps, _ in found.bounds]
+    assert len(said) == len(set(said))
+    api.verify(found)
+
+
+def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
+    """What was found meets the bound at its S, which rested."""
+    task = collective("allreduce", 9)
+    monkeypatch.setattr(bounding, "STEPS_SHARE", 0.0)
+    monkeypatch.setattr(allreduce.Search, "_limits", no_share)
+    found = list(allreduce.points(NINE, task, budget=Budget(60.0), max_steps=2))
+    points = [p for p in found if isinstance(p, Point)]
+    assert points[-1].status == "optimal" and points[-1].bandwidth == bounds.allreduce(NINE, task, 2).value
+    opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]
+    assert opened and opened[-1] < found.index(points[-1])
+
+
+def test_an_interval_ends_where_a_point_of_fewer_steps_meets_its_bound():
+    nothing: object = None
+    search = allreduce.Search(nothing, nothing)  # type: ignore[arg-type]
+    search._reached = {2: Fraction(1), 4: Fraction(1, 2)}
+    assert [search._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
+    assert list(search._told(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]
+    assert list(search._told(3, LowerBound(Fraction(1, 2), {}), None)) == []
