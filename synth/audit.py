@@ -10,7 +10,7 @@ from pathlib import Path
 from synth import difference, strict, verify
 from synth.bounds import check
 from synth.errors import FormatError, VerificationError, json_kind, malformed
-from synth.rational import show
+from synth.rational import counted, show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
 
@@ -50,7 +50,8 @@ def document(doc: dict) -> list[str]:
     match doc.get("schema"):
         case "synth.schedule/1":
             replay = verify.schedule(doc)
-            return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {replay.sends} sends replayed, postcondition holds"]
+            sends = counted(replay.sends, "send")
+            return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"]
         case "synth.frontier/1":
             return frontier(doc)
         case "synth.bounds/1":
@@ -173,7 +174,8 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fr
         raise VerificationError(f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status")
     _same_bits(entry, place)
     proved = "optimal for any C" if optimal else f"bound {show(value)}"
-    said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {replay.sends} sends replayed, {proved}")
+    sends = counted(replay.sends, "send")
+    said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {sends} replayed, {proved}")
     return replay.steps, replay.bandwidth, optimal
 
 

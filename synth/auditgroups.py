@@ -7,7 +7,7 @@ from fractions import Fraction
 from synth import difference, groupcheck, verify
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.groups import Group, checked, units
-from synth.rational import rational, show
+from synth.rational import counted, rational, show
 from synth.schedule import Schedule
 from synth.topology import Network
 
@@ -37,7 +37,7 @@ def document(doc: dict) -> list[str]:
         _need(alone > 0 and rational(row["slowdown"]) == stated / alone, "is not the joint bound by that alone", f"$.groups[{i}].slowdown")
     least = f"at least {show(stated)} s where size 1 is 1 GB"
     lines = [
-        f"{len(groups)} groups at once on {network.name}: {least}, prices of links and limits checked",
+        f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked",
         "the bounds of groups on their own are stated without a certificate, and were not checked",
     ]
     return [*lines, *_schedule(doc, network, groups, stated)]
@@ -78,4 +78,5 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     _need(rational(doc["seconds"]) == seconds, f"the schedule takes {show(seconds)} s", "$.seconds")
     _need(rational(doc["gap"]) == seconds / bound - 1, f"the gap is {show(seconds / bound - 1)}", "$.gap")
     how = "optimal" if seconds == bound else f"{float(seconds / bound - 1):.2%} above the bound"
-    return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {replay.sends} sends replayed, {show(seconds)} s, {how}"]
+    sends = counted(replay.sends, "send")
+    return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, {show(seconds)} s, {how}"]

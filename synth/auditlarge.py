@@ -11,7 +11,7 @@ from pathlib import Path
 from synth import bulk, difference, largedoc, lengthcheck, linkdoc, verifybulk
 from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
-from synth.rational import rational, show
+from synth.rational import counted, rational, show
 from synth.topology import Topology
 
 MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
@@ -43,9 +43,10 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
 def schedule(given: bulk.Bulk) -> str:
     """One line on a bulk schedule that is right. Raises VerificationError."""
     found = verifybulk.bulk(given)
+    sends = counted(found.sends, "send")
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
     return (
-        f"{given.collective} on {given.topology.name}: S={found.steps}, R/C={show(found.bandwidth)}, {found.sends} sends{images}:"
+        f"{given.collective} on {given.topology.name}: S={found.steps}, R/C={show(found.bandwidth)}, {sends}{images}:"
         f" every rank ends with what it must; no link or limit is overfull"
     )
 
@@ -101,13 +102,14 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             lines.append(schedule(made))
     if len(files) < len(doc["points"]):
         without = len(doc["points"]) - len(files)
-        lines.append(f"{without} point{'s' * (without > 1)} listed without a schedule: not replayed, but not below the bound")
+        lines.append(f"{counted(without, 'point')} listed without a schedule: not replayed, but not below the bound")
     return lines
 
 
 def _called(machine: Topology) -> str:
     """A machine that is known by its links alone: its name is what the document says."""
-    return f"the machine written in the document ({machine.name!r}, {machine.ranks} ranks, {len(machine.links)} links)"
+    size = f"{counted(machine.ranks, 'rank')}, {counted(len(machine.links), 'link')}"
+    return f"the machine written in the document ({machine.name!r}, {size})"
 
 
 def infeasible(doc: dict) -> str:

@@ -264,7 +264,12 @@ def collective(
     if sizes is not None and "sizes" not in takes:
         raise UsageError(f"{key} takes no sizes; allgatherv, reduce-scatterv and alltoallv do")
     if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
-        raise UsageError(f"roots {','.join(map(str, roots))} are not distinct ranks of 0..{ranks - 1}")
+        outside = sorted({r for r in roots if not 0 <= r < ranks})
+        if outside:
+            told = f"root {outside[0]} is not a rank" if len(outside) == 1 else f"roots {', '.join(map(str, outside))} are not ranks"
+            raise UsageError(f"{told} of 0..{ranks - 1}")
+        twice = next(r for r in roots if roots.count(r) > 1)
+        raise UsageError(f"root {twice} is given twice")
     if "root" in takes:
         many = key.startswith("multi-")
         roots = roots or (tuple(range(min(2, ranks))) if many else (0,))

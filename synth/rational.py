@@ -62,6 +62,15 @@ def show(value: Fraction | int) -> str:
     return str(Fraction(value))
 
 
+def counted(count: int, what: str) -> str:
+    """``1 rank``, ``2 ranks``, ``3 classes``, ``0 latencies``."""
+    if count == 1:
+        return f"1 {what}"
+    if what.endswith(("s", "x", "ch")):
+        return f"{count} {what}es"
+    return f"{count} {what[:-1]}ies" if what.endswith("y") and what[-2] not in "aeou" else f"{count} {what}s"
+
+
 def gcd(values: Iterable[Fraction]) -> Fraction:
     """The greatest fraction that divides every value. Raises ValueError when there is none to divide."""
     numerator, denominator = 0, 1

@@ -127,7 +127,7 @@ def test_version():
         ("pareto --topo ring:4 --coll allgather --size big", "is not a size such as"),
         ("pareto --topo ring:4 --coll allgather --jobs 0", ">= 1"),
         ("pareto --topo ring:4 --coll allgather --root 0", "has no root"),
-        ("pareto --topo ring:4 --coll broadcast --root 7", "not distinct ranks of 0..3"),
+        ("pareto --topo ring:4 --coll broadcast --root 7", "root 7 is not a rank of 0..3"),
         ("pareto --topo ring:4 --coll broadcast --root 1,1", "names a rank twice"),
         ("pareto --topo ring:4 --coll allgatherv --sizes 1,x", "chunk counts"),
         ("solve --topo ring:4 --coll allgather --chunks 1 --steps 2", "--rounds"),

@@ -68,7 +68,8 @@ def test_unit_permutations_follow_ranks():
     ("arguments", "says"),
     [
         (("allgathr", 4), "did you mean allgather"),
-        (("broadcast", 4, [4]), "not distinct ranks of 0..3"),
+        (("broadcast", 4, [4]), "root 4 is not a rank of 0..3"),
+        (("multi-broadcast", 4, [1, 1]), "root 1 is given twice"),
         (("broadcast", 4, [0, 1]), "multi-broadcast takes several"),
         (("allgather", 4, [1]), "has no root"),
         (("allgatherv", 4), "needs --sizes"),

@@ -132,7 +132,7 @@ WRONG = {
     ),
     "a rank that is not there": (
         "topologies: [dgx1]\ncollectives:\n  - {name: broadcast, roots: [8]}",
-        "3: collectives[0]: roots 8 are not distinct ranks of 0..7",
+        "3: collectives[0]: root 8 is not a rank of 0..7",
     ),
     "roots of none": (
         "topologies: [dgx1]\ncollectives: [{name: allgather, roots: all}]",

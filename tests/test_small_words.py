@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.cli.sizes import Sizes
-from synth.errors import unknown
-from synth.errors import InfeasibleError, UsageError
+from synth.errors import InfeasibleError, UsageError, unknown
+from synth.rational import counted
 
 
 def said(words: str):
@@ -52,3 +52,34 @@ def test_one_step_is_one_step():
 def test_the_roots_that_nobody_gave_are_said(command):
     assert "multi-broadcast from 0, 1 on ring:4" in said(f"{command} --topo ring:4 --coll multi-broadcast").output
     assert "therootsofamulti-rootone,0,1unlessgiven" in "".join(said(f"{command.split()[0]} -h").output.split())
+
+
+@pytest.mark.parametrize(
+    ("count", "what", "told"),
+    [(1, "rank", "1 rank"), (0, "rank", "0 ranks"), (2, "class", "2 classes"), (1, "class", "1 class"), (3, "latency", "3 latencies"),
+     (2, "switch", "2 switches"), (2, "way", "2 ways")],
+)  # fmt: skip
+def test_what_is_counted_agrees_with_its_number(count, what, told):
+    assert counted(count, what) == told
+
+
+@pytest.mark.parametrize(
+    ("coll", "roots", "told"),
+    [("broadcast", "7", "root 7 is not a rank of 0..3"), ("multi-broadcast", "7,9", "roots 7, 9 are not ranks of 0..3"),
+     ("multi-broadcast", "0,8", "root 8 is not a rank of 0..3")],
+)  # fmt: skip
+def test_roots_that_are_no_ranks(coll, roots, told):
+    found = said(f"pareto --topo ring:4 --coll {coll} --root {roots}")
+    assert found.exit_code == 2 and told in found.stderr, found.stderr
+
+
+def test_one_group_is_one_group(tmp_path):
+    (tmp_path / "g.yaml").write_text("groups: [{ranks: [0, 1], collective: allgather, bytes: 1}]")
+    found = said(f"groups --topo ring:4 --file {tmp_path}/g.yaml -o {tmp_path}/g.json")
+    assert found.stdout.startswith("1 group at once on ring:4: 4 ranks"), found.output
+    assert said(f"verify {tmp_path}/g.json").stdout.startswith("1 group at once on ring:4: at least")
+
+
+def test_one_step_and_one_class():
+    assert "complete up to 1 step:" in said("pareto --topo fully-connected:3 --coll scan --max-steps 1").stdout
+    assert "1 class of allocations up to isomorphism, 1 allocation;" in said("allocations --topo dgx1 --gpus 8 --coll broadcast").stdout

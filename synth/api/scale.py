@@ -12,6 +12,7 @@ from synth.collective import Collective
 from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
 from synth.pareto.frontiers import engine_of, flow_task, labelled
+from synth.rational import counted
 from synth.topology import Network, Topology
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class FewerAllocations(UndecidedError):
 
     def __init__(self, found: list[tuple[Allocation, Rates]], first: int) -> None:
         self.found, self.open = found, f"classes of {first} GPUs or more that are not listed"
-        super().__init__(f"the time limit is over; {len(found)} class{'' if len(found) == 1 else 'es'} of allocations rated")
+        super().__init__(f"the time limit is over; {counted(len(found), 'class')} of allocations rated")
 
 
 def allocations(
@@ -155,7 +156,7 @@ def allocations(
                 rates = flows.rates(made.network, names)
                 check()  # or rings may have been looked for less than elsewhere
                 found.append((made, rates))
-                progress(f"{len(found)} classes, the last of {len(made.ranks)} GPUs")
+                progress(f"{counted(len(found), 'class')}, the last of {len(made.ranks)} GPUs")
         except TimeUp:
             raise FewerAllocations(found, len(found[-1][0].ranks) if found else min(sizes or (3,))) from None
     return found

@@ -17,6 +17,7 @@ from synth.collective import Collective
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, malformed
 from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, NoBoundError, Options
+from synth.rational import counted
 from synth.schedule import Problem, Schedule
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
@@ -166,13 +167,13 @@ def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
     network, task = problem.network, problem.collective
     least = bounds.steps(network, task)
     if least.value > problem.steps:
-        reason, certificate = f"at least {least.value} steps are needed", least.certificate
+        reason, certificate = f"at least {counted(int(least.value), 'step')} are needed", least.certificate
     else:
         any_chunks = bounds.allreduce(network, task, problem.steps) if task.combining and not task.reversible else None
         fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
         if fewest <= problem.rounds:
             return None
-        reason = f"C={problem.chunks} in {problem.steps} steps needs at least {fewest} rounds, by a cut certificate"
+        reason = f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(fewest, 'round')}, by a cut certificate"
         certificate = per_chunks.certificate
     return Unsat(reason, proof=None if proof is None else str(refutation.write(problem, certificate, proof)))
 

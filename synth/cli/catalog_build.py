@@ -13,6 +13,7 @@ from synth.cli.output import deliver, ready, remark
 from synth.cli.progress import clock, job_progress
 from synth.cli.root import CONTEXT, INTERRUPTED
 from synth.cli.types import Duration, Positive
+from synth.rational import counted
 
 if TYPE_CHECKING:
     from synth.catalog.job import Summary
@@ -126,6 +127,6 @@ def _print_plan(listed: list[Item]) -> None:
         for item in listed
     )
     todo = [item for item in listed if item.fate == "todo"]
-    title = f"{len(listed)} tasks, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} of one process"
+    title = f"{counted(len(listed), 'task')}, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} of one process"
     columns = (("task", "left"), ("ranks", "right"), ("state", "left"), ("entry", "left"), ("seconds", "right"))
     print_report(Report(title, columns, rows))

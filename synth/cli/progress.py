@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from synth.rational import show
+from synth.rational import counted, show
 
 # Seconds that a command may take before it says what it is at.
 PATIENCE = 1.0
@@ -32,7 +32,8 @@ def progress(first: str) -> Iterator[Callable[[Any], None]]:
         def listen(event: Any) -> None:
             if event.point is not None:
                 point = event.point
-                what = f"{point.steps} steps, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
+                steps = counted(point.steps, "step")
+                what = f"{steps}, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
                 bar.console.print(f"found: {what}", markup=False)
             bar.update(task, description=event.text)
             if event.bound is not None:

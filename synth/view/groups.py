@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from synth.rational import show
+from synth.rational import counted, show
 from synth.view.report import Report, number
 
 COLUMNS = (
@@ -28,9 +28,8 @@ def report(found: Any) -> Report:
         before = ("-", "-") if alone is None else ("<= " + number(size / alone), f"{float(joint / alone):.2f}x")
         row = [str(len(members)), _ranks(first.ranks), (f"{name}: " if name else "") + collective + root, show(size)]
         rows.append((*row, before[0], "<= " + number(size / joint), before[1], reached))
-    return Report(
-        f"{len(found.groups)} groups at once on {found.network.name}: {found.network.ranks} ranks", COLUMNS, tuple(rows), _lines(found)
-    )
+    title = f"{counted(len(found.groups), 'group')} at once on {found.network.name}: {counted(found.network.ranks, 'rank')}"
+    return Report(title, COLUMNS, tuple(rows), _lines(found))
 
 
 def document(found: Any) -> dict:
@@ -57,8 +56,9 @@ def _lines(found: Any) -> tuple[str, ...]:
     if found.schedule is not None:
         made = found.schedule
         gap = f"{number(100 * found.gap)}% above the bound" if found.gap else "optimal"
+        size = f"{counted(len(made.steps), 'step')} and {counted(made.rounds, 'round')}"
         lines.append(
-            f"found: {number(found.seconds)} s, {gap}; one schedule of {len(made.steps)} steps and {made.rounds} rounds, replayed;"
+            f"found: {number(found.seconds)} s, {gap}; one schedule of {size}, replayed;"
             f" a chunk is {show(found.task.unit / made.chunks)} of size 1"
         )
     if found.open:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from synth.rational import show
+from synth.rational import counted, show
 from synth.topology import Topology
 from synth.view.report import Report, number
 
@@ -16,8 +16,8 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
     """The tables of `synth topo show`. `symmetries`: how many generators, and the order of their group in words."""
     network = topology.network()
     boxes = len(set(topology.nodes)) or 1
-    what = f"{topology.name}: {topology.ranks} ranks" + (f" in {boxes} boxes" if boxes > 1 else "")
-    title = f"{what}, {len(topology.links)} links, 1 unit = {show(network.unit)} GB/s"
+    what = f"{topology.name}: {counted(topology.ranks, 'rank')}" + (f" in {boxes} boxes" if boxes > 1 else "")
+    title = f"{what}, {counted(len(topology.links), 'link')}, 1 unit = {show(network.unit)} GB/s"
     links = _matrix(topology, title) if topology.ranks <= MATRIX_RANKS and not topology.switches else _kinds(topology, title)
     return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
 
@@ -70,7 +70,7 @@ def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
     hops = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
     apart = hops.pop(None, 0)
     far = max((d for d in hops if d is not None), default=0)
-    spread = ", ".join(f"{count} pairs at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0))
+    spread = ", ".join(f"{counted(count, 'pair')} at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0))
     lines = [f"distances: diameter {far}" + (f" ({spread})" if spread else "")] if not apart else []
     if apart:
         lines.append(f"not connected: {apart} pairs of ranks cannot reach each other")

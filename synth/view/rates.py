@@ -8,7 +8,7 @@ from typing import Any
 
 from synth.alpha import latency
 from synth.collective import Collective
-from synth.rational import show
+from synth.rational import counted, show
 from synth.topology import Topology
 from synth.view.report import Report, headed, number
 
@@ -53,7 +53,8 @@ def _ratio(best: Fraction, other: Fraction | None) -> str:
 def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     ringless = sum(allocation.connected and not rates.ring_units for allocation, rates in rows)
     lines = [
-        f"{len(rows)} classes of allocations up to isomorphism, {sum(a.members for a, _ in rows)} allocations; {ringless} without a ring"
+        f"{counted(len(rows), 'class')} of allocations up to isomorphism, {counted(sum(a.members for a, _ in rows), 'allocation')};"
+        f" {ringless} without a ring"
     ]
     if "allreduce" in names:
         ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from synth.collective import Collective
 from synth.frontier import Frontier, Open, Point
-from synth.rational import show
+from synth.rational import counted, show
 from synth.topology import Network, Topology
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
@@ -58,7 +58,7 @@ def headed(collective: str, roots: Sequence[int], machine: Network | Topology, u
     """The title of what is said of a collective on a machine."""
     start = f" from {', '.join(map(str, roots))}" if roots else ""
     late = f"latency {number(latency)} µs" if latency else "no latency known"
-    return f"{collective}{start} on {machine.name}: {machine.ranks} ranks, 1 unit = {number(unit)} GB/s, {late}"
+    return f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
 
 
 def sentences(found: Frontier) -> list[str]:
@@ -95,7 +95,7 @@ def choice(found: Frontier, size: int) -> Report:
         beta = float(slope(found, best)) * size * 10**6
         lines.insert(0, (
             f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
-            f" {number(alpha)} µs for {best.steps} latencies + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
+            f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
         ))  # fmt: skip
         lines[1:1] = _against(found, best, size)
     return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
@@ -143,7 +143,8 @@ def _proved(found: Frontier) -> list[str]:
         return [] if found.open else ["incomplete: what other numbers of steps would give has not been decided"]
     if found.max_steps is None:
         return ["complete: no schedule in this model, with any number of chunks, is better"]
-    return [f"complete up to {found.max_steps} steps: no schedule of so many steps in this model, with any number of chunks, is better"]
+    most = counted(found.max_steps, "step")
+    return [f"complete up to {most}: no schedule of so many steps in this model, with any number of chunks, is better"]
 
 
 def _open(intervals: Sequence[Open]) -> list[str]:
@@ -151,16 +152,16 @@ def _open(intervals: Sequence[Open]) -> list[str]:
     lines = []
     for (lower, upper, reason), group in itertools.groupby(intervals, key=lambda item: (item.lower, item.upper, item.reason)):
         steps = [item.steps for item in group]
-        span = str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+        span = counted(steps[0], "step") if len(steps) == 1 else f"{steps[0]} to {steps[-1]} steps"
         most = "nothing was found" if upper is None else f"at most {show(upper)}"
-        lines.append(f"open: with {span} steps the least rounds/chunk is at least {show(lower)}, {most} ({WHY.get(reason, reason)})")
+        lines.append(f"open: with {span} the least rounds/chunk is at least {show(lower)}, {most} ({WHY.get(reason, reason)})")
     return lines
 
 
 def _status(point: Point) -> str:
     if point.status != "optimal":
         return f"best known (bound {show(point.bound.value)})"
-    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {point.chunks} chunks"
+    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
 
 
 def _range(low: Fraction, high: Fraction | None) -> str:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from synth.frontier import Frontier, Point
 from synth.large import Large
-from synth.rational import rational, show
+from synth.rational import counted, rational, show
 from synth.schedule import Schedule
 from synth.view import large, report
 from synth.view.page import motion, times, words
@@ -52,7 +52,7 @@ def _called(collective: str, roots: Sequence[int]) -> str:
 
 def _state(found: Frontier) -> tuple[str, str]:
     if found.complete:
-        return ("complete" if found.max_steps is None else f"complete to {found.max_steps} steps"), GOOD
+        return ("complete" if found.max_steps is None else f"complete to {counted(found.max_steps, 'step')}"), GOOD
     return (f"{len(found.open)} open" if found.open else "not complete"), PART
 
 
@@ -162,6 +162,7 @@ def of_nothing(
     """The sheet of an entry without a frontier: proved impossible, or not found."""
     proofs = ((f"There is no schedule for {collective} on {topology}.", words.how(certificate)),) if certificate else ()
     return Sheet(
-        about.id, topology, collective, ranks, status, GOOD if certificate else BAD, f"{collective} on {topology}: {ranks} ranks",
+        about.id, topology, collective, ranks, status, GOOD if certificate else BAD,
+        f"{collective} on {topology}: {counted(ranks, 'rank')}",
         tuple(says), proofs=proofs, provenance=about.provenance,
     )  # fmt: skip

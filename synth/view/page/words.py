@@ -6,7 +6,7 @@ import json
 from fractions import Fraction
 
 from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.rational import show
+from synth.rational import counted, show
 from synth.view.report import WHY, number
 
 ASSUMED = (
@@ -84,7 +84,7 @@ class _Parts(dict):
 def of_point(point: Point) -> tuple[str, str]:
     """What is proved of a point, and how."""
     steps, value = _steps(point.steps), point.bound.value
-    scope = "with any number of chunks" if point.bound.scope == "any-chunks" else f"with {point.chunks} chunks per unit"
+    scope = "with any number of chunks" if point.bound.scope == "any-chunks" else f"with {counted(point.chunks, 'chunk')} per unit"
     claim = f"No schedule of {steps}, {scope}, takes fewer than {show(value)} rounds per chunk."
     if point.bandwidth == value:
         return f"{claim} This one takes just that: it is optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.", how(
