@@ -73,7 +73,7 @@ def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
     assert asked.found["dies"] == Unknown("crash")
 
 
-def _dies():
+def _dies(*_):
     import os
 
     os._exit(3)
@@ -87,6 +87,13 @@ def test_with_time_enough_they_are_the_bounds(made, seconds, name):
     assert some.first().value == bounds.allreduce(NINE, task, None).value
     assert some.at(2, 1.0).value == bounds.allreduce(NINE, task, 2).value
     assert not some.late(2) and not some.notes
+
+
+def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
+    monkeypatch.setattr(bounding, "HALVES", {"flow": _dies, "completing": bounds.completing})
+    some = made(100.0)
+    assert some.first() == bounds.completing(NINE, ALL)
+    assert not some.late(2) and "its search ended early" in some.notes[0]
 
 
 def test_where_one_half_is_late_the_other_serves(made, monkeypatch):

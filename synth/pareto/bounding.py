@@ -68,15 +68,13 @@ class Bounding:
             return self.floor
         self._halves = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
         last = max(self.end, time.monotonic() + LEAST_SECONDS)
-        at_once = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
-        for key in at_once:
+        pending = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
+        for key in pending:
             self._begin(key)
-        while at_once and not self._known():
-            self._flows.wait(at_once, last)
-            pending = [key for key in at_once if key in self._flows.jobs]
-            if pending == at_once:
-                break
-            at_once = pending
+        while pending and not self._known() and time.monotonic() < last:
+            self._flows.wait(pending, last)
+            self._known()
+            pending = [key for key in pending if key in self._flows.jobs]
         if self.floor is None and self.network.ranks <= FEW_RANKS:
             self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
         if self.floor is None:
