@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
-from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry
+from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN
 from synth.catalog.fleet import Fleet
 from synth.catalog.job_plan import machine_tasks
 from synth.catalog.job_queue import Item, look_up
 from synth.catalog.job_task import Task
 from synth.catalog.store import Store
-from synth.frontier import Frontier
-from synth.large import Large
+from synth.catalog.told import Told
 from synth.rational import show
 from synth.topology import Topology
 
@@ -29,10 +27,10 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Answered:
-    """A task and the entry that answers it, None where none does."""
+    """A task and what the entry that answers it says, None where none does."""
 
     task: Task
-    entry: Entry | None
+    entry: Told | None
 
 
 def markdown(fleet: Fleet, store: Store, title: str) -> str:
@@ -51,17 +49,20 @@ def markdown(fleet: Fleet, store: Store, title: str) -> str:
 
 
 def _answered(task: Task, store: Store) -> Answered:
-    item = Item(0, task)
-    look_up(item, store, go_on=False)
-    return Answered(task, store.get(item.entry) if item.entry else None)
+    name = task.fingerprint
+    if store.has(name) is None:  # it may be answered by an entry that another numbering makes its own
+        item = Item(0, task)
+        look_up(item, store, go_on=False)
+        name = item.entry
+    return Answered(task, store.told(name) if name else None)
 
 
 def _head(found: Sequence[Answered]) -> list[str]:
     every = list({a.task.fingerprint: a for a in found}.values())  # what is named twice is one problem, as in the job
-    states = Counter(a.entry.state if a.entry else MISSING for a in every)
-    own = {a.entry.fingerprint: a.entry for a in every if a.entry}
+    states = Counter(a.entry.row.state if a.entry else MISSING for a in every)
+    own = {a.entry.row.fingerprint: a.entry for a in every if a.entry}
     said = ", ".join(f"{states[s]} {s}" for s in (DONE, OPEN, INFEASIBLE, FAILED, MISSING) if states[s])
-    seconds = sum(entry.seconds for entry in own.values())
+    seconds = sum(entry.row.seconds for entry in own.values())
     lines = [
         f"{len(every)} problems ({said}), answered by {len(own)} entries: problems that are equal up to the numbering of ranks share one.\n"
     ]
@@ -71,8 +72,8 @@ def _head(found: Sequence[Answered]) -> list[str]:
     return [*lines, LEGEND + "\n"]
 
 
-def _versions(entry: Entry) -> str:
-    known = dict(entry.provenance.versions)
+def _versions(entry: Told) -> str:
+    known = entry.versions
     names = {"ccl-synth": "synth", "python-sat": "python-sat", "ortools": "ortools", "z3-solver": "z3"}
     return ", ".join(f"{shown} {known[name]}" for name, shown in names.items() if name in known)
 
@@ -112,40 +113,34 @@ def _name(task: Task) -> str:
     return task.name + (f" from {','.join(map(str, task.roots))}" if any(task.roots) else "")
 
 
-def figures(entry: Entry | None) -> str:
+def figures(entry: Told | None) -> str:
     """``2: 3/2, 3: 7/6``: steps and rounds per chunk, or the interval in which they lie."""
     if entry is None:
         return MISSING
-    if entry.state == INFEASIBLE:
-        return f"no schedule exists: {entry.reason}"
-    if isinstance(entry.frontier, Frontier):
-        return ", ".join(_intervals(entry.frontier)) or ("nothing to do" if entry.frontier.complete else entry.reason)
-    if isinstance(entry.frontier, Large):
-        return f"≥ {show(entry.frontier.bound)}; " + ", ".join(f"{p.steps}: {show(p.bandwidth)}" for p in entry.frontier.points)
-    return entry.reason
+    if entry.row.state == INFEASIBLE:
+        return f"no schedule exists: {entry.row.reason}"
+    if entry.bound is not None:
+        return f"≥ {show(entry.bound)}; " + ", ".join(f"{steps}: {show(rate)}" for steps, rate in entry.reached)
+    return ", ".join(_intervals(entry)) or ("nothing to do" if entry.complete else entry.row.reason)
 
 
-def _intervals(found: Frontier) -> Iterable[str]:
-    rows: dict[int, tuple[Fraction, Fraction | None]] = {p.steps: (p.bound.value, p.bandwidth) for p in found.points}
-    for o in found.open:
-        rows[o.steps] = (max(o.lower, rows[o.steps][0]) if o.steps in rows else o.lower, o.upper)
-    for steps, (low, high) in sorted(rows.items()):
+def _intervals(found: Told) -> Iterable[str]:
+    for steps, low, high in found.rows:
         yield f"{steps}: " + (f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}")
 
 
 def _state(a: Answered) -> str:
     if a.entry is None:
         return MISSING
-    frontier = a.entry.frontier
-    if a.entry.state == DONE and isinstance(frontier, Frontier) and frontier.complete:
-        return "complete" if frontier.max_steps is None else f"complete to {frontier.max_steps} steps"
-    return f"open: {a.entry.reason}" if a.entry.state == OPEN else a.entry.state
+    if a.entry.row.state == DONE and a.entry.complete:
+        return "complete" if a.entry.max_steps is None else f"complete to {a.entry.max_steps} steps"
+    return f"open: {a.entry.row.reason}" if a.entry.row.state == OPEN else a.entry.row.state
 
 
 def _source(a: Answered, topology: Topology) -> str:
     if a.entry is None:
         return ""
-    return f"`{a.entry.id}`" + (f" of {a.entry.topology}" if a.entry.topology != topology.name else "")
+    return f"`{a.entry.row.id}`" + (f" of {a.entry.row.topology}" if a.entry.row.topology != topology.name else "")
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -17,6 +17,7 @@ from synth.catalog.store_file import connect, said, snapshot
 from synth.catalog.store_find import Alias
 from synth.catalog.store_programs import Kept, read
 from synth.catalog.store_rows import LIGHT, Choice, Row, entry, light
+from synth.catalog.told import Told, told
 from synth.errors import FormatError, UsageError
 from synth.frontier import Frontier
 from synth.program.program import Program
@@ -82,6 +83,17 @@ class Reader:
             return replace(self._alias(fingerprint, blob).of(found), fingerprint=fingerprint)
         except FormatError as error:
             raise error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}") from None
+
+    def told(self, name: str) -> Told:
+        """What the entry of this fingerprint says, without its schedules. Raises UsageError (none, several), FormatError (damaged)."""
+        number, fingerprint, alias = self._named(name)
+        with said(self.path), snapshot(self.base):
+            text, own = (LIGHT[0], "e") if alias is None else (LIGHT[1], "a")
+            row = self.base.execute(f"{text} WHERE {own}.fingerprint = ?", (fingerprint,)).fetchone()
+            provenance = self.columns(number)["provenance"]
+            document = self.base.execute("SELECT sum, size, body FROM blobs WHERE entry = ? AND name = 'frontier'", (number,)).fetchone()
+            points = self.base.execute("SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)).fetchall()
+        return told(light(row), provenance, None if document is None else Blob(*document), points)
 
     def entry(self, number: int, *, measurements: bool = True) -> Entry:
         """The entry in row `number`. Raises FormatError where it is damaged."""

@@ -1,0 +1,89 @@
+"""What tables say of entries is read without their schedules, and is what the whole entries say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from synth import api
+from synth.api import building
+from synth.catalog import job_table
+from synth.catalog.entry import Entry
+from synth.catalog.store import Store
+from synth.errors import FormatError
+from synth.frontier import Frontier
+from synth.large import Large
+from synth.rational import show
+from synth.schedule import Schedule
+
+FLEET = """
+topologies:
+  - ring:4
+  - {name: dgx1, collectives: [alltoall], options: {max-steps: 2, time-limit: 0.1s}}
+  - {name: line:3, allocations: all}
+  - {name: ring:9, collectives: [allgather], options: {engine: flow}}
+collectives: [allgather, scan]
+options: {max-steps: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A small job and its catalog."""
+    folder: Path = tmp_path_factory.mktemp("told")
+    (folder / "fleet.yaml").write_text(FLEET)
+    api.build_catalog(folder / "fleet.yaml", folder / "a.db", inline=True)
+    return folder
+
+
+def figures(entry: Entry) -> str:
+    """By the values of the whole entry."""
+    found = entry.frontier
+    if isinstance(found, Large):
+        return f"≥ {show(found.bound)}; " + ", ".join(f"{p.steps}: {show(p.bandwidth)}" for p in found.points)
+    assert isinstance(found, Frontier)
+    rows = {p.steps: (p.bound.value, p.bandwidth) for p in found.points}
+    for left in found.open:
+        rows[left.steps] = (max(left.lower, rows.get(left.steps, (left.lower,))[0]), left.upper)  # type: ignore[assignment]
+    return ", ".join(
+        f"{steps}: " + (f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}")
+        for steps, (low, high) in sorted(rows.items())
+    )
+
+
+def test_entries_are_told_as_they_are(made):
+    with Store.open(made / "a.db") as store:
+        kinds = set()
+        for name in store.fingerprints():
+            entry, told = store.get(name), store.told(name)
+            assert job_table.figures(told) == figures(entry)
+            assert dict(told.versions) == dict(entry.provenance.versions)
+            assert (told.row.id, told.row.topology, told.row.state) == (entry.id, entry.topology, entry.state)
+            if isinstance(entry.frontier, Frontier):
+                assert (told.complete, told.max_steps) == (entry.frontier.complete, entry.frontier.max_steps)
+            kinds.add((entry.state, type(entry.frontier).__name__))
+        assert {("done", "Frontier"), ("open", "Frontier"), ("done", "Large")} <= kinds, kinds
+
+
+def test_the_page_needs_no_schedule(made, monkeypatch):
+    whole = building.catalog_table(made / "fleet.yaml", made / "a.db")
+    monkeypatch.setattr(Schedule, "from_json", lambda doc: pytest.fail("a schedule was read"))
+    monkeypatch.setattr(Frontier, "from_json", lambda doc: pytest.fail("a frontier was read"))
+    assert building.catalog_table(made / "fleet.yaml", made / "a.db") == whole
+    assert whole.count("| `") == 6 and "complete" in whole and "≥ 4; 4: 4" in whole
+
+
+def test_a_damaged_entry_is_named(made, tmp_path):
+    copy = tmp_path / "b.db"
+    copy.write_bytes((made / "a.db").read_bytes())
+    with Store.open(copy) as store:
+        name = store.fingerprints()[0]
+        store.base.execute("UPDATE blobs SET body = CAST(x'00' || substr(body, 2) AS BLOB)")
+        store.base.commit()
+        with pytest.raises(FormatError, match=f"entry {name[:12]} is damaged: its frontier its checksum does not fit"):
+            store.told(name)
+        store.base.execute("DELETE FROM blobs")
+        store.base.commit()
+        with pytest.raises(FormatError, match=f"entry {name[:12]} is damaged: its frontier is gone"):
+            store.told(name)
