@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
-from synth import bulk, difference, largedoc, lengthcheck, linkdoc, verifybulk
+from synth import bulk, difference, largedoc, lengthcheck, linkread, verifybulk
 from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
 from synth.rational import counted, rational, show
@@ -60,7 +60,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     largedoc.check(doc)
     files = {i: bulk.load(folder / Path(row["file"]).name) for i, row in enumerate(doc["points"]) if "file" in row}
     given = doc["topology"]
-    machine = linkdoc.read(given) if "links" in given else named() or next((made.topology for made in files.values()), None)
+    machine = linkread.read(given) if "links" in given else named() or next((made.topology for made in files.values()), None)
     if machine is None:
         raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
     for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
@@ -119,7 +119,7 @@ def infeasible(doc: dict) -> str:
         raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
     if doc["max_steps"] is not None:
         raise VerificationError("is null where no number of steps is enough", "$.max_steps")
-    machine, certificate = linkdoc.read(doc["topology"]), doc["certificate"]
+    machine, certificate = linkread.read(doc["topology"]), doc["certificate"]
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
     start, end = check_closed.check(certificate, machine)

@@ -1,6 +1,6 @@
 """The shape of a ``synth.large/1`` document: every field there, none beside them, each value of its kind.
 
-What its numbers claim is checked elsewhere (`auditlarge`, and `linkdoc` for the links of the machine).
+What its numbers claim is checked elsewhere (`auditlarge`, and `linkread` for the links of the machine).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from synth import api, auditlarge, lengthcheck, linkdoc
+from synth import api, auditlarge, lengthcheck, linkdoc, linkread
 from synth.cli import root
 from synth.errors import FormatError, VerificationError
 from synth.flows.large import bound, frontier
@@ -29,14 +29,14 @@ def synth(*arguments):
 
 @pytest.mark.parametrize("values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]])
 def test_lists_of_numbers_come_back(values):
-    assert linkdoc._numbers(linkdoc.packed(values), 10, "x", [100]).tolist() == values
+    assert linkread._numbers(linkdoc.packed(values), 10, "x", [100]).tolist() == values
 
 
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
 def test_machines_come_back(name):
     made = modify.apply(topology(name), without=()) if name != "dgx1" else modify.apply(topology(name), degrade=("0-1:1/3",))
     doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | linkdoc.columns(made)))
-    back = linkdoc.read(doc)
+    back = linkread.read(doc)
     assert back.links == made.links and (back.limits, back.switches, back.unit) == (made.limits, made.switches, made.unit)
     assert back.unit_bandwidth() == made.unit_bandwidth()
 
@@ -158,8 +158,8 @@ def test_a_limit_counts_a_link_once():
         "links": {"src": [0, 1], "dst": [1, 0], "sort": [0, 0]}, "limits": [["a", "10", [0, 0]], ["b", "10", [1]]],
     }  # fmt: skip
     with pytest.raises(VerificationError, match="twice"):
-        linkdoc.read(doc)
-    machine = linkdoc.read(doc | {"limits": [["a", "10", [0]], ["b", "10", [1]]]})
+        linkread.read(doc)
+    machine = linkread.read(doc | {"limits": [["a", "10", [0]], ["b", "10", [1]]]})
     twice = replace(machine, limits=tuple(replace(m, links=(*m.links, *m.links)) for m in machine.limits))
     for given, bad in ((machine, False), (twice, True)):
         certificate = {

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+from fractions import Fraction
 
 import pytest
 from click.testing import CliRunner
 
+from synth import api, linkdoc
+from synth.bounds.check_scale import digest
 from synth.cli import root
+from synth.errors import VerificationError
 from synth.flows.large import frontier
 from synth.topologies import topology
+from synth.topology import Link, Topology
 
 WHOLE = json.loads(json.dumps(frontier(topology("ring:4"), "allgather").to_json()))
 ROOTED = json.loads(json.dumps(frontier(topology("ring:4"), "broadcast", 1).to_json()))
@@ -57,6 +62,21 @@ def test_what_is_written_is_read(doc, tmp_path):
 def test_anything_else_is_refused_with_its_place(path, value, place, tmp_path):
     code, line = told(changed(WHOLE, path, value), tmp_path)
     assert code == 5 and line.startswith(place) and line.count("\n") == 1, line
+
+
+def test_the_machine_of_an_impossible_collective_too():
+    apart = Topology("apart", 4, (Link(0, 1, Fraction(1), Fraction(0)), Link(2, 3, Fraction(1), Fraction(0))))
+    doc = {
+        "schema": "synth.infeasible/1", "collective": "allgather", "max_steps": None,
+        "topology": {"name": "apart", "ranks": 4, "unit_gbps": "1"} | linkdoc.columns(apart),
+        "certificate": {
+            "kind": "unreachable", "topology": digest(apart), "collective": "allgather", "root": None, "pair": [0, 2], "closed": [[0, 1]],
+        },
+    }  # fmt: skip
+    assert "no schedule, rank 0 cannot reach rank 2" in api.verify(doc)[0]
+    doc["topology"]["extra"] = 1  # type: ignore[index]
+    with pytest.raises(VerificationError, match="topology: 'extra' is not a known field"):
+        api.verify(doc)
 
 
 @pytest.mark.parametrize("value", [None, 4, -1, 1.0, True, "1"])
