@@ -13,7 +13,7 @@ from synth.collective import collective
 from synth.errors import UsageError
 from synth.frontier import LowerBound, Open, Point
 from synth.large import Large
-from synth.pareto import allreduce, bounding, ontrees, race
+from synth.pareto import allreduce, bounding, frontiers, ontrees, race
 from synth.pareto.awaited import Awaited
 from synth.pareto.bounding import Bounding
 from synth.pareto.events import NoBoundError, Options
@@ -120,6 +120,20 @@ def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alon
     found = api.pareto("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
     assert isinstance(found, Large) and found.points
     assert any(line.startswith("exact synthesis") for line in found.open)
+
+
+def test_of_many_ranks_some_of_the_limit_is_kept_for_flow_methods():
+    many, few = topology("random-regular:20"), topology("torus:3x3")
+    task = collective("allreduce", 20)
+    assert frontiers.kept(many, task, "auto", None, 100.0) == frontiers.KEPT
+    assert frontiers.kept(many, task, "auto", None, 1.0) == frontiers.KEPT_SHARE
+    assert frontiers.kept(many, task, "exact", None, 100.0) == frontiers.kept(many, task, "auto", None, None) == 0
+    assert frontiers.kept(many, collective("scan", 20), "auto", None, 100.0) == frontiers.kept(few, ALL, "auto", None, 100.0) == 0
+
+
+def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
+    known, other = (str(NoBoundError(NINE, task)) for task in (ALL, collective("scan", 9)))
+    assert "--engine flow" in known and "--engine" not in other
 
 
 def test_few_ranks_have_a_quick_bound(monkeypatch):

@@ -67,7 +67,8 @@ def pareto(
     is over before exact synthesis has a bound, flow methods alone.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
-    flow methods get a tenth of it, a second at least, even where exact synthesis has used it up. Raises
+    flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of many ranks the seconds that
+    they need (`synth.pareto.frontiers.kept`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -79,8 +80,9 @@ def pareto(
     if frontiers.engine_of(engine, machine, collective) == "flow":
         return frontiers.flow(machine, *frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit=time_limit)
     task = task_of(collective, machine.ranks, roots, sizes)
+    limit = None if time_limit is None else time_limit - frontiers.kept(machine, task, engine, sizes, time_limit)
     options = Options(
-        max_steps, max_chunks, encoding, solver, time_limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
+        max_steps, max_chunks, encoding, solver, limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
         same_bits=same_bits, proof=proof,
     )  # fmt: skip
     began = time.monotonic()

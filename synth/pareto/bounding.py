@@ -78,8 +78,7 @@ class Bounding:
         if self.floor is None and self.network.ranks <= FEW_RANKS:
             self.floor = bounds.flow(self.network, self.collective, None, cycles=1)
         if self.floor is None:
-            what = f"{self.collective.name} on {self.network.name}"
-            raise NoBoundError(f"{what}: the time limit came before any bound; allow more time, or take --engine flow")
+            raise NoBoundError(self.network, self.collective)
         self._more(FLOOR_SHARE)
         return self.floor
 

@@ -10,6 +10,7 @@ from math import ceil, gcd, lcm
 
 from synth.collective import Collective
 from synth.encodings.translate import Translation
+from synth.flows.until import check
 from synth.pareto.shapes import Shape, shapes
 from synth.schedule import Schedule
 from synth.topology import Network
@@ -22,12 +23,13 @@ LOOSEST = 10  # times the bound: rounds for a first schedule
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One engine on one translation with R rounds; `cost` grows with the formula."""
+    """One engine on one translation with R rounds; `cost` grows with the formula, `loads` are the orbits of routes and limits."""
 
     engine: str
     translation: Translation
     rounds: int
     cost: int
+    loads: int
 
     @property
     def value(self) -> Fraction:
@@ -43,7 +45,7 @@ class Candidate:
     @property
     def rank(self) -> tuple[bool, int, int]:
         """What to try first: hubs; then small formulas whose loads are averaged over few orbits; then few chunks."""
-        return self.engine != "hub", self.cost * len(self.translation.loads), self.translation.chunks
+        return self.engine != "hub", self.cost * self.loads, self.translation.chunks
 
 
 @dataclass(eq=False)
@@ -68,10 +70,11 @@ class Frame:
 
 
 class Candidates:
-    """All candidates of a network and a collective."""
+    """All candidates of a network and a collective. Under a time limit (`synth.flows.until`) they may end in TimeUp."""
 
     def __init__(self, network: Network, collective: Collective, seed: int) -> None:
         self.network, self.collective, self.seed = network, collective, seed
+        self._singles: dict[tuple[int, bool], Translation] = {}
 
     def meeting(self, steps: int, bound: Fraction) -> list[Candidate]:
         """Those whose R/C is `bound`, the most promising first."""
@@ -147,7 +150,8 @@ class Candidates:
 
     def _candidate(self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int) -> Candidate:
         translation = Translation(self.network, self.collective, shape.moves, chunks, copies, shape.inner)
-        return Candidate(engine, translation, int(rounds), self._cost(engine, shape, len(translation.representatives), steps))
+        cost = self._cost(engine, shape, len(translation.representatives), steps)
+        return Candidate(engine, translation, int(rounds), cost, len(self._single(shape, bool(shape.inner)).loads))
 
     def _cost(self, engine: str, shape: Shape, count: int, steps: int) -> int:
         routes, ranks = len(self.network.routes), self.network.ranks
@@ -160,14 +164,21 @@ class Candidates:
     def _shapes(self) -> tuple[Shape, ...]:
         return shapes(self.network, self.collective, self.seed)
 
+    def _single(self, shape: Shape, inner: bool = False) -> Translation:
+        """One chunk a unit with that shape, or its moves alone: its loads take a while."""
+        check()
+        key = id(shape), inner
+        if key not in self._singles:
+            self._singles[key] = Translation(self.network, self.collective, shape.moves, 1, 1, shape.inner if inner else ())
+        return self._singles[key]
+
     def _chunks(self, shape: Shape, count: int) -> int:
         """C with `count` representatives for the unit that the most moves keep."""
-        return lcm(*Translation(self.network, self.collective, shape.moves, 1).stabilizers.values()) * count
+        return lcm(*self._single(shape).stabilizers.values()) * count
 
     def _fine(self, shape: Shape) -> int:
         """Copies with which every send takes a whole number of rounds of each load: the finest choice of rounds."""
-        loads = Translation(self.network, self.collective, shape.moves, 1).loads
-        return lcm(*(load.units // gcd(load.units, load.divisor) for load in loads))
+        return lcm(*(load.units // gcd(load.units, load.divisor) for load in self._single(shape).loads))
 
     @cached_property
     def hub_steps(self) -> int | None:

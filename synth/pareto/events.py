@@ -8,8 +8,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synth.collective import Collective
 from synth.errors import UndecidedError
 from synth.frontier import Frontier, Point
+from synth.topology import Network
 
 if TYPE_CHECKING:
     from synth.large import Large
@@ -52,6 +54,12 @@ class Options:
 
 class NoBoundError(UndecidedError):
     """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
+
+    def __init__(self, network: Network, collective: Collective) -> None:
+        from synth.bulk import COLLECTIVES
+
+        instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
+        super().__init__(f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}")
 
 
 class SweepInterrupted(KeyboardInterrupt):

@@ -27,6 +27,8 @@ ENGINES = ("auto", "exact", "flow")
 EXACT_RANKS = 64
 # What greedy schedules may take of a time limit, which is one for them and the sweep.
 SEEDED = 0.4
+# Seconds of a time limit that are kept for flow methods above so many ranks, and no more than this share of it: they take 2 to 3.
+KEPT, KEPT_SHARE, KEPT_RANKS = 3.0, 0.4, 16
 
 
 def engine_of(engine: str, machine: Topology, collective: str | Path | Collective) -> str:
@@ -115,6 +117,13 @@ def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> b
     if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
         return False
     return task == named_collective(task.name, machine.ranks, task.roots)
+
+
+def kept(machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None) -> float:
+    """Seconds of `time_limit` that "auto" keeps for flow methods, which have something for many ranks sooner than exact synthesis."""
+    if time_limit is None or engine != "auto" or machine.ranks <= KEPT_RANKS or not flows_know(machine, task, sizes):
+        return 0.0
+    return min(KEPT, KEPT_SHARE * time_limit)
 
 
 def helped(

@@ -7,6 +7,7 @@ says how far it may be from the best, and an interval that a flow point closes i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -32,7 +33,8 @@ def mixed(
 ) -> Frontier:  # fmt: skip
     """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
 
-    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks; `time_limit`: seconds.
+    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks; `time_limit`: seconds, after
+    which one more point may be written out.
     Raises SweepInterrupted, with the points that there are by then, on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
@@ -40,17 +42,24 @@ def mixed(
         return found
     from synth.flows.large import frontier
 
+    end = None if time_limit is None else time.monotonic() + time_limit
     try:
         large = frontier(machine, name, root, progress=progress, time_limit=time_limit)
     except SynthError:
         return found  # what exact synthesis has stands; it would have said that nothing exists
-    points, interrupted = list(found.points), large.interrupted
+    points, interrupted, wrote = list(found.points), large.interrupted, False
     try:
         for candidate in large.points:
             best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
             if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
                 continue
+            if _sends(candidate, found) > MOST_SENDS:
+                continue
+            if wrote and end is not None and time.monotonic() >= end:
+                found = replace(found, notes=(*found.notes, "the time limit came before all points of the flow methods were written out"))
+                break
             progress(f"writing out {candidate.engine}")
+            wrote = True
             point = _point(candidate, found, floor)
             if point is not None and (point.same_bits or not alike):
                 points.append(point)
@@ -60,6 +69,14 @@ def mixed(
     if interrupted:
         raise SweepInterrupted(made, None)
     return made
+
+
+def _sends(candidate: LargePoint, found: Frontier) -> int:
+    """Sends that a schedule with so many chunks has at least: each chunk reaches whoever lacks it, and each sum is made of all inputs."""
+    asked = found.collective
+    if not asked.combining:
+        return candidate.chunks * sum(len(post - pre) for pre, post in zip(asked.pre, asked.post, strict=True))
+    return candidate.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in zip(asked.pre, asked.post, strict=True))
 
 
 def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:

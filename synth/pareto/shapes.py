@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from synth.collective import Collective
+from synth.flows.until import check
 from synth.symmetry import Generator, generators, subgroups
 from synth.symmetry.permutations import Permutation, compose
 from synth.topology import Network
@@ -35,13 +36,17 @@ class Shape:
 
 
 def shapes(network: Network, collective: Collective, seed: int = 0) -> tuple[Shape, ...]:
-    """Shapes to try, those with the fewest route orbits and the smallest representatives first; the trivial one last."""
+    """Shapes to try, those with the fewest route orbits and the smallest representatives first; the trivial one last.
+
+    Under a time limit (`synth.flows.until`) it may end in TimeUp.
+    """
     one = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), tuple(range(collective.units)))
     groups = _groups(network, collective, one, seed)
     outer = _outer(groups)
     made = [Shape((), group, count) for count, group in outer]
     if collective.units == 1:
         for count, group in outer:
+            check()
             made += _with_inner(one, group, count, groups)
     return tuple(made)
 
@@ -57,6 +62,7 @@ def _groups(network: Network, collective: Collective, one: Generator, seed: int)
         offers += [tuple(rng.sample(pool, 3)) for _ in range(SAMPLES) if len(pool) > 2]
     found: dict[frozenset[Permutation], tuple[Generator, ...]] = {}
     for offer in offers:
+        check()
         group = elements(one, offer, LARGEST)
         if group is not None:
             found.setdefault(frozenset(g.ranks for g in group), group)

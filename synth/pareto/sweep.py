@@ -169,8 +169,7 @@ class Sweep:
         finally:
             ontrees.drop(quick)
         if least is None:
-            what = f"{self.collective.name} on {self.network.name}"
-            raise NoBoundError(f"{what}: the time limit came before any bound; allow more time, or take --engine flow")
+            raise NoBoundError(self.network, self.collective)
         return self._noted(found, least)
 
     def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
