@@ -52,7 +52,7 @@ CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends
 SEARCH_CHUNKS = 12
 LEAST_RANKS = 8  # up to here bounds are computed at once
 FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
-GRACE, LEAST_GRACE = 0.5, 2.0  # of the time limit, and seconds, that are waited for a quick bound where there is no other
+GRACE = 1.0  # seconds past the time limit that are waited for a quick bound where there is no other
 ENDED = {"time": "the time limit ended its search", "memory": "the memory allowed ended its search"}
 LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
 
@@ -165,7 +165,7 @@ class Sweep:
             found = self._ahead.bound(None)
             if not isinstance(found, Unknown):
                 return found
-            least = ontrees.finish_quick(quick, max(self.started + limit * (1 + GRACE), time.monotonic() + LEAST_GRACE))
+            least = ontrees.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
         finally:
             ontrees.drop(quick)
         if least is None:
