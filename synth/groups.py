@@ -72,7 +72,8 @@ def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
         if group.collective not in COLLECTIVES:
             raise UsageError(f"{where}: {group.collective!r} is not run in groups; {', '.join(COLLECTIVES)} are")
         if len(group.ranks) < 2 or len(set(group.ranks)) < len(group.ranks):
-            raise UsageError(f"{where}: two different ranks or more are needed, found {','.join(map(str, group.ranks[:20])) or 'none'}")
+            found = f"the ranks {', '.join(map(str, group.ranks[:20]))}" if len(group.ranks) > 1 else "one" if group.ranks else "none"
+            raise UsageError(f"{where}: two different ranks or more are needed, found {found}")
         if min(group.ranks) < 0 or max(group.ranks) >= ranks:
             raise UsageError(f"{where}: rank {max(group.ranks)} is not in 0..{ranks - 1}")
         if group.size <= 0:

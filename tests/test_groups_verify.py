@@ -43,9 +43,23 @@ def test_without_a_schedule_the_bound_is_checked():
     assert len(api.verify(json.loads(made(False)))) == 2
 
 
+def test_what_a_time_limit_left_open_is_verified_as_far_as_it_goes():
+    doc = json.loads(made(False)) | {"open": ["a schedule", "bounds of groups alone"]}
+    for row in doc["groups"]:
+        row |= {"alone_seconds": None, "slowdown": None}
+    assert len(api.verify(doc)) == 2
+    for change, place in (({"open": "x"}, r"\$.open"), ({"open": [3]}, r"\$.open\[0\]")):
+        with pytest.raises(VerificationError, match=place):
+            api.verify(doc | change)
+    del doc["open"]
+    with pytest.raises(VerificationError):
+        api.verify(doc)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
+        ("groups.0.extra", 1, r"groups\[0\]: 'extra' is not a known field"), ("groups.0", 3, r"groups\[0\]: expected an object"),
         ("bound.seconds", "1000", "is claimed"), ("groups.0.slowdown", "9", r"groups\[0\].slowdown"),
         ("groups.0.bytes", "3", "other groups"),
         ("groups.0.ranks", [0, 0], "two different ranks"), ("groups.0.ranks", ["a", 1], "expected a group"),
