@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_PART = re.compile(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*")
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:
@@ -13,4 +16,15 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
             found[-1][1] = n
         else:
             found.append([n, n])
+    return found
+
+
+def read(text: str) -> list[int]:
+    """The numbers of ``0,1,5-7``, in the order given. Raises ValueError for anything else."""
+    found: list[int] = []
+    for part in text.split(","):
+        shape = _PART.fullmatch(part)
+        if shape is None or (shape[2] and int(shape[2]) < int(shape[1])):
+            raise ValueError(f"{part.strip()[:40]!r} is neither a rank nor a range")
+        found += range(int(shape[1]), int(shape[2] or shape[1]) + 1)
     return found

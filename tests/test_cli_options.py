@@ -56,7 +56,8 @@ def test_bad_sizes(text):
 def test_ranks():
     assert value(Ranks(), "0,3,1") == (0, 3, 1)
     assert value(Ranks(), [0, 3]) == (0, 3)
-    for bad in ("", "0,,1", "a", "-1", "0,0", "1.5"):
+    assert value(Ranks(), "5,0-2") == (5, 0, 1, 2)
+    for bad in ("", "0,,1", "a", "-1", "0,0", "1.5", "3-1", "0-2,1", "0-99999999", "0-"):
         with pytest.raises(click.BadParameter):
             value(Ranks(), bad)
 

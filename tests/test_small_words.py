@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from click.testing import CliRunner
 
@@ -83,3 +86,25 @@ def test_one_group_is_one_group(tmp_path):
 def test_one_step_and_one_class():
     assert "complete up to 1 step:" in said("pareto --topo fully-connected:3 --coll scan --max-steps 1").stdout
     assert "1 class of allocations up to isomorphism, 1 allocation;" in said("allocations --topo dgx1 --gpus 8 --coll broadcast").stdout
+
+
+COMMANDS = ["pareto --max-steps 2", "bound --max-steps 2", "explain", "pareto --engine flow", "bound --engine flow"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "solve --chunks 1 --steps 2 --rounds 2"])
+def test_a_root_on_part_of_a_machine_is_named_as_the_machine_does(command):
+    shown = said(f"{command} --topo dgx1 --ranks 0-3,5-7 --coll broadcast --root 5").stdout.splitlines()[0]
+    assert shown.startswith("broadcast from 5 (the machine's 6) on dgx1-v100 --ranks 0,1,2,3,5,6,7: 7 ranks")
+    shown = said(f"{command} --topo dgx1 --ranks 0-3,5-7 --coll broadcast --root 2").stdout.splitlines()[0]
+    assert shown.startswith("broadcast from 2 on dgx1-v100")
+
+
+def test_the_file_is_written_where_nobody_reads_the_table(tmp_path):
+    words = f"bound --topo dgx1 --coll allgather -o {tmp_path}/a.json".split()
+    words = [sys.executable, "-c", "from synth.cli import main; main()", *words]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.wait() == 1 and process.stderr.read() == ""
+    process.stderr.close()
+    assert len(api.verify(tmp_path / "a.json")) == 4

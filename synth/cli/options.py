@@ -28,7 +28,7 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
 
 _changes = (
-    click.option("--ranks", type=Ranks(), metavar="0,1,5", help="Use only these ranks, renumbered from 0."),
+    click.option("--ranks", type=Ranks(), metavar="0-3,7", help="Use only these ranks, renumbered from 0."),
     click.option("--without", multiple=True, metavar="0-3", help="Remove the links between two ranks, both ways (repeatable)."),
     click.option("--degrade", multiple=True, metavar="0-3:1/2", help="Scale the links between two ranks (repeatable)."),
     click.option("--links", type=FILE, metavar="FILE.csv", help="Measured bandwidths and latencies that override nominal ones."),

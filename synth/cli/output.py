@@ -24,8 +24,11 @@ def deliver(document: Callable[[], Any], table: Callable[[], None], output: str 
     """
     form = form.lower() if form else ("json" if output else "table")
     if output not in (None, "-"):
-        table()  # first: it is not lost if the file cannot be written
-        write(Path(output), _json(document()) if form == "json" else captured(table))
+        try:
+            table()  # first: it is not lost if the file cannot be written
+            sys.stdout.flush()
+        finally:  # nor is the file if whoever read the table has gone
+            write(Path(output), _json(document()) if form == "json" else captured(table))
     elif form == "json":
         click.echo(_json(document()), nl=False)
     else:

@@ -39,7 +39,9 @@ def solve(**given: Any) -> None:
     verdict = api.solve(topology, collective, given["chunks"], given["steps"], given["rounds"], **engine(given))
     match verdict:
         case Sat(schedule=schedule):
-            deliver(schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost), given["output"], given["form"])
+            deliver(
+                schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost, topology.labels), given["output"], given["form"]
+            )
         case Unsat():
             proof = f"; proof in {verdict.proof}" if verdict.proof else ""
             raise InfeasibleError(f"{asked}: proved infeasible, {verdict.reason}{proof}")

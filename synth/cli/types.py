@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from synth.rational import duration, size_bytes
+from synth.runs import read
 
 
 class Duration(click.ParamType):
@@ -39,7 +40,7 @@ class Size(click.ParamType):
 
 
 class Ranks(click.ParamType):
-    """Distinct ranks: ``0,1,5``."""
+    """Distinct ranks: ``0,1,5`` or ``0-3,7``."""
 
     name = "ranks"
 
@@ -47,10 +48,10 @@ class Ranks(click.ParamType):
         """As a tuple, in the order given."""
         if isinstance(value, tuple):
             return value
-        parts = [str(part) for part in value] if isinstance(value, list) else str(value).split(",")
-        if not all(part.strip().isdecimal() for part in parts):
-            self.fail(f"{value!r} is not a list of ranks such as 0,1,5", param, ctx)
-        ranks = tuple(int(part) for part in parts)
+        try:
+            ranks = tuple(read(",".join(map(str, value)) if isinstance(value, list) else str(value)))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of ranks such as 0,1,5 or 0-3", param, ctx)
         if len(set(ranks)) != len(ranks):
             self.fail(f"{value!r} names a rank twice", param, ctx)
         return ranks

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from synth.errors import FormatError, UsageError
 from synth.rational import rational, show
+from synth.runs import read
 from synth.textfile import text_of
 from synth.topologies.build import symmetric_group
 from synth.topologies.declared import with_generators
@@ -193,13 +194,10 @@ def _pair(topology: Topology, option: str, text: str) -> tuple[int, int]:
 
 
 def _list(text: str) -> list[int]:
-    found: list[int] = []
-    for part in text.split(","):
-        shape = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
-        if shape is None or (shape[2] and int(shape[2]) < int(shape[1])):
-            raise UsageError(f"--ranks {text}: {part!r} is neither a rank nor a range, such as 0,1,2 or 0-3")
-        found += range(int(shape[1]), int(shape[2] or shape[1]) + 1)
-    return found
+    try:
+        return read(text)
+    except ValueError as error:
+        raise UsageError(f"--ranks {text}: {error}, such as 0,1,2 or 0-3") from None
 
 
 def _with_gap_noted(topology: Topology) -> Topology:

@@ -84,7 +84,8 @@ def _few(ranks: list[int]) -> str:
 
 
 def _title(found: Large) -> str:
-    return headed(found.collective, () if found.root is None else (found.root,), found.topology, found.unit, found.latency)
+    roots = () if found.root is None else (found.root,)
+    return headed(found.collective, roots, found.topology, found.unit, found.latency, found.topology.labels)
 
 
 def _short(value: object) -> str:

@@ -72,7 +72,7 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
 
 def title(topology: Topology, collective: Collective) -> str:
     """The title of `explain`."""
-    return headed(collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology))
+    return headed(collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels)
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:

@@ -46,17 +46,22 @@ def frontier(found: Frontier) -> Report:
         row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
         row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
         rows.append(tuple(row))
-    return Report(title(found.network, found.collective), tuple(columns), tuple(rows), tuple(sentences(found)))
+    return Report(title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found)))
 
 
-def title(network: Network, collective: Collective) -> str:
+def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
     """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
-    return headed(collective.name, collective.roots, network, network.unit, network.latency)
+    return headed(collective.name, collective.roots, network, network.unit, network.latency, labels)
 
 
-def headed(collective: str, roots: Sequence[int], machine: Network | Topology, unit: Fraction, latency: Fraction) -> str:
-    """The title of what is said of a collective on a machine."""
+def headed(
+    collective: str, roots: Sequence[int], machine: Network | Topology, unit: Fraction, latency: Fraction, labels: Sequence[int]
+) -> str:
+    """The title of what is said of a collective on a machine; `labels`: what the machine calls its ranks, where it is part of one."""
     start = f" from {', '.join(map(str, roots))}" if roots else ""
+    own = [labels[r] for r in roots] if labels else list(roots)
+    if own != list(roots):
+        start += f" (the machine's {', '.join(map(str, own))})"
     late = f"latency {number(latency)} µs" if latency else "no latency known"
     return f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
 

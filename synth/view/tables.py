@@ -72,8 +72,8 @@ def choice_document(frontier: Frontier, size: int) -> dict:
     }  # fmt: skip
 
 
-def print_schedule(schedule: Schedule, cost: Cost) -> None:
-    """The steps of a schedule: rounds, and which chunk goes where."""
+def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
+    """The steps of a schedule: rounds, and which chunk goes where. `labels`: what the machine calls its ranks."""
     columns = (("step", "right"), ("rounds", "right"), ("sends", "right"), ("what", "left"))
     arrow = {"copy": ">", "reduce": "+>", "copy-input": "in>", "reduce-input": "in+>"}
     rows = tuple(
@@ -91,7 +91,7 @@ def print_schedule(schedule: Schedule, cost: Cost) -> None:
     if any(s.local for step in schedule.steps for s in step.sends):
         key += ", to the rank itself: adds it again, without a link"
     key += "; --format json has all sends"
-    print_report(Report(report.title(schedule.network, schedule.collective), columns, rows, (found, key)))
+    print_report(Report(report.title(schedule.network, schedule.collective, labels), columns, rows, (found, key)))
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
@@ -105,7 +105,7 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
     columns = (("bound on", "left"), ("for", "left"), ("at least", "right"), ("certificate", "left"), ("bytes", "right"))
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",)
-    print_report(Report(report.title(topology.network(), collective), columns, rows, lines))
+    print_report(Report(report.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
