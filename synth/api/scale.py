@@ -18,6 +18,7 @@ from synth.topology import Network, Topology
 if TYPE_CHECKING:
     from synth.flows.allocations import Allocation, Rates
     from synth.flows.explain import Explanation
+    from synth.flows.fabric import Fabric
     from synth.flows.groups import Together
     from synth.groups import Group
     from synth.large import Large
@@ -87,10 +88,12 @@ def explain(
     task = task_of(collective, machine.ranks)
     root = task.roots[0] if task.roots else 0
 
+    read: dict[str, Fabric] = {}
+
     def by_flows(name: str) -> Large:
         from synth.flows.large import bound
 
-        return bound(machine, name, root)
+        return bound(machine, name, root, read=read)
 
     with until(time_limit):
         found = explained(machine, task.name, machine.labels, by_flows, progress, root)

@@ -15,7 +15,7 @@ from synth.flows.allocations import RATED, Best, best, by_trees, induced, share
 from synth.flows.doubletree import tree_rate
 from synth.flows.ringbound import RingBound
 from synth.flows.rings import Rings
-from synth.flows.until import TimeUp, apart, left
+from synth.flows.until import TimeUp, apart, left, until
 from synth.large import Large
 from synth.runs import runs as stretches
 from synth.topology import Network, Topology
@@ -51,6 +51,8 @@ MOST_UNITS = 1 << 40
 LISTED = 128
 # Ranks up to which a linear program over steps bounds what trees do not attain.
 FEW_RANKS = 16
+# The share of a time limit that is left to all else when trees and linear programs look for a bound.
+SPARED = 0.6
 # Parts and runs of ranks that a sentence names.
 FEW = 4
 
@@ -108,31 +110,40 @@ class _Explained:
             ways = [Way("optimum" if top.attained else "upper bound", top.units, "packed trees attain it" if top.attained else "")]
         if self.name == "allreduce":
             ways.append(self._composed())
+        trees = [self._trees()] if self.name in ("broadcast", "allreduce") else []  # which take no time beside a long search for rings
         self.tell("rings")
-        found = rings.disjoint(self.machine, self.tell, self.wires)
-        ways += self._rings(found)
-        if self.name in ("broadcast", "allreduce"):
-            ways.append(self._trees())
+        found = Rings((), False, whole=False) if left() == 0 else rings.disjoint(self.machine, self.tell, self.wires)
+        ways += [*self._rings(found), *trees]
         limit, parts = self._limit(top)
         return Explanation(self.name, tuple(ways), limit, parts, found, tuple(self.open))
 
-    def _best(self, name: str) -> Best | None:
-        network, found = self.network, None
-        try:
-            if network is not None:
-                found = _timed(lambda: (best if self.flows is None or network.ranks <= FEW_RANKS else by_trees)(network, name, self.root))
-            return found or self._by_flows(name)
-        except TimeUp:
-            if (missing := f"the bound of {name}") not in self.open:
-                self.open.append(missing)
+    def _best(self, name: str, spared: float = SPARED) -> Best | None:
+        """The bound of `name`; under a time limit flows say it where trees and linear programs take too long: a share `spared` is left."""
+        if left() == 0 and name != self.name:
+            self.open.append(f"the bound of {name}")
             return None
+        network, late = self.network, False
+        if network is not None:
+            seconds = left()
+            try:
+                with until(None if seconds is None else seconds * (1 - spared)):
+                    asked = best if self.flows is None or network.ranks <= FEW_RANKS else by_trees
+                    if (found := _timed(lambda: asked(network, name, self.root))) is not None:
+                        return found
+            except TimeUp:
+                late = True
+        if late:
+            self.open.append(f"the bound of {name}" if self.flows is None else f"a sharper bound of {name}, or trees that attain it")
+            if self.flows is None:
+                return None
+        return self._by_flows(name)
 
     def _by_flows(self, name: str) -> Best:
         if self.flows is None:
             raise UsageError(f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum")
         if name not in self.known:
             self.known[name] = self.flows(name)
-            if self.known[name].open:
+            if self.known[name].open and not any(name in line for line in self.open):
                 self.open.append(f"a sharper bound of {name}")
         large = self.known[name]
         return Best(large.bound_gbps / large.unit, (), False)

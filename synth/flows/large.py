@@ -68,13 +68,22 @@ def frontier(
         return _large(graph, collective, root, group, found, begun)
 
 
-def bound(topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None) -> Large:
-    """As `frontier`, without points: the bound, its certificate and the least number of steps."""
+def bound(
+    topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None, read: dict[str, Fabric] | None = None
+) -> Large:  # fmt: skip
+    """As `frontier`, without points: the bound, its certificate and the least number of steps.
+
+    `read`: the fabric of this topology, by its name, where several bounds are asked for: read by the first, for the others.
+    """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
     begun, topology = time.perf_counter(), topology.live()
     with proved(topology, collective, root), until(time_limit):
-        graph = fabric(topology)
+        graph = None if read is None else read.get(topology.name)
+        if graph is None:
+            graph = fabric(topology)
+            if read is not None:
+                read[topology.name] = graph
         group = free_group(symmetries(graph), graph.ranks)
         found = Found(lambda text: None, topology.notes)
         if collective == "alltoall":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from threading import Thread
 from typing import TypeVar
 
@@ -71,14 +71,14 @@ def apart(call: Callable[[], Result]) -> Result:
     """The result of `call`, which runs in a thread of its own: here Ctrl-C is felt, and TimeUp raised, while it still works.
 
     Only for calls that leave Python's lock alone while they work and change nothing but their result: one that is given up
-    goes on until it is done.
+    goes on until it is done, or looks at the clock itself.
     """
-    found: list[Result] = []
+    context, found = copy_context(), list[Result]()
     failed: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(call())
+            found.append(context.run(call))
         except BaseException as error:
             failed.append(error)
 

@@ -1,0 +1,75 @@
+"""`explain` under a time limit: there is a bound in any case, nothing long is begun too late, and what is missing is named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from synth import api
+from synth.flows import explain, large, rings
+from synth.flows.until import TimeUp, apart, check, left, until
+
+COLLECTIVES = ("allreduce", "allgather", "broadcast")
+
+
+def test_what_is_given_up_apart_sees_the_end_itself():
+    ended = []
+
+    def work():
+        try:
+            while True:
+                time.sleep(0.01)
+                check()
+        except TimeUp:
+            ended.append(left())
+            raise
+
+    with pytest.raises(TimeUp), until(0.1):
+        apart(work)
+    for _ in range(500):
+        if ended:
+            break
+        time.sleep(0.01)
+    assert ended == [0]
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
+    whole = api.explain("torus:3x6", name)
+
+    def late(*_):
+        raise TimeUp
+
+    monkeypatch.setattr(explain, "by_trees", late)
+    found = api.explain("torus:3x6", name, time_limit=1000)
+    assert found.ways[0].units == whole.ways[0].units
+    assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]
+    assert found.open[0] == f"a sharper bound of {name}, or trees that attain it" and not whole.open
+
+
+@pytest.mark.parametrize("machine", ["torus:3x6", "dgx1", "dgx-a100*32"])
+def test_without_time_there_is_a_bound_and_no_search(monkeypatch, machine):
+    whole = api.explain(machine, "allgather").ways[0].units
+    monkeypatch.setattr(rings, "disjoint", lambda *_: pytest.fail("was begun too late"))
+    found = api.explain(machine, "allgather", time_limit=0)
+    assert found.ways[0].units is not None and whole is not None and found.ways[0].units >= whole
+    assert "rings" in found.open
+    assert {way.name: way.units for way in found.ways[1:]} == {"all disjoint rings": None, "one ring": None}
+
+
+def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
+    asked = []
+    bound = large.bound
+    monkeypatch.setattr(large, "bound", lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1])
+    found = api.explain("dgx-a100*32", "allreduce", time_limit=0)
+    assert asked == ["allreduce"]
+    assert {"the bound of reduce-scatter", "the bound of allgather", "rings", "double binary trees"} <= set(found.open)
+
+
+def test_the_fabric_is_read_once_for_all_bounds(monkeypatch):
+    read = []
+    fabric = large.fabric
+    monkeypatch.setattr(large, "fabric", lambda machine: (read.append(machine.name), fabric(machine))[1])
+    assert api.explain("dgx-a100*20", "allreduce").ways[1].units
+    assert len(read) == 1
