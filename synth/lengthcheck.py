@@ -20,8 +20,10 @@ from synth.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
 MOST = 1 << 40
-# A distance that no way has; nodes times starts whose distances are found together; nodes that are worth a turn of their own.
-FAR, TOGETHER, APART = 1 << 62, 1 << 15, 8
+# A distance that no way has; bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own.
+FAR, TOGETHER, APART = 1 << 62, 1 << 18, 8
+# The same in short integers, in which it and one length more have room.
+SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
 
 def digest_runs(topology: Topology) -> str:
@@ -149,7 +151,13 @@ def _limit_rows(members: np.ndarray, starts: np.ndarray, widths: _Widths, limit:
 
 
 def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: int, nodes: int) -> list[int]:
-    """For each start the sum of its distances to all ranks, by relaxation until nothing changes; many starts at a time."""
+    """For each start the sum of its distances to all ranks, by relaxation until nothing changes; many starts at a time.
+
+    In the shortest integers that hold every distance and what is beyond: this is bound by memory.
+    """
+    longest = nodes * int(price.max(initial=0))
+    kind, beyond = next(((k, b) for k, b in SHORT if longest < b), (np.int64, FAR))
+    price = price.astype(kind)
     entered = np.bincount(widths.dst, minlength=nodes)
     place = np.empty(nodes, np.int64)  # nodes anew by falling numbers of links into them: the j-th of those links lead to the first nodes
     place[np.argsort(-entered, kind="stable")] = np.arange(nodes)
@@ -163,10 +171,10 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
     rest = np.flatnonzero(np.arange(len(dst)) - first[dst] >= len(turns))
     src, dst, price = src[rest], dst[rest], price[rest]
     found: list[int] = []
-    together = max(1, TOGETHER // nodes)
+    together = max(1, TOGETHER // (nodes * np.dtype(kind).itemsize))
     for at in range(0, len(starts), together):
         some = starts[at : at + together]
-        far = np.full((nodes, len(some)), FAR, np.int64)
+        far = np.full((nodes, len(some)), beyond, kind)
         far[place[some], np.arange(len(some))] = 0
         for _ in range(nodes):
             fresh = far.copy()
@@ -178,8 +186,9 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
                 break
             far = fresh
         reached = far[place[:ranks]].T
-        lost = np.flatnonzero((reached >= FAR).any(axis=1))
-        _need(not len(lost), f"rank {some[lost].tolist()[:1]} does not reach every rank: the alltoall is impossible, not slow", "topology")
+        lost = np.flatnonzero((reached >= beyond).any(axis=1))
+        first_lost = int(some[lost[0]]) if len(lost) else None
+        _need(not len(lost), f"rank {first_lost} does not reach every rank: the alltoall is impossible, not slow", "topology")
         if int(reached.max()) < FAR // ranks:
             found += reached.sum(axis=1).tolist()
         else:

@@ -42,17 +42,28 @@ def shapes():
     yield 12, [pair for i in range(12) for pair in ((12, i), (i, 12))]  # a switch
 
 
-@pytest.mark.parametrize("together", [1, 100, 1 << 15])
-def test_distances_are_those_of_dijkstra(together, monkeypatch):
+@pytest.mark.parametrize("each", [1, 300, 1 << 12, 1 << 25, 1 << 35])
+@pytest.mark.parametrize("together", [1, 1000, 1 << 18])
+def test_distances_are_those_of_dijkstra(together, each, monkeypatch):
+    """Whatever integers they are found in."""
     monkeypatch.setattr(lengthcheck, "TOGETHER", together)
     some = random.Random(7)
     for ranks, pairs in shapes():
         nodes = max(max(pair) for pair in pairs) + 1
         switches = tuple(f"s{i}" for i in range(nodes - ranks))
         machine = Topology("shape", ranks, tuple(Link(a, b, Fraction(1)) for a, b in pairs), (), switches)
-        price = [some.randrange(5) for _ in pairs]
+        price = [each * some.randrange(5) for _ in pairs]
         found = lengthcheck._distances(lengthcheck._Widths(machine), np.array(price), np.arange(ranks), ranks, nodes)
         assert found == [sum(d or 0 for d in slow(machine, price, s)) for s in range(ranks)]
+
+
+@pytest.mark.parametrize("price", [(1 << 14) // 6, (1 << 14) // 6 + 1, (1 << 30) // 6, (1 << 30) // 6 + 1])
+def test_a_rank_that_is_not_reached_is_told_whatever_the_integers(price):
+    machine = Topology("apart", 6, tuple(Link(i, i + 1, Fraction(1)) for i in range(5)))
+    widths = lengthcheck._Widths(machine)
+    assert lengthcheck._distances(widths, np.full(5, price), np.arange(1), 6, 6) == [15 * price]
+    with pytest.raises(VerificationError, match="rank 1 does not reach every rank"):
+        lengthcheck._distances(widths, np.full(5, price), np.arange(1, 2), 6, 6)
 
 
 def test_great_lengths_are_added_up_exactly():
@@ -84,7 +95,7 @@ def test_a_time_limit_leaves_time_for_the_check():
     graph = fabric(topology("random-regular:64"))
     assert large._spared(graph, ()) is None
     with until(100):
-        spared, room = large._spared(graph, ()), left()
+        room, spared = left(), large._spared(graph, ())
         assert spared is not None and room is not None
         assert 0 < room - spared == pytest.approx(large.CHECKED * 64 * len(graph.tail), abs=1)
     with until(0):

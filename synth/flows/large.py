@@ -42,7 +42,7 @@ SEARCH = "a sharper bound"
 # What the search for the bound (of an alltoall its flows too) may take of a time limit; the rest is for schedules.
 SEARCHED = 0.6
 # About the seconds that checking the certificate of an alltoall takes for each link and rank that it looks from.
-CHECKED = 5e-8
+CHECKED = 2e-8
 # Links times ranks that distances are counted from under a time limit: half a second.
 HURRIED = 300_000
 
