@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from math import ceil, lcm
+from math import ceil, inf, lcm
 
 from synth import bounds
 from synth.collective import Collective
@@ -52,6 +52,7 @@ CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends
 SEARCH_CHUNKS = 12
 LEAST_RANKS = 8  # up to here bounds are computed at once
 FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
+IDLE = 0.1  # of the time for a return to an open S: what ends sooner has nothing left to try
 GRACE = 1.0  # seconds past the time limit that are waited for a quick bound where there is no other
 ENDED = {"time": "the time limit ended its search", "memory": "the memory allowed ended its search"}
 LITTLE = Fraction(1, 40)  # an infinite frontier ends where more steps cannot gain more than this share
@@ -76,6 +77,9 @@ class Sweep:
     last: int | None = None
     started: float = field(default_factory=time.monotonic)
     spent: float = 0.0  # CPU seconds of each processor, in the processes of the queries
+    upto: int | None = None  # steps up to which points count, None for all: those of more steps say nothing of fewer
+    _share: float | None = None  # seconds for the next S, where it is returned to
+    _longer: int = 1  # how many times as long slices are
 
     def run(self) -> Frontier:
         """Sweep to the end, the budget or Ctrl-C (SweepInterrupted). Raises InfeasibleError when proved so."""
@@ -142,6 +146,7 @@ class Sweep:
                 self._leave(Open(steps + 1, floor.value, self.best, "time", floor.certificate))
                 self._keep_seeds(range(steps + 2, end + 1), floor)
                 break
+        self._again()
         if steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (self._limit(steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
@@ -153,6 +158,38 @@ class Sweep:
         if self.best is None:
             return told
         return f"{told}: more can lower rounds/chunk by {float(1 - floor / self.best):.1%} at most, as the bounds say"
+
+    def _again(self) -> None:
+        """Returns to what is open while a time limit leaves time: the widest interval first, with longer slices each time."""
+        limit, tried = self.options.time_limit, set[int]()
+        while limit is not None and not self.out_of_time:
+            work = [o for o in self.open if o.steps not in tried]
+            if not work:
+                break
+            left = limit - (time.monotonic() - self.started)
+            began, self._share = time.monotonic(), left / len(work)
+            some = max(work, key=lambda o: inf if o.upper is None else o.upper / o.lower)
+            self.upto, self._longer = some.steps, 4 * self._longer
+            self._tell("query", f"S={some.steps}: again, with the time that is left", some.steps, some.lower)
+            self.open.remove(some)
+            try:
+                self._close(some.steps, LowerBound(some.lower, some.certificate))
+            except KeyboardInterrupt:
+                self.open.append(some)
+                raise
+            if time.monotonic() - began < self._share * IDLE:  # there is nothing that more time would try
+                tried.add(some.steps)
+            self._narrow()
+        self.upto = self._share = None
+        self.open.sort(key=lambda o: o.steps)
+        if not self.out_of_time:
+            self.open = [replace(o, reason="gave-up") if o.reason == "time" else o for o in self.open]
+
+    def _narrow(self) -> None:
+        """What points say of open intervals at as many steps and more."""
+        reached = [(o, min((p.bandwidth for p in self.points if p.steps <= o.steps), default=None)) for o in self.open]
+        self.bounds += [(o.steps, LowerBound(o.lower, o.certificate)) for o, upper in reached if upper is not None and upper <= o.lower]
+        self.open = [replace(o, upper=upper) for o, upper in reached if upper is None or upper > o.lower]
 
     def _static(self) -> LowerBound:
         """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let go on."""
@@ -281,7 +318,7 @@ class Sweep:
         if not self.out_of_time and self._some:
             self._near(steps, bound, began)
         if not self.out_of_time:
-            self._search(steps, bound, self.work + min(SEARCH_SECONDS, self._point_seconds()), began)
+            self._search(steps, bound, self.work + min(SEARCH_SECONDS * self._longer, self._point_seconds()), began)
         reached = [p.bandwidth for p in self.points if p.steps <= steps]
         if not any(p.steps == steps and p.status == "optimal" for p in self.points):
             reason = "time" if self.out_of_time else why
@@ -391,13 +428,13 @@ class Sweep:
 
     def _begin(self, ask: Callable, steps: int, bound: LowerBound, most: int) -> Job:
         """Asks `ask`, a function of the tree engine, in a process of its own."""
-        return ontrees.begin(ask, *self._forwards(), steps, bound, most, self._budget(TREE_SECONDS))
+        return ontrees.begin(ask, *self._forwards(), steps, bound, most, self._budget(TREE_SECONDS * self._longer))
 
     def _answer(self, job: Job, steps: int, bound: LowerBound) -> Sat | Unknown:
         """What that has answered, once it has; meanwhile the next bound is computed where there is another processor."""
         if not self._few and self.options.jobs > 1 and steps != self.options.max_steps and bound.value > self._floor:
             self._ahead.begin(steps + 1)
-        limit = self._budget(TREE_SECONDS).seconds or TREE_SECONDS
+        limit = self._budget(TREE_SECONDS * self._longer).seconds or TREE_SECONDS
         verdict = ontrees.answer(job, limit * (1.0 if self.options.time_limit is not None else PATIENCE))
         self.spent += verdict.cost.total_cpu / self.options.jobs
         if not isinstance(verdict, Sat):
@@ -442,7 +479,7 @@ class Sweep:
                 return None, why
             if self.options.max_chunks is not None and q * m > self.options.max_chunks:
                 return None, f"chunks are limited to {self.options.max_chunks}, {q * m} would be next"
-            left = min(seconds, self._left(until))
+            left = min(seconds * self._longer, self._left(until))
             if left <= 0:
                 break
             verdict = self._ask(Problem(self.network, self.collective, q * m, steps, p * m), left, beside)
@@ -479,7 +516,7 @@ class Sweep:
             if left <= 0 or (self.best is not None and self.best <= close):
                 break
             if ratio > bound.value and (self.best is None or ratio <= self.best * (1 - WORTH)):
-                verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), min(SEARCH_SLICE, left))
+                verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), min(SEARCH_SLICE * self._longer, left))
                 if isinstance(verdict, Sat):
                     self._keep(self._point(verdict, bound, "best-known", began))
 
@@ -487,8 +524,8 @@ class Sweep:
 
     @property
     def best(self) -> Fraction | None:
-        """The least R/C reached so far."""
-        return min((p.bandwidth for p in self.points), default=None)
+        """The least R/C reached so far, with up to `upto` steps."""
+        return min((p.bandwidth for p in self.points if self.upto is None or p.steps <= self.upto), default=None)
 
     @property
     def _floor(self) -> Fraction:
@@ -520,7 +557,7 @@ class Sweep:
         limit = self.options.time_limit
         if limit is None:
             return self.options.point_seconds
-        return max(0.5, (limit - (time.monotonic() - self.started)) / 2)
+        return max(0.5, (limit - (time.monotonic() - self.started)) / 2 if self._share is None else self._share)
 
     def _budget(self, seconds: float | None) -> Budget:
         limit = self.options.time_limit

@@ -1,0 +1,109 @@
+"""What a time limit leaves at the end of a sweep goes to the intervals that are open, and the reason says how their search ended."""
+
+from __future__ import annotations
+
+import time
+from fractions import Fraction
+
+import pytest
+
+from synth import api, bounds
+from synth.collective import collective
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto.events import Options
+from synth.pareto.log import Log
+from synth.pareto.sweep import Sweep
+from synth.topologies import topology
+
+NETWORK, TASK = topology("dgx1").network(), collective("allgather", 8)
+
+
+def sweep(limit: float | None = 60.0) -> Sweep:
+    return Sweep(NETWORK, TASK, Options(time_limit=limit, jobs=1), Log(None, ""))
+
+
+def known() -> list[Point]:
+    found = api.pareto("dgx1", "allgather", jobs=1)
+    assert isinstance(found, Frontier)
+    return list(found.points)
+
+
+def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
+    """As if nothing were found at each S when it is tried for the first time; the S that were tried."""
+    tried: list[int] = []
+    close = Sweep._close
+
+    def once(self: Sweep, steps: int, bound: LowerBound) -> None:
+        tried.append(steps)
+        if tried.count(steps) <= vain:
+            self._leave(Open(steps, bound.value, self.best, "time", bound.certificate))
+        else:
+            close(self, steps, bound)
+
+    monkeypatch.setattr(Sweep, "_close", once)
+    return tried
+
+
+def test_open_intervals_are_returned_to_the_widest_first(monkeypatch):
+    tried = first_in_vain(monkeypatch)
+    found = sweep().run()
+    assert [(p.steps, p.bandwidth) for p in found.points] == [(2, Fraction(3, 2)), (3, Fraction(7, 6))]
+    assert found.complete and not found.open
+    first = tried.index(2, 1)
+    assert tried[:first] == list(range(2, 2 + first)) and 3 in tried[first:]
+    api.verify(found)
+
+
+def test_without_a_limit_nothing_is_returned_to(monkeypatch):
+    tried = first_in_vain(monkeypatch)
+    found = sweep(None).run()
+    assert len(tried) == len(set(tried)) and {interval.reason for interval in found.open} == {"effort"}
+
+
+def test_what_ends_at_once_is_returned_to_once_and_is_no_matter_of_time(monkeypatch):
+    tried = first_in_vain(monkeypatch, vain=100)
+    found = sweep().run()
+    assert tried == [*dict.fromkeys(tried)] * 2
+    assert found.open and {interval.reason for interval in found.open} == {"gave-up"}
+    assert [interval.steps for interval in found.open] == sorted(interval.steps for interval in found.open)
+
+
+def test_points_of_more_steps_say_nothing_of_fewer():
+    some = sweep()
+    some.points = known()
+    assert some.best == Fraction(7, 6)
+    some.upto = 2
+    assert some.best == Fraction(3, 2)
+    some.upto = 1
+    assert some.best is None
+
+
+def test_points_narrow_and_close_the_intervals_of_more_steps():
+    some, floor = sweep(), bounds.flow(NETWORK, TASK, None)
+    some.points = known()
+    some.open = [Open(s, floor.value, None, "time", floor.certificate) for s in (1, 2, 3)]
+    some._narrow()
+    assert [(o.steps, o.upper) for o in some.open] == [(1, None), (2, Fraction(3, 2))]
+    assert some.bounds == [(3, floor)]
+
+
+def test_no_return_when_the_time_is_over(monkeypatch):
+    some = sweep(1.0)
+    some.started = time.monotonic() - 2
+    some.open = [Open(2, Fraction(1), None, "time")]
+    monkeypatch.setattr(Sweep, "_close", lambda *_: pytest.fail("was returned to"))
+    some._again()
+    assert [o.reason for o in some.open] == ["time"]
+
+
+def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
+    some = sweep()
+    some.open = [Open(2, Fraction(1), None, "time")]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweep, "_close", stop)
+    with pytest.raises(KeyboardInterrupt):
+        some._again()
+    assert [o.steps for o in some.open] == [2]
