@@ -10,7 +10,7 @@ alltoall-lengths, allreduce-parts). A point's schedule is made when it is asked 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -92,6 +92,14 @@ class Large:
     def gbps(self, point: LargePoint, size: int) -> float:
         """Predicted algorithmic bandwidth, size / time, GB/s."""
         return size / self.seconds_at(point, size) / 1e9
+
+    def within(self, steps: int | None, chunks: int | None) -> Large:
+        """With points of at most so many steps and chunks only, and a note where that leaves some out."""
+        kept = tuple(p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks))
+        if len(kept) == len(self.points):
+            return self
+        limits = [f"{most} {what}" for most, what in ((steps, "steps"), (chunks, "chunks")) if most is not None]
+        return replace(self, points=kept, notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"))
 
     def best(self, size: int) -> LargePoint:
         """The point with the least predicted time at `size` bytes. Raises ValueError when there is none."""

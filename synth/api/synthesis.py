@@ -14,9 +14,9 @@ from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import known
 from synth.collective import Collective
-from synth.errors import SynthError, UndecidedError, UsageError, VerificationError, malformed
+from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError, VerificationError, malformed
 from synth.frontier import Frontier, LowerBound
-from synth.pareto.events import Listener, NoBoundError, Options
+from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
 from synth.rational import counted
 from synth.schedule import Problem, Schedule
 from synth.topology import Topology
@@ -78,7 +78,12 @@ def pareto(
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
     if frontiers.engine_of(engine, machine, collective) == "flow":
-        return frontiers.flow(machine, *frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit=time_limit)
+        own = {"encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None}
+        wrong = [f"--{name}" for name, given in own.items() if given]
+        if wrong:
+            known = "" if engine == "flow" else f", which are taken above {frontiers.EXACT_RANKS} ranks,"
+            raise UsageError(f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out")
+        return _flow(machine, frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
     task = task_of(collective, machine.ranks, roots, sizes)
     limit = None if time_limit is None else time_limit - frontiers.kept(machine, task, engine, sizes, time_limit)
     options = Options(
@@ -99,6 +104,23 @@ def pareto(
         notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
         return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
     return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
+
+
+def _flow(
+    machine: Topology, task: tuple[str, int], on_event: Listener | None, time_limit: float | None, most: int | None, chunks: int | None
+) -> Large:
+    """What flow methods find, as far as so many steps and chunks go; what they sum ends with the same bits on all ranks anyway."""
+    from synth.pareto import frontiers
+
+    try:
+        found = frontiers.flow(machine, *task, on_event, time_limit=time_limit)
+    except SweepInterrupted as stop:
+        found = stop.frontier
+        raise SweepInterrupted(found if isinstance(found, Frontier) else found.within(most, chunks), stop.log) from None
+    if most is not None and most < found.least_steps:
+        was = f"at most {most} {'was' if most == 1 else 'were'} allowed"
+        raise InfeasibleError(f"{task[0]} on {machine.name} needs at least {counted(found.least_steps, 'step')}, {was}")
+    return found.within(most, chunks)
 
 
 def solve(

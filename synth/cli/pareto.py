@@ -23,6 +23,7 @@ from synth.cli.output import deliver, ready, remark, write
 from synth.cli.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Positive, Size
+from synth.errors import UsageError
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
@@ -62,6 +63,15 @@ def pareto(**given: Any) -> int:
     ready(given["output"], given["plot"], given["schedules"])
     topology = chosen_machine(given)
     collective = task(given, topology)
+    if given["plot"]:
+        from synth.pareto.frontiers import engine_of
+        from synth.view.plot import drawable
+
+        drawable(given["plot"].suffix)
+        if engine_of(given["method"].lower(), topology, collective) == "flow":
+            raise UsageError(
+                "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws any frontier"
+            )
     asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}
     code, interrupted = 0, None
     try:
@@ -102,6 +112,8 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
     deliver(lambda: api.large_document(frontier), lambda: tables.print_report(content), given["output"], given["form"])
+    if given["plot"]:
+        remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
     if code == INTERRUPTED:
         remark("interrupted; what was found by then is shown")
     return code or (UNDECIDED if frontier.open else 0)

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png", "pdf")
 
 
+def drawable(suffix: str) -> str:
+    """The format of a file that ends so: one of `FORMATS`. Raises UsageError for others."""
+    kind = suffix.lower().lstrip(".")
+    if kind not in FORMATS:
+        raise UsageError(f"a plot is written as {', '.join('.' + f for f in FORMATS)}, not {suffix or 'a file without a suffix'!r}")
+    return kind
+
+
 def frontier_figure(frontier: Frontier) -> Figure:
     """Rounds per chunk over steps: the points, the proved lower bound as a staircase, and what lies open between them.
 
@@ -57,9 +65,7 @@ def image(figure: Any, suffix: str) -> bytes:
     """`figure` as a file of the kind that `suffix` names, the same bytes for the same figure. Raises UsageError for an unknown kind."""
     import io
 
-    kind = suffix.lower().lstrip(".")
-    if kind not in FORMATS:
-        raise UsageError(f"a plot is written as {', '.join('.' + f for f in FORMATS)}, not {suffix or 'a file without a suffix'!r}")
+    kind = drawable(suffix)
     need("matplotlib", "a plot", "pip install 'ccl-synth[plot]'").rcParams["svg.hashsalt"] = "synth"
     held = io.BytesIO()
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]

@@ -1,0 +1,94 @@
+"""Options that flow methods do not know are refused; those that they do are heeded, or cost nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api
+from synth.cli import root
+from synth.errors import InfeasibleError, UsageError
+from synth.flows import expand
+from synth.flows.large import frontier
+from synth.large import Large
+from synth.pareto import frontiers
+from synth.pareto.events import SweepInterrupted
+from synth.samebits import same_bits
+from synth.topologies import topology
+
+MACHINE = "dgx-a100*2"
+
+
+def synth(*words: str):
+    return CliRunner().invoke(root, ["pareto", "--topo", MACHINE, "--coll", "allgather", *words])
+
+
+def test_steps_and_chunks_are_bounded():
+    whole = api.pareto(MACHINE, "allgather", engine="flow")
+    few = api.pareto(MACHINE, "allgather", engine="flow", max_steps=5)
+    assert isinstance(whole, Large) and isinstance(few, Large)
+    assert [p.steps for p in few.points] == [p.steps for p in whole.points if p.steps <= 5] != [p.steps for p in whole.points]
+    assert few.notes[-1] == "points of more than 5 steps are left out, as was asked"
+    assert few.bound == whole.bound and api.verify(api.large_document(few))
+    assert {p.chunks <= 13 for p in api.pareto(MACHINE, "allgather", engine="flow", max_chunks=13).points} == {True}
+    both = api.pareto(MACHINE, "allgather", engine="flow", max_steps=9, max_chunks=13)
+    assert both.notes[-1] == "points of more than 9 steps or 13 chunks are left out, as was asked"
+
+
+def test_the_point_advised_is_one_of_those_asked_for():
+    shown = synth("--engine", "flow", "--max-steps", "2").stdout
+    assert "at 128 MB take the 2-step point" in shown and "left out, as was asked" in shown
+
+
+def test_fewer_steps_than_any_schedule_has():
+    with pytest.raises(InfeasibleError, match="needs at least 4 steps, at most 3 were allowed"):
+        api.pareto("ring:8", "allgather", engine="flow", max_steps=3)
+
+
+def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
+    found = frontier(topology(MACHINE), "allgather")
+
+    def stop(*_, **__):
+        raise SweepInterrupted(found, None)
+
+    monkeypatch.setattr(frontiers, "flow", stop)
+    with pytest.raises(SweepInterrupted) as stopped:
+        api.pareto(MACHINE, "allgather", engine="flow", max_steps=3)
+    assert stopped.value.frontier.points and max(p.steps for p in stopped.value.frontier.points) <= 3
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"encoding": "path"}, "have no --encoding;"), ({"solver": "z3"}, "no --solver"), ({"sweep": "blind"}, "no --sweep"),
+     ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver")],
+)  # fmt: skip
+def test_engines_of_exact_synthesis_are_refused(given, told):
+    with pytest.raises(UsageError, match=told):
+        api.pareto(MACHINE, "allgather", engine="flow", **given)
+    with pytest.raises(UsageError, match="which are taken above 64 ranks, have no"):
+        api.pareto("torus:9x9", "allgather", **given)
+
+
+def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
+    monkeypatch.setattr(api, "pareto", lambda *_, **__: pytest.fail("was computed"))
+    for words, told in (
+        (["--plot", "a.svg", "--engine", "flow"], "--plot draws what exact synthesis finds"),
+        (["--plot", "a.bmp"], "'.bmp'"),
+    ):
+        found = synth(*words)
+        assert found.exit_code == 2 and told in found.stderr, found.stderr
+
+
+@pytest.mark.parametrize("machine", ["dgx1", "ring:5", "dgx-a100*2"])
+def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
+    for point in frontier(topology(machine), "allreduce").points[:4]:
+        assert same_bits(expand.schedule(point.make()))
+
+
+def test_a_document_of_some_points_is_verified(tmp_path):
+    found = synth("--engine", "flow", "--max-steps", "3", "--schedules", str(tmp_path / "kept"))
+    assert found.exit_code == 0, found.output
+    doc = json.loads((tmp_path / "kept" / "frontier.json").read_text())
+    assert len(doc["points"]) == len(list((tmp_path / "kept").glob("*.npz"))) == len(api.verify(tmp_path / "kept" / "frontier.json")) - 1
