@@ -23,6 +23,7 @@ topologies:
   - {name: dgx1, collectives: [alltoall], options: {max-steps: 2, time-limit: 0.1s}}
   - {name: line:3, allocations: all}
   - {name: ring:9, collectives: [allgather], options: {engine: flow}}
+  - {name: dgx-a100*2, collectives: [allgather], options: {engine: flow, max-steps: 3}}
 collectives: [allgather, scan]
 options: {max-steps: 3}
 """
@@ -66,12 +67,18 @@ def test_entries_are_told_as_they_are(made):
         assert {("done", "Frontier"), ("open", "Frontier"), ("done", "Large")} <= kinds, kinds
 
 
+def test_flow_methods_keep_to_the_steps_that_were_asked_for(made):
+    with Store.open(made / "a.db") as store:
+        (entry,) = [store.get(name) for name in store.fingerprints() if store.get(name).topology == "dgx-a100*2"]
+    assert entry.frontier is not None and [p.steps for p in entry.frontier.points] == [1, 2, 3]
+
+
 def test_the_page_needs_no_schedule(made, monkeypatch):
     whole = building.catalog_table(made / "fleet.yaml", made / "a.db")
     monkeypatch.setattr(Schedule, "from_json", lambda doc: pytest.fail("a schedule was read"))
     monkeypatch.setattr(Frontier, "from_json", lambda doc: pytest.fail("a frontier was read"))
     assert building.catalog_table(made / "fleet.yaml", made / "a.db") == whole
-    assert whole.count("| `") == 6 and "complete" in whole and "≥ 4; 4: 4" in whole
+    assert whole.count("| `") == 7 and "complete" in whole and "≥ 4; 4: 4" in whole
 
 
 def test_a_damaged_entry_is_named(made, tmp_path):

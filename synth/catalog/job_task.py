@@ -174,6 +174,7 @@ def _flow(task: Task) -> dict:
     from synth.pareto import frontiers
 
     found = frontiers.flow(task.topology, *frontiers.flow_task(task.topology, task.collective, task.roots))
+    found = found.within(task.options.max_steps, task.options.max_chunks)
     blobs = {name: [b.sum, b.size, base64.b64encode(b.body).decode()] for name, b in store_large.packed(found).items()}
     return {"state": DONE, "large": blobs, "reason": ""}
 
