@@ -34,7 +34,9 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except json.JSONDecodeError as error:
         raise FormatError(f"not JSON: {error.msg} at column {error.colno}", str(path), error.lineno) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise FormatError("is nested too deeply", str(path)) from None
+    except ValueError as error:
         raise FormatError(f"not JSON: {error}", str(path)) from None
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from synth import api, audit
 from synth.cli import piped, root
-from synth.errors import InfeasibleError, SynthError, malformed
+from synth.errors import FormatError, InfeasibleError, SynthError, malformed
 from synth.flows.large import bound
 from synth.pareto import refutation
 from synth.topologies import modify, topology
@@ -137,3 +137,9 @@ root(["verify", {str(tmp_path / "s.json")!r}])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "verified" in done.stdout and "loaded: []" in done.stdout
+
+
+def test_a_file_nested_without_end_is_one_line(tmp_path):
+    (tmp_path / "a.json").write_text("[" * 100_000)
+    with pytest.raises(FormatError, match=r"a\.json: is nested too deeply$"):
+        api.verify(tmp_path / "a.json")
