@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -198,8 +199,11 @@ def _key(fingerprint: str, options: Options, sweep: str) -> str:
 
 
 def labelled(error: InfeasibleError, labels: Sequence[int]) -> InfeasibleError:
-    """The error with the machine's own number of the rank that its certificate names, where an allocation renumbered ranks."""
-    pair = (error.certificate or {}).get("pair")
-    if not pair or pair[1] >= len(labels) or labels[pair[1]] == pair[1]:
+    """The error with the machine's own number of every rank that it names, where an allocation renumbered ranks."""
+    if not (error.certificate or {}).get("pair"):
         return error
-    return InfeasibleError(f"{error}; rank {pair[1]} here is the machine's {labels[pair[1]]}", error.certificate)
+    named = [r for r in map(int, re.findall(r"\brank (\d+)", str(error))) if r < len(labels) and labels[r] != r]
+    if not named:
+        return error
+    own = ", ".join(f"rank {r} here is the machine's {labels[r]}" for r in dict.fromkeys(named))
+    return InfeasibleError(f"{error}; {own}", error.certificate)
