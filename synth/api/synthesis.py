@@ -6,7 +6,6 @@ import gc
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -146,7 +145,7 @@ def solve(
     Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
     """
     from synth import verify
-    from synth.pareto import race
+    from synth.pareto import bounded, race, refutation
     from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -157,12 +156,14 @@ def solve(
     direct = task.combining and not task.reversible
     if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
         raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
-    if encoding == "auto":
-        refuted = _by_bounds(problem, proof)
-        if refuted is not None:
-            return refuted
-    budget = Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic)
+    began, budget, said = time.monotonic(), Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic), None
     try:
+        if encoding == "auto":
+            said = bounded.ask(problem, budget)
+            if said is not None and said.certificate is not None:
+                return Unsat(said.reason, proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)))
+        if time_limit is not None:
+            budget = replace(budget, seconds=max(0.1, time_limit - (time.monotonic() - began)))
         if direct:
             from synth.pareto import combining
 
@@ -171,35 +172,13 @@ def solve(
             verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
     finally:
         race.stop()
-    if direct and isinstance(verdict, Unknown):
-        from synth import bounds
-
-        least = ceil(bounds.allreduce(network, task, steps).value * chunks)
-        verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {least} rounds")
+    if direct and isinstance(verdict, Unknown) and said is not None:
+        verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {said.least} rounds")
     if direct and proof is not None and isinstance(verdict, Unsat):
         verdict = replace(verdict, reason=f"{verdict.reason}; no proof was written: the direct encoding has none")
     if isinstance(verdict, Sat):
         verify.schedule(verdict.schedule)
     return verdict
-
-
-def _by_bounds(problem: Problem, proof: Path | None) -> Unsat | None:
-    """The refutation of `problem` by a lower bound, where one is enough; its document goes to the folder `proof`."""
-    from synth import bounds
-    from synth.pareto import refutation
-
-    network, task = problem.network, problem.collective
-    least = bounds.steps(network, task)
-    if least.value > problem.steps:
-        reason, certificate = f"at least {counted(int(least.value), 'step')} are needed", least.certificate
-    else:
-        any_chunks = bounds.allreduce(network, task, problem.steps) if task.combining and not task.reversible else None
-        fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
-        if fewest <= problem.rounds:
-            return None
-        reason = f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(fewest, 'round')}, by a cut certificate"
-        certificate = per_chunks.certificate
-    return Unsat(reason, proof=None if proof is None else str(refutation.write(problem, certificate, proof)))
 
 
 def bound(

@@ -1,0 +1,64 @@
+"""Bounds of one question under a time limit: they take their share of it, in a process of their own, and the search has the rest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from synth import api, bounds
+from synth.collective import collective
+from synth.pareto import bounded, race
+from synth.schedule import Problem
+from synth.topologies import topology
+from synth.verdict import Budget, Sat, Unsat
+
+NETWORK = topology("torus:3x3").network()
+
+
+@pytest.fixture(autouse=True)
+def ended():
+    yield
+    race.stop()
+
+
+def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
+    return Problem(NETWORK, collective(name, 9), chunks, steps, rounds)
+
+
+@pytest.mark.parametrize(("name", "chunks", "steps", "rounds"), [("allgather", 2, 2, 3), ("allreduce", 9, 4, 4), ("allgather", 1, 4, 9)])
+def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
+    asked = question(name, chunks, steps, rounds)
+    assert bounded.ask(asked, Budget(100.0)) == bounded.ask(asked, Budget(None)) == bounded.rounds(asked)
+
+
+def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
+    monkeypatch.setattr(race, "alone", lambda *_: pytest.fail("was begun"))
+    said = bounded.ask(question("allgather", 1, 1, 9), Budget(1.0))
+    assert said is not None and said.reason == "at least 2 steps are needed"
+    assert said.certificate == bounds.steps(NETWORK, collective("allgather", 9)).certificate
+
+
+@pytest.mark.parametrize("result", [None, ("error", MemoryError())])
+def test_late_bounds_leave_the_question_to_the_search(monkeypatch, result):
+    given = []
+
+    def alone(racer, call, arguments, budget, seconds):
+        given.append(seconds)
+        return SimpleNamespace(result=result)
+
+    monkeypatch.setattr(race, "alone", alone)
+    found = api.solve("torus:3x3", "allgather", 1, 4, 9, time_limit=100)
+    assert isinstance(found, Sat) and given == [100 * bounded.SHARE]
+
+
+def test_what_bounds_refute_is_not_searched_for(monkeypatch):
+    monkeypatch.setattr(race, "solve", lambda *_, **__: pytest.fail("was searched for"))
+    found = api.solve("torus:3x3", "allgather", 2, 2, 3, time_limit=100)
+    assert isinstance(found, Unsat) and "needs at least" in found.reason
+
+
+def test_an_error_of_the_bounds_is_an_error(monkeypatch):
+    monkeypatch.setattr(race, "alone", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
+    with pytest.raises(ArithmeticError):
+        bounded.ask(question("allgather", 1, 4, 9), Budget(1.0))
