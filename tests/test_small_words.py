@@ -108,3 +108,10 @@ def test_the_file_is_written_where_nobody_reads_the_table(tmp_path):
     assert process.wait() == 1 and process.stderr.read() == ""
     process.stderr.close()
     assert len(api.verify(tmp_path / "a.json")) == 4
+
+
+@pytest.mark.parametrize("group", ["", "topo", "catalog"])
+def test_a_group_without_a_command_prints_its_help(group):
+    bare, asked = said(group), said(f"{group} -h")
+    assert bare.exit_code == 2 and bare.stdout == "" and bare.stderr == asked.stdout
+    assert bare.stderr.startswith("Usage: ") and bare.stderr.count("\n") > 10

@@ -80,6 +80,9 @@ def _guarded(run: Any) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except click.UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command (Click 8.2): its help, as -h prints it
+            print(error.format_message(), file=sys.stderr)
+            return error.exit_code
         _debug()
         hint = f" (`{error.ctx.command_path} -h` shows how)" if error.ctx else ""
         return _say("error: " + " ".join(error.format_message().split()).rstrip(".") + hint, error.exit_code)
