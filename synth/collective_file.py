@@ -55,8 +55,8 @@ def load(path: Path, ranks: int) -> Collective:
     if any(want is not None for row in post.values() for want in row.values()):
         wants = tuple(tuple(sorted((r, frozenset(pre[u]) if w is None else w) for r, w in post.get(u, {}).items())) for u in range(units))
     name = doc.get("name", path.stem)
-    if not isinstance(name, str) or not 0 < len(name) <= 64:
-        raise FormatError("the name is a text of 1 to 64 characters", str(path), "name")
+    if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
+        raise FormatError("the name is a text of 1 to 64 characters that can be printed", str(path), "name")
     if name in _reserved():
         raise FormatError(f"{name!r} is a built-in collective; choose another name", str(path), "name")
     sources, ends = tuple(frozenset(pre[u]) for u in range(units)), tuple(frozenset(post.get(u, ())) for u in range(units))
@@ -95,7 +95,14 @@ def _read(path: Path) -> dict:
         text = path.read_text(encoding="utf-8")
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
             raise FormatError("YAML aliases are not accepted", str(path))
-        doc = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if isinstance(root, yaml.MappingNode):
+            keys = [key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)]
+            for i, key in enumerate(keys):
+                if key in keys[:i]:
+                    raise FormatError(f"the key {key[:40]!r} is given twice", str(path), root.value[i][0].start_mark.line + 1)
+        doc = None if root is None else loader.construct_document(root)
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:

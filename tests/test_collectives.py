@@ -120,6 +120,9 @@ def test_a_custom_collective_from_a_file(tmp_path):
             r"post\[1\]: rank 2 wants another sum of unit 0 in a row before",
         ),
         ("pre: [[0, 0]]\npost: [[0, []]]", r"post\[0\]: names no rank"),
+        ("pre: [[0, 0]]\npre: [[0, 1]]\npost: [[0, 1]]", r"yaml:2: the key 'pre' is given twice"),
+        ('name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]', "name: the name is a text of 1 to 64 characters that can be printed"),
+        ('name: "a\\e[2J"\npre: [[0, 0]]\npost: [[0, 1]]', "characters that can be printed"),
         ("pre: [[0, 0], [1, []]]\npost: [[0, 1]]", r"pre\[1\]: names no rank"),
     ],
 )

@@ -110,6 +110,12 @@ def test_the_file_is_written_where_nobody_reads_the_table(tmp_path):
     assert len(api.verify(tmp_path / "a.json")) == 4
 
 
+def test_where_nothing_is_to_be_done_it_is_said(tmp_path):
+    (tmp_path / "done.yaml").write_text("pre: [[0, [0, 1]]]\npost: [[0, 1]]\n")
+    shown = said(f"pareto --topo ring:4 --coll {tmp_path}/done.yaml").stdout
+    assert "complete: nothing is to be done, every rank has what it must have" in shown and "is better" not in shown
+
+
 @pytest.mark.parametrize("group", ["", "topo", "catalog"])
 def test_a_group_without_a_command_prints_its_help(group):
     bare, asked = said(group), said(f"{group} -h")

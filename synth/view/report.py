@@ -146,6 +146,8 @@ def size_text(size: int | Fraction) -> str:
 def _proved(found: Frontier) -> list[str]:
     if not found.complete:
         return [] if found.open else ["incomplete: what other numbers of steps would give has not been decided"]
+    if not found.points:
+        return ["complete: nothing is to be done, every rank has what it must have"]
     if found.max_steps is None:
         return ["complete: no schedule in this model, with any number of chunks, is better"]
     most = counted(found.max_steps, "step")
