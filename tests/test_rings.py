@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.errors import UndecidedError, UsageError, VerificationError
-from synth.flows import doubletree, ringbound, ringcheck, ringexact, ringhops, rings, roads
+from synth.flows import doubletree, ringbound, ringcheck, ringexact, ringhops, ringpairs, rings, roads
 from synth.flows.explain import runs
 from synth.flows.until import until
 from synth.topologies import modify, topology
@@ -22,7 +22,8 @@ from synth.topology import Limit, Link, Network, Route, Topology
 MOST = {
     "dgx-a100*2": 8, "dgx-h100*4": 16, "dgx2*2": 8, "ndv2*4": 1, "rail:4x4": 4, "dgx1*2:cross=0+2+5+7": 4, "dgx1*4:cross=0+2+5+7": 6,
     "dgx-a100*2:net=odd-even": 8, "dgx-a100*16": 8, "mi250": 6, "mi100": 4, "mi300x": 7, "torus:8x8": 4, "dragonfly:4x4": 2,
-    "fat-tree:16": 1, "hypercube:8": 2, "mesh:3x3": 0, "line:6": 0,
+    "fat-tree:16": 1, "hypercube:8": 2, "mesh:3x3": 0, "line:6": 0, "mi250*2": 128,
+    "random-regular:64": 4, "random-regular:64:degree=6": 6, "random-regular:512": 4, "mesh:6x6": 2,
 }  # fmt: skip
 
 
@@ -191,3 +192,20 @@ def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
     machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
     found = rings.disjoint(machine)
     assert found.units == 2 or not found.most
+
+
+def test_rings_in_pairs_where_links_are_wide_and_edges_are_left_over() -> None:
+    """Links of unlike widths, parallel ones and a chord too many: cycles one each way, by hand within every link."""
+    pairs = [(i, (i + 1) % 9, 3) for i in range(9)] + [(i, (i + 2) % 9, 2) for i in range(9)] + [(0, 4, 2), (0, 1, 1)]
+    machine = Topology("wide", 9, tuple(Link(x, y, Fraction(n)) for a, b, n in pairs for x, y in ((a, b), (b, a))))
+    wires = roads.of(machine)
+    *_, (width, made) = ringpairs.search(wires, [2, 1], 0, 10, 4_000)
+    assert (width, len(made)) == (1, 10)
+    ringcheck.check(machine, [(order.tolist(), 1) for order, _ in made], [links.tolist() for _, links in made])
+    one = Topology("limited", 9, machine.links, limits=(Limit("all", (0, 1), Fraction(1)),))
+    assert not list(ringpairs.search(roads.of(one), [1], 0, 10, 100))
+    assert not list(ringpairs.search(roads.of(_ring(6)), [1], 0, 1, 100))
+
+
+def test_no_pairs_where_a_grid_has_no_way_round() -> None:
+    assert not list(ringpairs.search(roads.of(topology("mesh:5x5")), [1], 0, 2, 300))

@@ -4,20 +4,20 @@ A ring is a directed Hamiltonian cycle over links that are there (NCCL makes no 
 part). One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
 Where all cycles can be listed, an integer program over them says what the rings carry together, and no rings carry more.
-Elsewhere rings are searched for (`ringsearch`, `ringexact`), on the machine folded by its symmetries first, in whole multiples
-of the width that fills the links best; what leaves some set of ranks may then show that no more fit (`ringbound`), or on few
-ranks a constraint program that finds no place for one more.
+Elsewhere rings are searched for, in whole multiples of the width that fills the links best: in pairs, one each way, where links
+are alike both ways (`ringpairs`); else on the machine folded by its symmetries first (`ringsearch`, `ringexact`). What leaves
+some set of ranks may then show that no more fit (`ringbound`), or on few ranks a constraint program that finds no place for one more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from synth.flows import ringbound, ringcheck, ringexact, ringhops, ringsearch, roads
+from synth.flows import ringbound, ringcheck, ringexact, ringhops, ringpairs, ringsearch, roads
 from synth.flows.ringbound import RingBound
 from synth.flows.ringhops import Hops
 from synth.flows.roads import Roads
@@ -37,16 +37,24 @@ CIRCUITS = 12
 EFFORT = (0.3, 2.0)
 # Links of all rings together up to which a proof is tried on more ranks too.
 FEW_LINKS = 2_000
-# Moves of a first and of a second search, and the machines (folded in different ways) that a second one is worth.
+# Moves of a first and of a second search, and for each ring of a second one on few nodes, where a move takes little.
 MOVES = (4_000, 60_000)
+EACH, FEW_NODES, MOST_LONG = 16_000, 32, 20
+# The machines (folded in different ways) that a second search is worth.
 SECOND = 2
+# Exchanges of a first and of a second search for rings in pairs.
+PAIRED = (2_000, 8_000)
 # Hops above which a second search is tried with few numbers of rings, once each.
 MANY = 10_000
+# Searches that are tried one after the other, the quick ones as long as one ring in so many, or one in all, is missing.
+SEEDS, NEAR = 3, 8
 # Rings side by side in one search.
 SIDE_BY_SIDE = 160
 
 Ring = tuple[tuple[int, ...], int]
 Tell = Callable[[str], None]
+# What a longer search is ordered by: less what degrees allow, less what a quick one found, which it was; and machine, width, number.
+Task = tuple[int, int, int, Hops, int, int]
 
 
 @dataclass(frozen=True)
@@ -93,17 +101,37 @@ def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires:
 
 
 def _ways(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
+    best = Rings((), False)
     if wires.ranks <= PLAIN:
         listed: dict[tuple[int, ...], None] = {}
         if _walk(_peers(wires), listed, STEPS, COLUMNS):
             yield _packed(wires, sorted(listed))
             if not wires.parallel:  # else only one of several links between two ranks was reckoned with
                 return
-        yield _greedy(wires, list(listed))
-    best = Rings((), False)
-    for best in _searched(wires, most, tell):
+        best = _greedy(wires, list(listed))
         yield best
+    tasks: list[Task] = []
+    stages = [
+        lambda: _paired(wires, most, best.units, PAIRED[0], tell),
+        lambda: _searched(wires, most, best.units, tasks, tell),
+        lambda: _thorough(wires, best.units, tasks, tell),
+        lambda: _paired(wires, most, best.units, PAIRED[1], tell),
+    ]
+    if wires.generators:  # folded, the machine is quickly searched
+        stages[:2] = reversed(stages[:2])
+    for stage in stages:
+        for found in stage():
+            if found.units > best.units:
+                best = found
+                yield best
     yield from _proved(wires, best, tell)
+
+
+def _paired(wires: Roads, most: int, known: int, steps: int, tell: Tell) -> Iterator[Rings]:
+    """Rings of more than `known` units, in pairs, one each way, where links are alike both ways."""
+    for width, ways in ringpairs.search(wires, _widths(most), known, most, steps):
+        tell(f"rings: {len(ways)} of {width} units in pairs")
+        yield _merged([(order, links, width) for order, links in ways])
 
 
 def _greedy(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
@@ -146,10 +174,9 @@ def _packed(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
     return Rings(tuple((cycles[c], int(times[c])) for c in chosen), proved, tuple(ways[c] for c in chosen))
 
 
-def _searched(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
-    """Rings found by searching, each time more of them: a first answer soon, then by more thorough searches."""
-    tasks: list[tuple[int, int, int, Hops, int, int]] = []
-    widths, best = _widths(most), 0
+def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
+    """Rings of more than `best` units, each time more of them, by quick searches; `tasks` is filled with what is worth another one."""
+    widths = _widths(most)
     for hops in _machines(wires):
         tell(f"rings: on {hops.nodes} nodes, each {hops.order} ranks")
         fits: dict[int, int] = {}
@@ -160,22 +187,34 @@ def _searched(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
         width = max(fits, key=lambda w: (fits[w] * w, w))
         if fits[width] * width <= best:
             continue
-        layers = ringsearch.rings(hops, fits[width], width, max(MOVES[0], 20 * hops.nodes * fits[width]))
-        tasks.append((-width, -len(layers), len(tasks), hops, width, fits[width]))
+        layers, moves = [], max(MOVES[0], 20 * hops.nodes * fits[width])
+        for seed in range(SEEDS):
+            layers = max(layers, ringsearch.rings(hops, fits[width], width, moves, seed), key=len)
+            if not 1 <= fits[width] - len(layers) <= max(1, fits[width] // NEAR):
+                break
+        tasks.append((-width * fits[width], -width * len(layers), len(tasks), hops, width, fits[width]))
         if len(layers) < fits[width] <= CIRCUITS and hops.nodes <= PROVED:
             layers = ringexact.fit(hops, fits[width], width, EFFORT[0]) or layers
         if len(layers) * width > best:
             best = len(layers) * width
             yield _rings(wires, hops, width, layers)
+
+
+def _thorough(wires: Roads, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
+    """Rings of more than `best` units, each time more of them, by longer searches."""
     for *_, hops, width, count in sorted(tasks, key=lambda task: task[:3])[:SECOND]:
         less = 0
         while (wanted := count - less) * width > best and less < (
             4 if len(hops.src) > MANY else count
         ):  # many that are short of room are hard to find, a few less may be easy
             tell(f"rings: {wanted} of {width} units on {hops.nodes} nodes, each {hops.order} ranks")
-            layers = ringsearch.rings(hops, wanted, width, MOVES[1], 1)
-            if len(layers) < wanted and len(hops.src) < MANY:
-                layers = max(layers, ringsearch.rings(hops, wanted, width, MOVES[1], 2), key=len)
+            long = not less and hops.nodes <= FEW_NODES and count <= MOST_LONG
+            moves = max(MOVES[1], EACH * count) if long else MOVES[1]
+            layers = []
+            for seed in range(1, 2 if len(hops.src) >= MANY else SEEDS + 1 if long else 3):
+                layers = max(layers, ringsearch.rings(hops, wanted, width, moves, seed), key=len)
+                if len(layers) == wanted:
+                    break
             if len(layers) * width > best:
                 best = len(layers) * width
                 yield _rings(wires, hops, width, layers)
@@ -215,12 +254,20 @@ def _widths(most: int) -> list[int]:
 
 
 def _rings(wires: Roads, hops: Hops, width: int, layers: list[list[int]]) -> Rings:
-    """The rings that closed walks of hops stand for; equal ones are one ring, the wider."""
-    made: Counter[tuple[int, ...]] = Counter()
-    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    """The rings that closed walks of hops stand for."""
+    made = []
     for layer in layers:
         order = hops.unfold(layer)
         links = np.array([hops.link[h] for h in layer]) if hops.order == 1 else wires.find(order, np.roll(order, -1))
+        made.append((order, links, width))
+    return _merged(made)
+
+
+def _merged(rings: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> Rings:
+    """Rings as (ranks, links, units): equal ones are one ring, the wider."""
+    made: Counter[tuple[int, ...]] = Counter()
+    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for order, links, width in rings:
         start = int(np.argmin(order))
         way = tuple(np.roll(links, -start).tolist())
         ways[way] = tuple(np.roll(order, -start).tolist())

@@ -8,6 +8,7 @@ A move that leaves fewer cycles is taken, one that leaves more sometimes (simula
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, gcd
 from random import Random
 
@@ -18,14 +19,20 @@ from synth.flows.until import check, left
 
 # A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second of these.
 HEAT = (0.7, 0.25)
+# Of very many layers the part of moves that are exchanges; of two half of it.
+EXCHANGED = 0.85
 # Exchanges per layer before: matchings come one like the other.
 MIX = 8
 # How many nodes a rerouting may reach.
 REACH = 6
+# Hops out of a node that a rerouting tries.
+TRIALS = 4
 # Seconds that one of its programs may take; few take more than a tenth of one.
 PATIENCE = 10.0
 # Times that the program is told of a set of nodes that its hops do not leave.
 MOST_CUTS = 12
+# Hops from which the program is made of a part of them first, and how many for each that is wanted.
+MANY, SPARE = 4_000, 3.0
 
 Layer = list[int]
 
@@ -35,6 +42,36 @@ def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None =
 
     `often`: no hop more often than that.
     """
+    wanted = min(wanted, _ports(hops, width, wanted if often is None else often))
+    if not wanted:
+        return 0, []
+    share = SPARE * wanted * hops.nodes / max(1, len(hops.src))
+    if len(hops.src) > MANY and share < 0.7:  # a part of very many hops may have room for all
+        part = np.flatnonzero(np.random.default_rng(seed).random(len(hops.src)) < share).tolist()
+        count, times = _most(_only(hops, part), wanted, width, seed, often)
+        if count == wanted:
+            every = np.zeros(len(hops.src), int)
+            every[part] = times
+            return count, every.tolist()
+    return _most(hops, wanted, width, seed, often)
+
+
+def _ports(hops: Hops, width: int, often: int) -> int:
+    """How many rings at most leave and enter every node, each hop taken `often` at most: hops that share a resource share its room."""
+    through: list[dict[int, int]] = [{} for _ in range(2 * hops.nodes)]
+    for u, v, uses in zip(hops.src, hops.dst, hops.uses, strict=True):
+        k, times = min(uses, key=lambda use: hops.room[use[0]] // use[1])
+        for row in (through[u], through[hops.nodes + v]):
+            row[k] = row.get(k, 0) + min(often, hops.room[k] // width // times)
+    return min(sum(min(much, hops.room[k] // width) for k, much in row.items()) for row in through)
+
+
+def _only(hops: Hops, part: list[int]) -> Hops:
+    src, dst, turn, uses, link = ([row[h] for h in part] for row in (hops.src, hops.dst, hops.turn, hops.uses, hops.link))
+    return replace(hops, src=tuple(src), dst=tuple(dst), turn=tuple(turn), uses=tuple(uses), link=tuple(link))
+
+
+def _most(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> tuple[int, list[int]]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
@@ -94,6 +131,8 @@ def _apart(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
 def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:
     """Up to `wanted` rings of `width` units each that fit together: each a list of hops, closed, through all nodes."""
     often = min(wanted, -(-2 * wanted // hops.nodes))
+    while often < wanted and _ports(hops, width, often) < wanted:
+        often = min(wanted, 2 * often)
     count, times = most(hops, wanted, width, seed, often)
     while count < wanted and often < wanted:  # layers that differ leave the search more to exchange than a few, each many times over
         often = min(wanted, 2 * often)
@@ -194,6 +233,7 @@ class _Search:
             i, j = self.random.sample(range(len(self.hop)), 2)
             self._exchange(i, j, int(pick() * len(self.hop[i])), always=True)
         bad = [i for i, e in enumerate(self.energy) if e]
+        exchanged = EXCHANGED * (1 - 1 / len(self.hop))
         for step in range(steps):
             if not bad:
                 return
@@ -203,7 +243,7 @@ class _Search:
             i = bad[int(pick() * len(bad))]
             u = int(pick() * len(self.hop[i]))
             j = int(pick() * len(self.hop))
-            changed = self._exchange(i, j, u) if i != j and pick() < 0.5 else self._reroute(i, u)
+            changed = self._exchange(i, j, u) if i != j and pick() < exchanged else self._reroute(i, u)
             if changed:
                 bad = [i for i, e in enumerate(self.energy) if e]
 
@@ -238,41 +278,49 @@ class _Search:
             self.before[j][self.to[two[u]]] = u
 
     def _reroute(self, i: int, u: int) -> bool:
-        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old one."""
+        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old one.
+
+        Who loses its successor gives its hop back first: where ports are full there is room for none before.
+        """
         row, before, to, pick = self.hop[i], self.before[i], self.to, self.random.random
         goal = to[row[u]]
-        undo: list[tuple[int, int]] = []
+        undo = [(u, row[u])]
+        self._take(row[u], 1)
         at, done = u, False
-        taken = set()
         for turn in range(REACH):
-            undo.append((at, row[at]))
-            self._take(row[at], 1)
             close = [h for h in self.between.get((at, goal), ()) if self._fits(h)] if turn else []
             if close:
                 row[at] = close[int(pick() * len(close))]
                 self._take(row[at], -1)
                 done = True
                 break
-            out = self.out[at]
-            h = -1
-            for _ in range(4):
+            out, h = self.out[at], -1
+            for _ in range(TRIALS):
                 trial = out[int(pick() * len(out))]
-                if trial != row[at] and to[trial] not in taken and self._fits(trial):
+                if trial == undo[-1][1]:
+                    continue
+                if to[trial] == goal:
+                    if self._fits(trial):
+                        h = trial
+                        break
+                    continue
+                loser = before[to[trial]]
+                if any(loser == w for w, _ in undo):
+                    continue
+                self._take(row[loser], 1)
+                if self._fits(trial):
                     h = trial
                     break
+                self._take(row[loser], -1)
             if h < 0:
-                self._take(row[at], -1)
-                undo.pop()
                 break
             row[at] = h
             self._take(h, -1)
             if to[h] == goal:
                 done = True
                 break
-            taken.add(to[h])
             at = before[to[h]]
-            if at in {w for w, _ in undo}:
-                break
+            undo.append((at, row[at]))
         if done:
             for w, _ in undo:
                 before[to[row[w]]] = w
@@ -280,10 +328,13 @@ class _Search:
             if self._accept(new - self.energy[i]):
                 self.energy[i] = new
                 return True
-        for w, h in reversed(undo):
-            self._take(row[w], 1)
-            row[w] = h
+            for w, _ in undo:
+                self._take(row[w], 1)
+        else:
+            for w, _ in undo[:-1]:  # the last one has none
+                self._take(row[w], 1)
         for w, h in undo:
+            row[w] = h
             self._take(h, -1)
             before[to[h]] = w
         return False
