@@ -9,6 +9,8 @@ import pytest
 
 from synth import api, bounds
 from synth.collective import collective
+from synth.flows import large
+from synth.flows.expand import schedule as expanded
 from synth.frontier import Frontier, Open, Point
 from synth.pareto import frontiers, mixed
 from synth.pareto.events import Options
@@ -102,3 +104,29 @@ def test_the_call_takes_both(monkeypatch):
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
     assert found.points[-1].bandwidth < 2
     api.verify(found)
+
+
+def test_when_the_time_is_over_one_point_is_written_out(monkeypatch):
+    whole = large.frontier
+    monkeypatch.setattr(large, "frontier", lambda *given, time_limit=None, **more: whole(*given, **more))
+    machine, found = left_open("ring:6", "broadcast")
+    assert len(mixed.mixed(found, machine, "broadcast", 2).points) > 1
+    made = mixed.mixed(found, machine, "broadcast", 2, time_limit=0.0)
+    assert len(made.points) == 1 and any("written out" in note for note in made.notes)
+    api.verify(made.to_json())
+
+
+@pytest.mark.parametrize("coll", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall"])
+def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
+    machine, found = left_open("torus:3x3", coll)
+    large_points = large.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
+    for point in large_points[:2]:
+        made = expanded(point.make())
+        assert 0 < mixed._sends(point, found) <= sum(len(step.sends) for step in made.steps)
+
+
+def test_what_is_too_long_is_not_made(monkeypatch):
+    machine, found = left_open("torus:3x3", "allreduce")
+    monkeypatch.setattr(mixed, "MOST_SENDS", 15)
+    monkeypatch.setattr(mixed, "_point", lambda *_: pytest.fail("was made"))
+    assert mixed.mixed(found, machine, "allreduce").points == ()
