@@ -46,7 +46,7 @@ SECOND = 2
 PAIRED = (2_000, 8_000)
 # Hops above which a second search is tried with few numbers of rings, once each.
 MANY = 10_000
-# Searches that are tried one after the other, the quick ones as long as one ring in so many, or one in all, is missing.
+# Searches that are tried one after the other on few nodes, the quick ones as long as one ring in so many, or one in all, is missing.
 SEEDS, NEAR = 3, 8
 # Rings side by side in one search.
 SIDE_BY_SIDE = 160
@@ -188,7 +188,7 @@ def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell)
         if fits[width] * width <= best:
             continue
         layers, moves = [], max(MOVES[0], 20 * hops.nodes * fits[width])
-        for seed in range(SEEDS):
+        for seed in range(SEEDS if hops.nodes <= FEW_NODES else 1):
             layers = max(layers, ringsearch.rings(hops, fits[width], width, moves, seed), key=len)
             if not 1 <= fits[width] - len(layers) <= max(1, fits[width] // NEAR):
                 break

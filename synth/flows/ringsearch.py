@@ -215,7 +215,7 @@ class _Search:
                     seen[at] = True
                     at = to[row[at]]
         order = self.hops.order
-        return cycles + (order > 1 and gcd(sum(self.hops.turn[h] for h in row), order) != 1)
+        return cycles + (order > 1 and gcd(sum(map(self.hops.turn.__getitem__, row)), order) != 1)
 
     def ring(self, i: int) -> Layer:
         """The hops of layer i one after the other, from node 0."""
