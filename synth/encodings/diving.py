@@ -9,9 +9,10 @@ identity fixes a unit, so that every tree may be taken alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
+from typing import Protocol
 
 import numpy as np
 
@@ -40,15 +41,36 @@ class Partial:
     floors: list[int]
 
 
-class Dive:
-    """Dives over the trees of one folded problem; the trees it prices stay in `master.trees`."""
+class Pricer(Protocol):
+    """What finds cheap trees of a unit."""
 
-    def __init__(self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int) -> None:
+    @property
+    def exact(self) -> bool:
+        """Whether what it finds first is a cheapest."""
+        ...
+
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
+        """Trees with what they cost at ``prices[route, step - 1]``, a cheapest first."""
+        ...
+
+
+class Dive:
+    """Dives over the trees of one folded problem; the trees it prices stay in `master.trees`.
+
+    `pricers` find cheap trees of each unit, where these are not trees from its holders to all who want it.
+    """
+
+    def __init__(
+        self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
+        pricers: Mapping[int, Pricer] | None = None,
+    ) -> None:  # fmt: skip
         self.space, self.steps, self.chunks, self.rounds = space, steps, chunks, rounds
         self.random = np.random.default_rng(seed)
         self.master = Restricted(space, steps, 1.0)
         collective = space.collective
-        self.growers = {u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units}
+        self.growers: Mapping[int, Pricer] = pricers or {
+            u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units
+        }
         for u, mine in trees.items():
             for tree in mine:
                 self.master.add(u, tree)

@@ -27,12 +27,14 @@ FIRST = 4  # candidates that come before mixtures of hubs
 MIXTURES = 8  # tries of them, each beginning elsewhere; what counts for them is how often they begin
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
+# "shares": fractions of ways through hubs, and whole chunks of them within so many seconds.
 EFFORTS = (
-    ("first meet", 2_000), ("mixture", 8), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("near", 60_000), ("meet", 150_000),
-    ("any meet", 30_000), ("any near", 2_000), ("meet", 600_000), ("near", 200_000), ("any near", 30_000), ("any meet", 300_000),
-    ("any near", 300_000),
+    ("first meet", 2_000), ("shares", 2), ("mixture", 8), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("shares", 8),
+    ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000), ("shares", 30), ("meet", 600_000),
+    ("near", 200_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000), ("shares", 120),
 )  # fmt: skip
-HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others
+HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others, "shares" not counted
+IN_TIME = 0.7  # of the time that is left at an S: what "shares" may take, to have said what it found before
 # Without hubs; the number of "place" is how many rounds a step has, that of "blend" how many times `BLENDING` it takes.
 OTHER_EFFORTS = (
     ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("blend", 1), ("place", 2), ("near", 60_000), ("blend", 6),
@@ -42,6 +44,7 @@ ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than pla
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
 PLACING = 6_000_000  # propagations of each
 BLENDING = 8_000_000  # propagations
+SURE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ class AtSteps:
     """The search at one S for schedules below `upper`, until the bound is met or the time is up.
 
     `until`: monotonic seconds; `cpu`: seconds of work of the desk. `again`: a step less had the same bound. `start`: a schedule that
-    is known at fewer steps. `brief`: more time would try more. `next`: the effort to go on with.
+    is known at fewer steps. `brief`: more time would try more. `next`: the effort to go on with. `fractions`: the least R/C of any
+    mixture of ways through hubs.
     """
 
     means: Means
@@ -81,6 +85,7 @@ class AtSteps:
     meets: list[Candidate] | None = None
     frames: list[Frame] | None = None
     built: bool = False
+    fractions: float | None = None
 
     def go_on(self, end: float, upper: Fraction | None) -> None:
         """As `run`, for a search that its time ended: until `end`, for schedules below `upper` too."""
@@ -117,11 +122,14 @@ class AtSteps:
         hubs = any(c.engine == "hub" for c in meet)
         for k, (which, conflicts) in list(enumerate(EFFORTS))[self.next :]:
             self.next = k
-            if which not in ("meet", "near") and not hubs:
+            if which not in ("meet", "near", "shares") and not hubs:
                 continue
-            seed = self._seed(k if hubs else k - HUBS_FIRST)
+            place = sum(other != "shares" for other, _ in EFFORTS[:k])
+            seed = self._seed(place if hubs else place - HUBS_FIRST)
             few = FIRST if which.startswith("first") else FEW if conflicts <= 60_000 else FEW // 2
-            if which == "mixture":
+            if which == "shares":
+                self._sharing(meet, conflicts, self._seed(k))
+            elif which == "mixture":
                 self._mixture(meet, conflicts, seed)
             elif which.endswith("meet"):
                 left = [c for c in meet if c not in self.refuted]
@@ -226,9 +234,33 @@ class AtSteps:
             if outcome.status in ("sat", "unsat"):
                 self.refuted.add(candidate)
 
+    def _sharing(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
+        """Asks for fractions of ways through hubs, and for whole chunks of them."""
+        candidate = self.means.candidates.sharing(self.steps)
+        if candidate is None or (self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE)):
+            return
+        self.means.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
+        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(1.0, self.cpu - self.means.desk.work))
+        query = Try(
+            "shares", candidate.translation, self.steps, 0, seed=seed, least=self.bound, below=self.upper, seconds=seconds,
+            alike=self.means.same_bits,
+        )  # fmt: skip
+        for _, outcome in self.means.desk.run(iter([query]), self.until):
+            if outcome.schedule is not None:
+                self._take(outcome.schedule, construction("mixture", outcome.schedule))
+            if outcome.fractions is not None:
+                self.fractions = outcome.fractions
+        if self._above:  # then no hub alone meets it either
+            self.refuted.update(c for c in meet if c.engine == "hub")
+
+    @property
+    def _above(self) -> bool:
+        """Whether no mixture of ways through hubs meets the bound (in floats)."""
+        return self.fractions is not None and self.fractions > float(self.bound) * (1 + SURE)
+
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
         """Asks for mixtures of hubs that meet the bound, until one does, or fractions of them do not."""
-        candidate = self.means.candidates.mixture(self.steps, self.bound)
+        candidate = None if self._above else self.means.candidates.mixture(self.steps, self.bound)
         for _, outcome in self._ask([candidate] * MIXTURES if candidate else [], starts, seed):
             if outcome.status == "unsat":  # then no hub alone meets it either
                 self.refuted.update(c for c in meet if c.engine == "hub")

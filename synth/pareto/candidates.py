@@ -52,11 +52,13 @@ class Candidate:
 class Frame:
     """A candidate whose rounds are still to be found, by halving once it has had a schedule.
 
-    Fewer than `least` rounds are refuted or below the bound; fewer than `now` were given up with the present effort.
+    Fewer than `least` rounds are refuted or below the bound; fewer than `now` were given up with the present effort. With `most`
+    rounds there is room for whatever may be sent: more would change nothing.
     """
 
     base: Candidate
     least: int
+    most: int
     now: int = 0
     alive: bool = False
 
@@ -64,6 +66,7 @@ class Frame:
         """What to ask so as to get below `upper`; None when nothing is left."""
         low = max(self.least, self.now)
         high = LOOSEST * self.least if upper is None else ceil(upper * self.base.translation.chunks) - 1
+        high = min(high, self.most)
         if high < low:
             return None
         return replace(self.base, rounds=(low + high) // 2 if self.alive else high)
@@ -104,6 +107,14 @@ class Candidates:
                 return self._candidate("mixture", shape, chunks, 1, steps, rounds)
         return None
 
+    def sharing(self, steps: int) -> Candidate | None:
+        """Any mixture of ways through hubs; None where that engine does not apply."""
+        from synth.encodings.exchanges import Ways
+
+        if self.hub_steps is None or self.collective.units != 1 or not Ways.fits(self.network):
+            return None
+        return self._candidate("shares", self._shapes[-1], 1, 1, steps, 0)
+
     def placing(self, steps: int, chunks: int, rounds: int) -> Candidate | None:
         """So many chunks placed one by one; None where that engine does not apply."""
         from synth.encodings import placing
@@ -135,7 +146,7 @@ class Candidates:
                 chunks = self._chunks(shape, count) * copies
                 more = max(1, ceil(steps / (bound * chunks)))
                 base = self._candidate(engine, shape, chunks * more, copies * more, steps, 0)
-                made.append(Frame(base, max(steps, ceil(bound * chunks * more))))
+                made.append(Frame(base, max(steps, ceil(bound * chunks * more)), steps * _room(base.translation)))
         return sorted(made, key=lambda f: f.base.rank)
 
     def _frames(self, steps: int) -> Iterator[tuple[str, Shape, int]]:
@@ -197,6 +208,12 @@ class Candidates:
             for a, b in both if (b, a) in both
         ]  # fmt: skip
         return min([alone, *swaps])
+
+
+def _room(translation: Translation) -> int:
+    """Rounds of a step in which every representative may send twice on every route: what it holds, and its rank's input."""
+    sends = 2 * len(translation.representatives)
+    return max(1, *(ceil(Fraction(sends * sum(w for _, w in load.weights) * load.divisor, load.units)) for load in translation.loads))
 
 
 def construction(engine: str, schedule: Schedule) -> str:

@@ -23,10 +23,11 @@ MODULES = (
 class Try:
     """One of the engines on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
 
-    `engine`: "direct", "hub", "mixture", "placing" or "blending". The conflicts of "mixture" are starts of its local search, those of
-    "placing" and "blending" propagations. `local`: "direct" lets ranks add their input again, which it always does where ranks want
-    different sums. "blending" chooses C and R: no R/C below `least` is looked for, none from `below` on taken, and the schedules of
-    `start` are taken apart.
+    `engine`: "direct", "hub", "mixture", "shares", "placing" or "blending". The conflicts of "mixture" are starts of its local
+    search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add their input again, which it always does
+    where ranks want different sums. "blending" and "shares" choose C and R: no R/C below `least` is looked for, none from `below` on
+    taken; the former takes the schedules of `start` apart, the latter takes `seconds` of CPU time and with `alike` leaves the same
+    bits on all ranks.
     """
 
     engine: str
@@ -39,16 +40,22 @@ class Try:
     least: Fraction = Fraction(0)
     below: Fraction | None = None
     start: tuple[Schedule, ...] = ()
+    seconds: float = 0.0
+    alike: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only. `work`: as of `Answer`."""
+    """`schedule` where one was found. "unsat" speaks of the try's own class of schedules only. `work`: as of `Answer`.
+
+    `fractions`: the least R/C of fractions of its ways, where "shares" found it.
+    """
 
     status: Literal["sat", "unsat", "gave-up", "crash", "memory"]
     schedule: Schedule | None = None
     cpu: float = 0.0
     work: float = 0.0
+    fractions: float | None = None
 
 
 def attempt(asked: Try) -> Outcome:
@@ -63,6 +70,13 @@ def attempt(asked: Try) -> Outcome:
         found = mixture.solve(asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed)
         status = "sat" if found.schedule is not None else "gave-up" if found.reached else "unsat"
         return Outcome(status, found.schedule, time.process_time() - began, found.work)
+    if asked.engine == "shares":
+        from synth.encodings.shares import share_out
+
+        network, collective = asked.translation.network, asked.translation.collective
+        out = share_out(network, collective, asked.steps, asked.least, asked.below, asked.seconds, asked.seed, asked.alike)
+        spent = time.process_time() - began
+        return Outcome("gave-up" if out.schedule is None else "sat", out.schedule, spent, spent, out.value)
     if asked.engine == "placing":
         from synth.encodings import placing
 

@@ -1,0 +1,113 @@
+"""Allreduce out of ways through hubs: the exchanges, their prices, and whole chunks of the fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import synth
+from synth import bounds, verify
+from synth.encodings.exchanges import Ways, exchanges
+from synth.encodings.shares import Shared, share_out
+from synth.pareto.candidates import Candidates
+from synth.samebits import same_bits
+
+ODD = [1, 2, 3, 4, 6]  # five GPUs of a DGX-1, with no symmetry
+
+
+def network(name, ranks=None):
+    return synth.topology(name, ranks=ranks).network()
+
+
+@pytest.mark.parametrize("name", ["dgx1", "fully-connected:5", "hypercube:8", "ring:4"])
+def test_after_an_exchange_every_hub_has_what_all_had(name):
+    net = network(name)
+    links = {(r.src, r.dst) for r in net.routes}
+    for hubs, steps, alike in exchanges(net):
+        members = [n for n in range(net.ranks) if hubs >> n & 1]
+        held = {n: {n} for n in members}
+        for pairs in steps:
+            assert set(pairs) <= links
+            before = {n: set(mine) for n, mine in held.items()}
+            for a, b in pairs:
+                assert not held[b] & before[a], "counted twice"
+                held[b] |= before[a]
+            assert not alike or len({b for _, b in pairs}) == len(pairs)
+        assert all(mine == set(members) for mine in held.values())
+
+
+def test_the_exchanges_that_links_allow():
+    counts = [sum(bin(x.hubs).count("1") == k for x in exchanges(network("ring:4"))) for k in range(1, 5)]
+    assert counts == [4, 4, 0, 2], "a ring of four swaps along two pairs of its links first, or along the other two"
+    assert sum(x.hubs == 15 for x in exchanges(network("fully-connected:4"))) == 1 + 6, "all at once, or two and two, in any order"
+
+
+def test_a_way_costs_what_its_sends_cost():
+    net = network("dgx1")
+    prices = np.random.default_rng(3).random((len(net.routes), 4))
+    ways = Ways(net, 4)
+    found = ways.price(prices)
+    assert [w.cost for w in found] == sorted(w.cost for w in found)
+    for way in found[::40]:
+        assert way.cost == pytest.approx(sum(prices[i, t - 1] for t, i, _ in ways.sends(way)))
+
+
+@pytest.mark.parametrize("steps", [3, 5, 7])
+def test_fractions_meet_the_bound_on_an_odd_machine(steps):
+    net = network("dgx1", ODD)
+    task = synth.collective("allreduce", net.ranks)
+    bound = bounds.allreduce(net, task, steps).value
+    found = share_out(net, task, steps, bound, None, 2.0, 0)
+    assert found.value == pytest.approx(float(bound))
+    assert found.schedule is not None
+    verify.schedule(found.schedule)
+    assert found.schedule.bandwidth == bound
+
+
+def test_same_bits_where_asked():
+    net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
+    task = synth.collective("allreduce", 7)
+    free, alike = (share_out(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
+    assert free.schedule is not None and alike.schedule is not None
+    assert (free.schedule.bandwidth, alike.schedule.bandwidth) == (Fraction(3, 4), 1), "three hubs that exchange at once cost the same bits"
+    assert same_bits(alike.schedule) and not same_bits(free.schedule)
+
+
+def test_dives_find_what_the_fractions_are_not_whole_for():
+    net = network("dgx1", [0, 1, 2, 3, 4, 5, 6])
+    task = synth.collective("allreduce", 7)
+    found = share_out(net, task, 5, Fraction(16, 39), None, 4.0, 0)
+    assert found.value == pytest.approx(7 / 17)
+    assert found.schedule is not None
+    verify.schedule(found.schedule)
+    assert Fraction(7, 17) <= found.schedule.bandwidth < Fraction(7, 17) * Fraction(104, 100)
+
+
+def test_too_few_steps_for_hubs():
+    net = network("ring:8")
+    assert share_out(net, synth.collective("allreduce", 8), 4, Fraction(1), None, 1.0, 0) == Shared(None, None)
+
+
+def test_nothing_below_what_is_known():
+    net = network("dgx1", ODD)
+    found = share_out(net, synth.collective("allreduce", 5), 5, Fraction(1), Fraction(8, 5), 1.0, 0)
+    assert found.schedule is None
+    assert found.value == pytest.approx(1.6)
+
+
+def test_a_frontier_of_an_odd_machine_is_proved():
+    frontier = synth.pareto(synth.topology("dgx1", ranks=ODD), "allreduce", max_steps=7)
+    assert [(p.steps, p.bandwidth) for p in frontier.points] == [
+        (3, Fraction(5, 2)), (4, Fraction(2)), (5, Fraction(8, 5)), (6, Fraction(10, 7)), (7, Fraction(22, 17)),
+    ]  # fmt: skip
+    assert frontier.complete
+    assert all(p.same_bits for p in frontier.points)
+
+
+def test_no_more_rounds_are_asked_for_than_could_carry_everything():
+    net = network("dgx1", [0, 1, 2, 3, 5, 6])
+    frame = Candidates(net, synth.collective("allreduce", 6), 0).frames(2, Fraction(2))[0]
+    first = frame.next(None)
+    assert first is not None and first.rounds <= frame.most
+    frame.least = frame.most + 1
+    assert frame.next(None) is None
