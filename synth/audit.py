@@ -15,6 +15,7 @@ from synth.samebits import same_bits
 from synth.schedule import Schedule
 
 MAX_BYTES = 1 << 30
+OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
 POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"})
 BOUND = frozenset({"value", "scope", "certificate"})
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
@@ -91,9 +92,9 @@ def infeasible(doc: dict) -> str:
         certificate = doc["certificate"]
         if not isinstance(certificate, dict):
             raise VerificationError(NO_CERTIFICATE, "$.certificate")
-        kind = "unreachable" if most is None else "distance"
-        if certificate["kind"] != kind:
-            raise VerificationError(f"{certificate['kind']!r} does not prove this, {kind!r} would", "$.certificate.kind")
+        kinds = ("unreachable",) if most is None else OF_STEPS
+        if certificate["kind"] not in kinds:
+            raise VerificationError(f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind")
         value = check.check(certificate, doc["topology"], doc["collective"])
         name = f"{doc['collective']['name']} on {doc['topology']['name']}"
         if most is None:
@@ -212,8 +213,8 @@ def _bound(doc: dict, entry: dict, place: str, steps: int | None) -> tuple[int |
     if steps is not None and type(steps) is not int:
         raise VerificationError(f"expected a number of steps or null, found {steps!r}", f"{place}.steps")
     kind = entry["certificate"].get("kind") if isinstance(entry["certificate"], dict) else None
-    value = _certificate(doc, entry, place, None if kind == "distance" else steps, None)
-    if (kind == "distance") != (steps == 0):
+    value = _certificate(doc, entry, place, None if kind in OF_STEPS else steps, None)
+    if (kind in OF_STEPS) != (steps == 0):
         raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")
     return steps, value
 

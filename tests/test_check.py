@@ -68,6 +68,10 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
     found.append((star, collective("scan", 5), one.certificate, 3, one.value))
     turned = by_roots(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
+    ring = topology("ring:5").network()
+    few = onechunk.too_few(ring, collective("allreduce", 5), 2)
+    assert few is not None
+    found.append((ring, collective("allreduce", 5), few.certificate, None, few.value))
     steps = bounds.steps(dgx1, collective("scan", 8))
     found.append((dgx1, collective("scan", 8), steps.certificate, None, steps.value))
     with pytest.raises(InfeasibleError) as caught:
@@ -122,7 +126,7 @@ def test_true_certificates_are_accepted() -> None:
         kinds.add(certificate["kind"])
         assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == value
     assert kinds == {
-        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable", "one-chunk",
+        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable", "one-chunk", "too-few-steps",
     }  # fmt: skip
 
 
@@ -141,7 +145,7 @@ def test_no_corrupted_certificate_proves_too_much(case: int) -> None:
             refused += 1
             continue
         # asked about fewer steps than the original a bound may rise; a count of steps is no bound on rounds
-        if asked == steps and (doc["kind"] == certificate["kind"] or doc["kind"] not in ("distance", "unreachable")):
+        if asked == steps and (doc["kind"] == certificate["kind"] or doc["kind"] not in ("distance", "unreachable", "too-few-steps")):
             assert found <= value, doc
     assert refused > 25
 

@@ -28,9 +28,9 @@ def infeasible_document(
     """
     machine, certificate = named_topology(topology), error.certificate or {}
     kind = certificate.get("kind")
-    if "problem" in certificate and kind in ("unreachable", "distance"):
+    if "problem" in certificate and kind in ("unreachable", "distance", "too-few-steps"):
         task = task_of(collective, machine.ranks, roots, sizes)
-        return _document(machine.network().to_json(), task.to_json(1), max_steps if kind == "distance" else None, certificate)
+        return _document(machine.network().to_json(), task.to_json(1), None if kind == "unreachable" else max_steps, certificate)
     if isinstance(collective, Collective) or machine.ranks <= LISTED:
         task = task_of(collective, machine.ranks, roots, sizes)
         found = unreachable(machine, task)

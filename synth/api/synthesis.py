@@ -192,11 +192,12 @@ def bound(
     """
     from synth import bounds
     from synth.flows.until import TimeUp, apart, until
+    from synth.pareto import onechunk
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
-    least = bounds.steps(network, task)
+    least = onechunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
         return found

@@ -24,6 +24,7 @@ KEYS = {  # kind: (fields it must have, fields it may have)
     "deadline-cut-trees": (_CUTS, {"reversed"}),
     "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
     "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
+    "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
 }
 TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
 MOST_STEPS = 1 << 14
@@ -34,9 +35,9 @@ def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps:
     """The bound that the certificate proves: on R/C for every schedule of `steps` steps, or of any number when None.
 
     `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
-    `Network.to_json()` and `Collective.to_json(1)`. Two kinds speak of something else and are taken with neither
-    `steps` nor `chunks`: ``distance`` returns the least number of steps; ``unreachable`` proves that there is no
-    schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not prove a bound.
+    `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
+    `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps; ``unreachable`` proves that there is
+    no schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not prove a bound.
     """
     try:
         return _check(certificate, topology_doc, collective_doc, steps, chunks)
@@ -54,9 +55,9 @@ def _check(certificate: dict, topology: dict, collective: dict, steps: int | Non
     need(certificate["problem"] == problem.digest, f"speaks about another problem than this: {ALTERED}", "problem")
     if "numbering" in certificate:
         problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
-    if kind in ("distance", "unreachable"):
+    if kind in UNTIMED:
         need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
-        return _distance(certificate, problem) if kind == "distance" else _unreachable(certificate, problem)
+        return UNTIMED[kind](certificate, problem)
     layers = 1
     if kind in TIMED:
         layers = whole(certificate["steps"], 1, MOST_STEPS, "steps")
@@ -102,6 +103,16 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
     need(all(v in closed for u, v, _ in problem.links if u in closed), "is left by a link", "closed")
     return Fraction(0)
+
+
+def _too_few(certificate: dict, problem: Instance) -> Fraction:
+    unit = whole(certificate["unit"], 0, len(problem.pre), "unit")
+    steps = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+    onechunk.none_at_all(problem, unit, steps, certificate["proof"])
+    return Fraction(steps + 1)
+
+
+UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": _too_few}
 
 
 class Packing:

@@ -101,11 +101,22 @@ def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[
     """What a schedule of `steps` steps for one chunk of `unit` fulfils if its sends cost less than `least`; ``prices[link][step]``."""
     sent = Names(problem, unit, steps).sent
     costs = [(x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]]
-    degree = Counter(v for _, v, _ in problem.links)
-    sources = len(problem.pre[unit])
-    problem.spend(2 * len(costs) * least + steps * sources * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks))))
+    problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
     made = list(formula(problem, unit, steps))
     return [*made, *cheaper(costs, least, 1 + max((abs(x) for clause in made for x in clause), default=0))]
+
+
+def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None:
+    """No schedule for a chunk of `unit` has so few steps. Raises VerificationError where the proof does not show it."""
+    need(problem.combining, "is for collectives that combine", "kind")
+    problem.spend(_clause_count(problem, unit, steps))
+    lrat.check(list(formula(problem, unit, steps)), unpacked(proof, "proof"))
+
+
+def _clause_count(problem: Instance, unit: int, steps: int) -> int:
+    """About how many clauses `formula` has."""
+    degree = Counter(v for _, v, _ in problem.links)
+    return steps * len(problem.pre[unit]) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
 
 
 def total(packing: Packing, given: dict) -> int:

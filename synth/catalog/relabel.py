@@ -89,7 +89,7 @@ def certificate(given: dict, move: Move) -> dict:
             return moved | {"pair": _pair(given["pair"], move)}
         case "unreachable":
             return moved | {"pair": _pair(given["pair"], move), "closed": sorted(move.map.ranks[r] for r in given["closed"])}
-        case "one-chunk":
+        case "one-chunk" | "too-few-steps":
             return moved | {"numbering": _numbering(given.get("numbering"), move)}
         case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts":
             return moved | _packing(given, move)

@@ -129,6 +129,9 @@ def _excluded(entry: Entry) -> bool:
         case "distance":
             most = dict(entry.options).get("max-steps")
             return most is not None and int(most) < entry.certificate["distance"]
+        case "too-few-steps":
+            most = dict(entry.options).get("max-steps")
+            return most is not None and int(most) <= entry.certificate["steps"]
     return False
 
 

@@ -20,7 +20,9 @@ from fractions import Fraction
 
 from synth import bounds
 from synth.collective import Collective
+from synth.errors import InfeasibleError
 from synth.frontier import LowerBound, Open, Point
+from synth.pareto import onechunk
 from synth.pareto.atsteps import AtSteps, Means
 from synth.pareto.bounding import Bounding
 from synth.pareto.built import LOADED, Built
@@ -65,6 +67,13 @@ def points(
         with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
             search = Search(Means(budget, same_bits, progress, desk, Candidates(network, collective, budget.seed), built), bounding)
             for steps in range(least, end + 1):
+                few = onechunk.too_few(network, collective, steps) if search.best is None and steps not in (known or {}) else None
+                if few is not None:
+                    progress(f"no schedule takes fewer than {steps + 1} steps")
+                    yield 0, few
+                    if steps == max_steps:
+                        raise _too_few(network, collective, few, steps)
+                    continue
                 bound = bounding.at(steps)
                 if search.best is not None and bound.value >= search.best:
                     yield steps, bound
@@ -81,6 +90,11 @@ def points(
     finally:
         bounding.close()
         built.close()
+
+
+def _too_few(network: Network, collective: Collective, bound: LowerBound, most: int) -> InfeasibleError:
+    allowed = f"at most {most} {'was' if most == 1 else 'were'} allowed"
+    return InfeasibleError(f"{collective.name} on {network.name} needs at least {show(bound.value)} steps, {allowed}", bound.certificate)
 
 
 @dataclass

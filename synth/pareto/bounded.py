@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synth import bounds
-from synth.pareto import race
+from synth.pareto import onechunk, race
 from synth.rational import counted
 from synth.schedule import Problem
 from synth.verdict import Budget
@@ -24,7 +24,7 @@ class Bounded(NamedTuple):
 
 def ask(problem: Problem, budget: Budget) -> Bounded | None:
     """What the bounds say; None where they are late."""
-    least = bounds.steps(problem.network, problem.collective)
+    least = onechunk.steps(problem.network, problem.collective)
     if least.value > problem.steps:
         return Bounded(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
     if budget.seconds is None or problem.network.ranks <= LEAST_RANKS:

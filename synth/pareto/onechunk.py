@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
 
+from synth import bounds
 from synth.bounds import check, onechunk
 from synth.bounds.instance import MOST_WORK, Instance
 from synth.bounds.lp import LinearProgram
@@ -39,9 +40,7 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
 
     For collectives that combine one unit, of few ranks. The effort is limited by counts, so that the answer is always the same.
     """
-    if collective.units != 1 or not collective.combining or steps < 1:
-        return None
-    if (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(network.routes) > MOST_VARIABLES:
+    if not _small(network, collective, steps):
         return None
     try:
         found = _Generation(network, collective, steps).run(above)
@@ -55,6 +54,45 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
     except VerificationError:  # the proof is too long
         return None
     return LowerBound(value, certificate) if value > above else None
+
+
+def too_few(network: Network, collective: Collective, steps: int) -> LowerBound | None:
+    """That more than so many steps are needed, where no schedule for one chunk has so few; None where one has, or that is not found out.
+
+    As `bound`, for collectives that combine one unit, of few ranks, with limited effort.
+    """
+    if not _small(network, collective, steps):
+        return None
+    try:
+        problem = Instance(network.to_json(), collective.to_json(1), False)
+        model = Model()
+        model.clauses = list(onechunk.formula(problem, 0, steps))
+        model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)
+        lines = refute(model.clauses) if Cadical(0, CONFLICTS).solve(model).status == "unsat" else None
+        if lines is None:
+            return None
+        certificate = {
+            "kind": "too-few-steps", "problem": problem_fingerprint(network, collective), "steps": steps, "unit": 0,
+            "proof": onechunk.packed(lines),
+        }  # fmt: skip
+        return LowerBound(check.check(certificate, network.to_json(), collective.to_json(1)), certificate)
+    except SynthError:  # a step of the proof came without its reasons, or it is too long
+        return None
+
+
+def steps(network: Network, collective: Collective) -> LowerBound:
+    """The least S that is proved, by distances (`bounds.steps`) or because one chunk has no schedule of fewer."""
+    least = bounds.steps(network, collective)
+    while least.value > 0 and (few := too_few(network, collective, int(least.value))) is not None:
+        least = few
+    return least
+
+
+def _small(network: Network, collective: Collective, steps: int) -> bool:
+    """Whether what one chunk may do is little enough to be gone through."""
+    if collective.units != 1 or not collective.combining or steps < 1:
+        return False
+    return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(network.routes) <= MOST_VARIABLES
 
 
 class _Spent(Exception):

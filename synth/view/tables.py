@@ -111,8 +111,9 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:
     kind = str(bound.certificate.get("kind", ""))
     size = len(json.dumps(bound.certificate, separators=(",", ":")))
-    what = "steps" if kind == "distance" else "rounds/chunk"
-    scope = "any schedule" if steps is None or kind == "distance" else f"{steps} step{'' if steps == 1 else 's'}"
+    of_steps = kind in ("distance", "too-few-steps")
+    what = "steps" if of_steps else "rounds/chunk"
+    scope = "any schedule" if steps is None or of_steps else f"{steps} step{'' if steps == 1 else 's'}"
     return what, scope, show(bound.value), kind, str(size)
 
 

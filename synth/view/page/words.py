@@ -31,6 +31,7 @@ _HOW = {
     " after and throughout add up to the bound at the prices given for links.",
     "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays less than its part"
     " of the bound.",
+    "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of {steps} steps for a single chunk would satisfy.",
     "throughput-cut": "A set of ranks and switches, the data that must leave it and the bandwidth that leaves it.",
     "throughput-cuts": "{cuts} together, weighed, with prices for the ports or NICs that they share.",
     "alltoall-lengths": "Each link and limit has a length: all pairs' shortest ways together, over what all links can pay.",
