@@ -13,7 +13,7 @@ from synth.errors import SynthError
 from synth.flows import tau
 from synth.samebits import same_bits
 from synth.topologies import topology
-from synth.topology import Network, Route
+from synth.topology import Link, Network, Route, Topology
 
 
 def undirected(ranks, pairs):
@@ -76,3 +76,13 @@ def test_one_way_links_are_refused():
 def test_a_partition_has_two_parts():
     with pytest.raises(SynthError, match="two parts"):
         tau.partition_rate(undirected(2, [(0, 1, 1)]), (0, 0))
+
+
+def test_edges_that_lead_through_switches_are_sent_along_their_routes():
+    pairs = [(0, 3, 1), (3, 2, 1), (0, 4, 1), (4, 1, 1), (0, 5, 1), (5, 1, 1), (1, 2, 2)]
+    links = [Link(*ends, Fraction(n)) for a, b, n in pairs for ends in ((a, b), (b, a))]
+    made = tau.forest(Topology("made", 3, links, switches=("s0", "s1", "s2")).network())
+    assert made.rate == Fraction(5, 2)
+    found = tau.schedule(made, collective("allreduce", 3), 3)
+    verify.schedule(found)
+    assert found.bandwidth == Fraction(len(found.steps), 3) / made.rate

@@ -13,9 +13,10 @@ to its root and broadcasts down again, both at once on the two directions of its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain, repeat
 
 from synth.collective import Collective
 from synth.errors import SynthError
@@ -109,17 +110,27 @@ def schedule(made: Forest, collective: Collective, pipeline: int) -> Schedule:
     """
     length = 2 * made.height + pipeline - 1
     steps: list[list[Send]] = [[] for _ in range(length)]
+    ways = _ways(made)
     for k, tree in enumerate(made.trees):
         for n, parent in enumerate(tree.parents):
             if n == tree.root:
                 continue
             up, down = tree.height - tree.depth(n), tree.height + tree.depth(parent)
+            there, back = next(ways[n, parent]), next(ways[parent, n])
             for i in range(pipeline):
                 chunk = k * pipeline + i
-                steps[up + i].append(Send(chunk, n, parent, "reduce"))
-                steps[down + i].append(Send(chunk, parent, n, "copy"))
+                steps[up + i].append(Send(chunk, n, parent, "reduce", there))
+                steps[down + i].append(Send(chunk, parent, n, "copy", back))
     rows = tuple(Step(made.rate.denominator, tuple(sorted(sends))) for sends in steps)
     return prune(Schedule(made.network, collective, made.rate.numerator * pipeline, rows))
+
+
+def _ways(made: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
+    """For each pair the ways of the trees on it, one after the other: a route takes as many in a step as there is room for."""
+    routes: dict[Edge, list[Iterator[tuple[str, ...]]]] = {}
+    for r in made.network.routes:
+        routes.setdefault((r.src, r.dst), []).append(repeat(r.via, r.units * made.rate.denominator))
+    return {pair: chain(*ways) for pair, ways in routes.items()}
 
 
 def _start(network: Network) -> tuple[int, ...]:
