@@ -268,7 +268,9 @@ class Topology:
                 riders[i].append(len(routes) - 1)
         caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
         for limit in self.limits:
-            caps.append(Cap(tuple(sorted({r for i in limit.links for r in riders[i]})), int(limit.bandwidth / unit)))
+            riding = {r for i in limit.links for r in riders[i]}
+            if riding:  # no shortest way may pass the links of a limit
+                caps.append(Cap(tuple(sorted(riding)), int(limit.bandwidth / unit)))
         used = any(route.via for route in routes)  # where every two ranks are joined directly no route passes a switch
         wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used)
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)

@@ -13,7 +13,7 @@ from synth.errors import UsageError
 from synth.symmetry import route_permutation
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
 from synth.topologies.declared import preserves
-from synth.topology import Link, Network, Topology
+from synth.topology import Cap, Limit, Link, Network, Topology
 
 
 def capacity(network: Network, rank: int, into: bool) -> int:
@@ -422,3 +422,12 @@ def test_a_switch_between_ranks_that_are_all_joined_directly_is_on_no_route():
     made = Topology("pair and switch", 2, tuple(Link(a, b, Fraction(1)) for a, b in ends), (), ("s",))
     assert made.network().wires == ()
     assert api.solve(made, "allgather", 1, 1, 1, jobs=1).schedule.network == made.network()
+
+
+def test_a_limit_that_no_route_passes_limits_nothing():
+    pairs = [(0, 2), (2, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
+    links = tuple(Link(a, b, Fraction(2)) for a, b in pairs)
+    limits = (Limit("out", (0, 4), Fraction(3)), Limit("up", (4, 5), Fraction(1)))
+    machine = Topology("leaf", 2, links, limits, switches=("leaf", "spine"))
+    assert machine.network().caps == (Cap((0,), 3),)
+    assert [(p.steps, p.bandwidth) for p in api.pareto(machine, "allreduce").points] == [(1, Fraction(1, 2))]
