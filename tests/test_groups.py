@@ -9,7 +9,9 @@ from click.testing import CliRunner
 from synth import api, groupcheck, verify
 from synth.cli.root import root
 from synth.errors import FormatError, UsageError, VerificationError
+from synth.flows import groups as groupflows
 from synth.flows.groupbound import bound
+from synth.flows.groupsteps import scheduled
 from synth.groups import Group, units
 from synth.topologies.groups import load
 from synth.topology import Link, Topology
@@ -317,3 +319,10 @@ def test_the_command_refuses_in_one_line(tmp_path):
     links = (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)), Link(1, 2, Fraction(1)))
     with pytest.raises(Exception, match="rank 0 cannot hear from rank 2"):
         api.groups(Topology("one-way", 3, links, nodes=(0,) * 3), [Group((0, 2), "allreduce", Fraction(1))])
+
+
+@pytest.mark.parametrize(("name", "missing"), [("ring:8", "a better schedule"), ("fully-connected:8", "a schedule of fewer steps")])
+def test_an_optimal_schedule_that_the_time_ended_may_be_one_of_more_steps(monkeypatch, name, missing):
+    monkeypatch.setattr(groupflows, "scheduled", lambda *given: (scheduled(*given)[0], False))
+    found = groupflows.together(api.topology(name), [Group(tuple(range(8)), "allgather", Fraction(1))], chunks=1)
+    assert (found.gap == 0, found.open) == (name != "ring:8", (missing,))

@@ -87,7 +87,8 @@ def together(
             packings, whole = packed(network, groups)
             made, every = scheduled(network, task, packings, chunks)
             if not (whole and every):
-                missing.append("a better schedule")
+                fast = made.bandwidth * task.unit / network.unit == joint.seconds
+                missing.append("a schedule of fewer steps" if fast else "a better schedule")
         except TimeUp:
             missing.append("a schedule")
     return Together(network, groups, task, joint, alone, made, tuple(missing))
