@@ -35,6 +35,7 @@ FEW, MOST = 64, 600  # chunks of a solution that is whole already: taken at once
 WHOLE = 4  # numbers of chunks that lose nothing, and R/C as a fraction of so many chunks at most
 FINE = 256
 LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # what may be lost by rounding R up, of how many chunks at least for each step
+WHOLE_SHARE, CLOSE_SHARE = 0.4, 0.3
 ENOUGH = 0.7  # of the loss: with less it takes longer
 VECTORS = 2  # ways to divide the rounds among the steps
 LAST, LAST_SECONDS = 24, 1.0  # chunks that are left to CP-SAT, and its time
@@ -67,8 +68,10 @@ def share_out(
         return Shared(None, None)
     if below is not None and made.master.value >= float(below) * (1 - SURE):
         return Shared(made.master.value, None)
-    exact = made.exact(MOST)
-    taken = exact if exact is not None and len(exact[0]) <= FEW else made.dives(below, seconds, seed) or exact
+    exact = made.exact(MOST if seconds > 0 else FEW)
+    taken = exact if exact is not None and len(exact[0]) <= FEW else made.dives(below, seconds, seed)
+    if exact is not None and (taken is None or sum(taken[1]) * len(exact[0]) > sum(exact[1]) * len(taken[0])):
+        taken = exact
     schedule = None if taken is None else made.schedule(collective, *taken)
     if schedule is not None and below is not None and schedule.bandwidth >= below:
         schedule = None
@@ -137,15 +140,15 @@ class _Mixture:
         return [max(1, *(ceil(load / room) for load, room in zip(column, self.space.capacity, strict=True))) for column in loads.T]
 
     def dives(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
-        """The whole chunks of least R/C found near the solution: what comes near it within little time first, then what comes nearer."""
+        """The whole chunks of least R/C that are found near the solution."""
         end, best = time.process_time() + seconds, None
-        for chunks, rounds in self._sizes():
+        for chunks, rounds, share in self._sizes():
             now = time.process_time()
             if now >= end:
                 break
             if below is not None and Fraction(rounds, chunks) >= below:
                 continue
-            found = self._dive(chunks, rounds, now + (end - now) / 2, seed)
+            found = self._dive(chunks, rounds, now + (end - now) * share, seed)
             if found is not None:
                 best, below = found, Fraction(rounds, chunks)
         return best
@@ -158,8 +161,8 @@ class _Mixture:
                 return done.taken[0], vector
         return None
 
-    def _sizes(self) -> list[tuple[int, int]]:
-        """(C, R) with R/C near the value of the fractions: two that lose a little, then those that lose nothing, then one between."""
+    def _sizes(self) -> list[tuple[int, int, float]]:
+        """(C, R), and a share of the time left: one that loses some, those that lose nothing, which may fail, others."""
         value = self.master.value
         near, whole = Fraction(value).limit_denominator(FINE), []
         if abs(near - value) <= SURE * value:
@@ -169,7 +172,8 @@ class _Mixture:
         for loss, least in LOSSES:
             sizes = ((c, max(self.steps, floor(value * c * (1 + loss)))) for c in range(least * self.steps, MOST + 1))
             close += [next(size for size in sizes if size[1] >= value * size[0] * (1 + ENOUGH * loss) or size[0] == MOST)]
-        return [*close[:2], *whole, *close[2:]]
+        first, *others = [(*size, CLOSE_SHARE) for size in close]
+        return [first, *((*size, WHOLE_SHARE) for size in whole), *others]
 
     def _last(self, dive: Dive, partial: Partial, need: int, seed: int) -> Partial | None:
         """The last chunks, out of all ways that the dive knows."""

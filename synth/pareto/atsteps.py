@@ -27,9 +27,9 @@ FIRST = 4  # candidates that come before mixtures of hubs
 MIXTURES = 8  # tries of them, each beginning elsewhere; what counts for them is how often they begin
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
-# "shares": fractions of ways through hubs, and whole chunks of them within so many seconds.
+# "shares": fractions of ways through hubs, and whole chunks of them, which are looked for so many seconds; "mixture" too, with symmetry.
 EFFORTS = (
-    ("first meet", 2_000), ("shares", 2), ("mixture", 8), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000), ("shares", 8),
+    ("first meet", 2_000), ("shares", 0), ("mixture", 8), ("shares", 9), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000),
     ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000), ("shares", 30), ("meet", 600_000),
     ("near", 200_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000), ("shares", 120),
 )  # fmt: skip
@@ -240,7 +240,7 @@ class AtSteps:
         if candidate is None or (self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE)):
             return
         self.means.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
-        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(1.0, self.cpu - self.means.desk.work))
+        seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(0.0, self.cpu - self.means.desk.work))
         query = Try(
             "shares", candidate.translation, self.steps, 0, seed=seed, least=self.bound, below=self.upper, seconds=seconds,
             alike=self.means.same_bits,
@@ -261,6 +261,8 @@ class AtSteps:
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
         """Asks for mixtures of hubs that meet the bound, until one does, or fractions of them do not."""
         candidate = None if self._above else self.means.candidates.mixture(self.steps, self.bound)
+        if candidate is not None and len(candidate.translation.moves) == 1 and self.means.candidates.sharing(self.steps) is not None:
+            return
         for _, outcome in self._ask([candidate] * MIXTURES if candidate else [], starts, seed):
             if outcome.status == "unsat":  # then no hub alone meets it either
                 self.refuted.update(c for c in meet if c.engine == "hub")
