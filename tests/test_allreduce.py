@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+import synth
 from synth import verify
 from synth.bounds import check
 from synth.collective import collective
@@ -239,3 +240,8 @@ def test_a_budget_that_is_spent_leaves_open_intervals():
 def test_links_that_all_go_one_way_have_no_swap():
     oneway = Topology("oneway", 3, tuple(Link(r, (r + 1) % 3, Fraction(1)) for r in range(3))).network()
     assert Candidates(oneway, collective("allreduce", 3), 0).hub_steps == 4
+
+
+def test_a_bound_of_more_representatives_than_are_usual_is_met_on_a_part_of_a_machine():
+    found = synth.pareto(synth.topology("dgx1", ranks=range(7)), "allreduce", max_steps=3, fresh=True)
+    assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(3, Fraction(5, 7), "optimal")]

@@ -90,7 +90,15 @@ class Candidates:
                     continue
                 more = max(1, ceil(steps / (bound * chunks)))
                 made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
-        return sorted(made, key=lambda c: c.rank)
+        return sorted(made or self._larger(steps, bound), key=lambda c: c.rank)
+
+    def _larger(self, steps: int, bound: Fraction) -> Iterator[Candidate]:
+        """Of each shape the one of fewest representatives whose R/C is `bound`, where that takes more of them than elsewhere."""
+        for shape in self._shapes:
+            each = bound * self._chunks(shape, 1)
+            count = each.denominator * max(1, ceil(steps / each.numerator))
+            if self._cost("direct", shape, count, steps) <= EFFORT:
+                yield self._candidate("direct", shape, self._chunks(shape, count), 1, steps, each * count)
 
     def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
         """A mixture of hubs whose R/C is `bound`; None where that engine does not apply."""
