@@ -18,6 +18,7 @@ from synth.topology import Network
 REPRESENTATIVES = 6  # at most, per orbit of units
 MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least; its chunks, at most
 EFFORT = 300_000  # the largest cost of a formula: about its clauses
+LITTLE = 30_000  # that of one with more representatives: what takes longer is found by other engines before
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
 
@@ -97,7 +98,7 @@ class Candidates:
         for shape in self._shapes:
             each = bound * self._chunks(shape, 1)
             count = each.denominator * max(1, ceil(steps / each.numerator))
-            if self._cost("direct", shape, count, steps) <= EFFORT:
+            if self._cost("direct", shape, count, steps) <= LITTLE:
                 yield self._candidate("direct", shape, self._chunks(shape, count), 1, steps, each * count)
 
     def mixture(self, steps: int, bound: Fraction) -> Candidate | None:
