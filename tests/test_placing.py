@@ -11,7 +11,7 @@ from synth.collective import Collective, collective
 from synth.encodings import placing
 from synth.encodings.translate import Translation
 from synth.frontier import Open, Point
-from synth.pareto import allreduce
+from synth.pareto import allreduce, atsteps
 from synth.symmetry import Generator
 from synth.topologies import topology
 from synth.topology import Cap, Network, Route
@@ -83,8 +83,8 @@ def test_it_is_for_one_unit_on_links_alone() -> None:
 
 
 def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allreduce, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
-    monkeypatch.setattr(allreduce, "PLACING", PLENTY // 40)
+    monkeypatch.setattr(atsteps, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
+    monkeypatch.setattr(atsteps, "PLACING", PLENTY // 40)
     found = list(allreduce.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
     points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
     assert points[2] == 1
