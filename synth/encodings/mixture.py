@@ -11,7 +11,7 @@ still fit; then local search (`evening`). Where none are found nothing is proved
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -208,24 +208,39 @@ def fractions(
     centre = np.random.default_rng(seed).random((len(space.capacity), steps)) / space.capacity.sum()
     for way in ways.price(space.use @ centre):
         master.add(0, ways.tree(way))
+
+    def found(price: np.ndarray) -> Iterator[tuple[float, Tree]]:
+        return ((way.cost, ways.tree(way)) for way in ways.price(price)[:NEW])
+
+    reached, turns = improve(master, centre, goal, ITERATIONS, found)
+    return (dict(zip(master.trees[0], master.share[0], strict=True)) if reached else None), turns * A_TURN
+
+
+def improve(
+    master: Restricted, centre: np.ndarray, goal: float, iterations: int, found: Callable[[np.ndarray], Iterable[tuple[float, Tree]]]
+) -> tuple[bool, int]:  # fmt: skip
+    """Column generation for the one unit of `master`, until it attains `goal` or nothing more is found. Whether it does; and the turns.
+
+    ``found(price)`` gives ways with what they cost at ``price[route, step - 1]``, a cheapest first. Prices are smoothed towards the
+    best so far, at first `centre`.
+    """
+    use, weight = master.space.use, master.space.weight[0]
     best, stalled, turn = 0.0, False, 0
-    for turn in range(1, ITERATIONS + 1) if master.columns else ():
+    for turn in range(1, iterations + 1) if master.columns else ():
         if not master.solve():
             break
         if master.value <= goal * (1 + SURE):
-            return dict(zip(master.trees[0], master.share[0], strict=True)), turn * A_TURN
-        prices = (space.use @ master.prices).tolist()
+            return True, turn
+        judge, worth, added = (use @ master.prices).tolist(), master.worth[0] / weight, 0
         probe = master.prices if stalled else SMOOTHING * centre + (1 - SMOOTHING) * master.prices
-        found, worth, added = ways.price(space.use @ probe), master.worth[0] / copies, 0
-        if found[0].cost > best:
-            best, centre = found[0].cost, probe
-        for way in found[:NEW]:
-            tree = ways.tree(way)
-            added += sum(prices[i][t - 1] for t, i in tree) < worth - SURE and master.add(0, tree)
+        for place, (cost, tree) in enumerate(found(use @ probe)):
+            if place == 0 and cost > best:
+                best, centre = cost, probe
+            added += sum(judge[i][t - 1] for t, i in tree) < worth - SURE and master.add(0, tree)
         if stalled and not added:
             break
         stalled = not added
-    return None, turn * A_TURN
+    return False, turn
 
 
 def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool) -> tuple[bool, float]:

@@ -24,12 +24,10 @@ from synth.collective import Collective
 from synth.encodings.completing import solved
 from synth.encodings.diving import Dive, Partial
 from synth.encodings.exchanges import Sends, Ways
+from synth.encodings.mixture import NEW, SURE, improve
 from synth.schedule import Schedule, Send, Step
 from synth.topology import Network
 
-NEW = 40  # ways that join at one price, the cheapest
-SMOOTHING = 0.7
-SURE = 1e-7
 ITERATIONS = 400
 FEW, MOST = 64, 600  # chunks of a solution that is whole already: taken at once, and at most
 WHOLE = 4  # numbers of chunks that lose nothing, and R/C as a fraction of so many chunks at most
@@ -69,9 +67,9 @@ def share_out(
     if below is not None and made.master.value >= float(below) * (1 - SURE):
         return Shared(made.master.value, None)
     exact = made.exact(MOST if seconds > 0 else FEW)
-    taken = exact if exact is not None and len(exact[0]) <= FEW else made.dives(below, seconds, seed)
-    if exact is not None and (taken is None or sum(taken[1]) * len(exact[0]) > sum(exact[1]) * len(taken[0])):
-        taken = exact
+    at_once = exact is not None and len(exact[0]) <= FEW
+    options = [exact] if at_once else [made.dives(below, seconds, seed), exact]
+    taken = min((o for o in options if o is not None), key=lambda o: Fraction(sum(o[1]), len(o[0])), default=None)
     schedule = None if taken is None else made.schedule(collective, *taken)
     if schedule is not None and below is not None and schedule.bandwidth >= below:
         schedule = None
@@ -100,26 +98,12 @@ class _Mixture:
 
     def learn(self, least: float) -> bool:
         """Column generation, to the end or to `least`; False where there is no way at all."""
-        master, use = self.master, self.space.use
+        master = self.master
         shape = (len(self.space.capacity), self.steps)
         centre = self.random.random(shape) / self.space.capacity.sum()
-        for _, tree in self.found(use @ centre):
+        for _, tree in self.found(self.space.use @ centre):
             master.add(0, tree)
-        best, stalled = 0.0, False
-        for _ in range(ITERATIONS) if master.columns else ():
-            if not master.solve() or master.value <= least * (1 + SURE):
-                break
-            judge = (use @ master.prices).tolist()
-            probe = master.prices if stalled else SMOOTHING * centre + (1 - SMOOTHING) * master.prices
-            first, added = True, 0
-            for cost, tree in self.found(use @ probe):
-                if first and cost > best:
-                    best, centre = cost, probe
-                first = False
-                added += sum(judge[i][t - 1] for t, i in tree) < master.worth[0] - SURE and master.add(0, tree)
-            if stalled and not added:
-                break
-            stalled = not added
+        improve(master, centre, least, ITERATIONS, self.found)
         return bool(master.columns)
 
     def exact(self, most: int) -> tuple[list[Tree], list[int]] | None:

@@ -20,13 +20,13 @@ from fractions import Fraction
 
 from synth import bounds
 from synth.collective import Collective
-from synth.errors import InfeasibleError
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import onechunk
 from synth.pareto.atsteps import AtSteps, Means
 from synth.pareto.bounding import Bounding
 from synth.pareto.built import LOADED, Built
 from synth.pareto.candidates import Candidates
+from synth.pareto.events import too_few_allowed
 from synth.pareto.tries import Desk
 from synth.rational import show
 from synth.samebits import same_bits as ends_alike
@@ -66,14 +66,13 @@ def points(
         end = max_steps or max(least + STEPS_BEYOND, 2 * least + 1)
         with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
             search = Search(Means(budget, same_bits, progress, desk, Candidates(network, collective, budget.seed), built), bounding)
-            for steps in range(least, end + 1):
-                few = onechunk.too_few(network, collective, steps) if search.best is None and steps not in (known or {}) else None
-                if few is not None:
-                    progress(f"no schedule takes fewer than {steps + 1} steps")
-                    yield 0, few
-                    if steps == max_steps:
-                        raise _too_few(network, collective, few, steps)
-                    continue
+            needed = onechunk.steps(network, collective)
+            if needed.value > least:
+                progress(f"no schedule takes fewer than {show(needed.value)} steps")
+                yield 0, needed
+                if max_steps is not None and needed.value > max_steps:
+                    raise too_few_allowed(network, collective, needed, max_steps)
+            for steps in range(int(needed.value), end + 1):
                 bound = bounding.at(steps)
                 if search.best is not None and bound.value >= search.best:
                     yield steps, bound
@@ -90,11 +89,6 @@ def points(
     finally:
         bounding.close()
         built.close()
-
-
-def _too_few(network: Network, collective: Collective, bound: LowerBound, most: int) -> InfeasibleError:
-    allowed = f"at most {most} {'was' if most == 1 else 'were'} allowed"
-    return InfeasibleError(f"{collective.name} on {network.name} needs at least {show(bound.value)} steps, {allowed}", bound.certificate)
 
 
 @dataclass

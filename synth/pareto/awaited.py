@@ -10,6 +10,8 @@ from synth.pareto import race
 from synth.pareto.workers import Job
 from synth.verdict import Budget, Unknown
 
+LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
+
 
 @dataclass
 class Awaited:
@@ -45,6 +47,13 @@ class Awaited:
         """Stops the work on a question until it is begun again."""
         if key in self.jobs:
             self.jobs[key].stop()
+
+    def ask(self, key: Hashable, until: float, call: Callable, *arguments: object) -> object:
+        """The answer to ``call(*arguments)`` by then; None where it is late: then it rests."""
+        self.begin(key, call, *arguments)
+        self.wait([key], until)
+        self.rest(key)
+        return self.found.get(key)
 
     def close(self) -> None:
         """Ends every question that is still at work or rests."""

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from synth import bounds
 from synth.pareto import onechunk, race
+from synth.pareto.awaited import LEAST_RANKS
 from synth.rational import counted
 from synth.schedule import Problem
 from synth.verdict import Budget
 
-LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
 SHARE = 0.3  # of a time limit that bounds may take; the rest is for the search
 
 

@@ -16,13 +16,12 @@ from synth import bounds
 from synth.collective import Collective
 from synth.frontier import LowerBound
 from synth.pareto import onechunk
-from synth.pareto.awaited import Awaited
+from synth.pareto.awaited import LEAST_RANKS, Awaited
 from synth.pareto.events import NoBoundError
 from synth.pareto.race import Racer
 from synth.topology import Network
 from synth.verdict import Budget, Unknown
 
-LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
 FEW_RANKS = 16  # up to here a quick one is, where the best is late
 LEAST_SECONDS = 1.0  # for a first bound, however little time was allowed
 FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any number of steps
@@ -70,7 +69,7 @@ class Bounding:
         last = max(self.end, time.monotonic() + LEAST_SECONDS)
         pending = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
         for key in pending:
-            self._begin(key)
+            self._flows.begin(key, HALVES[key], self.network, self.collective, None)
         while pending and not self._known() and time.monotonic() < last:
             self._flows.wait(pending, last)
             self._known()
@@ -118,13 +117,7 @@ class Bounding:
         """The answer to a question about this problem, None where it rests or there is no time to ask it."""
         if self.end is None or (key not in asked.found and time.monotonic() >= self.end):
             return None
-        asked.begin(key, call, self.network, self.collective, *given)
-        asked.wait([key], self._until(share))
-        asked.rest(key)
-        return asked.found.get(key)
-
-    def _begin(self, half: str) -> None:
-        self._flows.begin(half, HALVES[half], self.network, self.collective, None)
+        return asked.ask(key, self._until(share), call, self.network, self.collective, *given)
 
     def _known(self) -> bool:
         """Whether there is a bound for any number of steps; `floor` is the greater of the halves that are there."""
@@ -135,9 +128,7 @@ class Bounding:
     def _more(self, share: float) -> None:
         """Waits for the half that is missing."""
         for key in [key for key in self._halves if key not in self._flows.found]:
-            self._begin(key)
-            self._flows.wait([key], self._until(share))
-            self._flows.rest(key)
+            self._flows.ask(key, self._until(share), HALVES[key], self.network, self.collective, None)
         if self._halves:
             self._known()
 

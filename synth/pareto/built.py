@@ -16,7 +16,7 @@ from synth.flows import tau
 from synth.flows.until import TimeUp, until
 from synth.frontier import LowerBound
 from synth.pareto import race
-from synth.pareto.awaited import Awaited
+from synth.pareto.awaited import LEAST_RANKS, Awaited
 from synth.schedule import Problem, Schedule
 from synth.topology import Network
 from synth.verdict import Budget, Sat
@@ -24,7 +24,6 @@ from synth.verdict import Budget, Sat
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # CPU seconds for an allgather schedule to compose with
 LOADED = 60  # wall seconds for each of these, at most: others may use the machine too, and are to change no answer
-LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
 
 
 @dataclass
@@ -104,10 +103,7 @@ class Built:
             else:
                 if key not in self._asked.found and time.monotonic() >= end:
                     return None
-                self._asked.begin(key, bounds.flow, network, task, steps)
-                self._asked.wait([key], end)
-                self._asked.rest(key)
-                found = self._asked.found.get(key)
+                found = self._asked.ask(key, end, bounds.flow, network, task, steps)
             if not isinstance(found, LowerBound):
                 return None
             self._bounds[key] = found

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.collective import Collective
-from synth.errors import UndecidedError
-from synth.frontier import Frontier, Point
+from synth.errors import InfeasibleError, UndecidedError
+from synth.frontier import Frontier, LowerBound, Point
+from synth.rational import show
 from synth.topology import Network
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ class Options:
     same_bits: bool = False
     proof: Path | None = None
     memory: int | None = 4 << 30
+
+
+def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:
+    """That `most` steps were allowed and more are needed, with the proof."""
+    allowed = f"at most {most} {'was' if most == 1 else 'were'} allowed"
+    return InfeasibleError(f"{collective.name} on {network.name} needs at least {show(least.value)} steps, {allowed}", least.certificate)
 
 
 class NoBoundError(UndecidedError):

@@ -16,10 +16,10 @@ from math import ceil, inf, lcm
 
 from synth import bounds
 from synth.collective import Collective
-from synth.errors import InfeasibleError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.pareto import ontrees, race
-from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted
+from synth.pareto.awaited import LEAST_RANKS
+from synth.pareto.events import Event, Listener, NoBoundError, Options, SweepInterrupted, too_few_allowed
 from synth.pareto.log import Log
 from synth.pareto.partial import resumed
 from synth.pareto.trust import trusted_point
@@ -50,7 +50,6 @@ SEARCH_SECONDS = 20.0  # seconds of work spent on a good schedule where none tha
 SEARCH_SLICE = 9.0  # of one query of that search
 CLOSE, WORTH = Fraction(1, 20), Fraction(1, 80)  # how near to the bound it ends, how much better the next must be
 SEARCH_CHUNKS = 12
-LEAST_RANKS = 8  # up to here bounds are computed at once
 FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
 IDLE = 0.1  # of the time for a return to an open S: what ends sooner has nothing left to try
 GRACE = 1.0  # seconds past the time limit that are waited for a quick bound where there is no other
@@ -283,11 +282,7 @@ class Sweep:
         self.bounds.append((0, least))
         most = self.options.max_steps
         if most is not None and most < least.value:
-            raise InfeasibleError(
-                f"{self.collective.name} on {self.network.name} needs at least {show(least.value)} steps,"
-                f" at most {most} {'was' if most == 1 else 'were'} allowed",
-                least.certificate,
-            )
+            raise too_few_allowed(self.network, self.collective, least, most)
         return int(least.value)
 
     def _forwards(self) -> tuple[Network, Collective]:
