@@ -117,7 +117,7 @@ def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alon
     monkeypatch.setattr(bounding, "HALVES", {"flow": doze, "completing": doze})
     with pytest.raises(NoBoundError, match="came before any bound"):
         api.pareto("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
-    found = api.pareto("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
+    found = api.pareto("random-regular:20", "allreduce", time_limit=2.0, log=tmp_path / "log")  # time for them on a busy machine too
     assert isinstance(found, Large) and found.points
     assert any(line.startswith("exact synthesis") for line in found.open)
 
