@@ -24,3 +24,18 @@ def test_help_loads_no_command() -> None:
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.cli.root" in loaded
     assert not loaded & {"synth.cli.pareto", "synth.topology", "synth.collective", "synth.schedule", "numpy", "json"}
+
+
+def test_the_package_runs_as_the_command_does() -> None:
+    def ran(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-X", "importtime", "-m", "synth", *words], capture_output=True, text=True, check=False)
+
+    shown = ran("--help")
+    assert shown.returncode == 0
+    assert shown.stdout.startswith("Usage: synth ")
+    loaded = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
+    assert "synth.cli.root" in loaded
+    assert not loaded & {"synth.cli.pareto", "synth.topology", "numpy", "json"}
+    wrong = ran("paretoo")
+    assert wrong.returncode == 2
+    assert "did you mean pareto" in wrong.stderr
