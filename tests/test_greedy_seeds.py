@@ -9,7 +9,7 @@ import pytest
 
 from synth import api, verify
 from synth.collective import collective
-from synth.pareto import frontiers, greedy, race
+from synth.pareto import closing, frontiers, greedy, race
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -66,10 +66,10 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     bound = bounds.flow(network, short.collective, 2)
     slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
     run = sweep(slow, short)
-    point = run._seed(2, bound)
-    assert point is not None and point.schedule is short and point.status == "optimal" and run._short(point, bound)
-    assert sweep(slow)._seed(2, bound).status == "best-known"
-    assert run._seed(3, bound) is None and sweep(short, max_chunks=short.chunks - 1)._seed(2, bound) is None
+    point = closing.seed(run, 2, bound)
+    assert point is not None and point.schedule is short and point.status == "optimal" and closing.short(run, point, bound)
+    assert closing.seed(sweep(slow), 2, bound).status == "best-known"
+    assert closing.seed(run, 3, bound) is None and closing.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
     many = Schedule(
         network, short.collective, short.chunks * 3,
         tuple(
@@ -82,7 +82,7 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     )  # fmt: skip
     assert verify.schedule(many).bandwidth == 2
     run = sweep(many)
-    assert not run._short(run._seed(2, bound), bound)
+    assert not closing.short(run, closing.seed(run, 2, bound), bound)
 
 
 def test_named_engines_are_not_helped():

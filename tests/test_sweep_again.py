@@ -10,6 +10,7 @@ import pytest
 from synth import api, bounds
 from synth.collective import collective
 from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto import closing
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -31,16 +32,16 @@ def known() -> list[Point]:
 def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
     """As if nothing were found at each S when it is tried for the first time; the S that were tried."""
     tried: list[int] = []
-    close = Sweep._close
+    close = closing.close
 
     def once(self: Sweep, steps: int, bound: LowerBound) -> None:
         tried.append(steps)
         if tried.count(steps) <= vain:
-            self._leave(Open(steps, bound.value, self.best, "time", bound.certificate))
+            self.leave(Open(steps, bound.value, self.best, "time", bound.certificate))
         else:
             close(self, steps, bound)
 
-    monkeypatch.setattr(Sweep, "_close", once)
+    monkeypatch.setattr(closing, "close", once)
     return tried
 
 
@@ -82,7 +83,7 @@ def test_points_narrow_and_close_the_intervals_of_more_steps():
     some, floor = sweep(), bounds.flow(NETWORK, TASK, None)
     some.points = known()
     some.open = [Open(s, floor.value, None, "time", floor.certificate) for s in (1, 2, 3)]
-    some._narrow()
+    some.narrow()
     assert [(o.steps, o.upper) for o in some.open] == [(1, None), (2, Fraction(3, 2))]
     assert some.bounds == [(3, floor)]
 
@@ -91,7 +92,7 @@ def test_no_return_when_the_time_is_over(monkeypatch):
     some = sweep(1.0)
     some.started = time.monotonic() - 2
     some.open = [Open(2, Fraction(1), None, "time")]
-    monkeypatch.setattr(Sweep, "_close", lambda *_: pytest.fail("was returned to"))
+    monkeypatch.setattr(closing, "close", lambda *_: pytest.fail("was returned to"))
     some._again()
     assert [o.reason for o in some.open] == ["time"]
 
@@ -103,7 +104,7 @@ def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Sweep, "_close", stop)
+    monkeypatch.setattr(closing, "close", stop)
     with pytest.raises(KeyboardInterrupt):
         some._again()
     assert [o.steps for o in some.open] == [2]

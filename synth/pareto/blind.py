@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from synth import bounds
 from synth.frontier import Open
+from synth.pareto.asking import ask, point
 from synth.pareto.sweep import STEPS_BEYOND, Sweep
 from synth.schedule import Problem
 from synth.verdict import Sat, Unknown
@@ -45,9 +46,9 @@ class BlindSweep(Sweep):
             if self.out_of_time:
                 undecided = "time"
                 break
-            verdict = self._ask(Problem(self.network, self.collective, chunks, steps, rounds), self._point_seconds())
+            verdict = ask(self, Problem(self.network, self.collective, chunks, steps, rounds), self.point_seconds())
             if isinstance(verdict, Sat):
-                self._keep(self._point(verdict, floor, "best-known", began))
+                self.keep(point(verdict, floor, "best-known", began))
                 break
             if isinstance(verdict, Unknown):
                 undecided = verdict.reason

@@ -1,0 +1,42 @@
+"""The sweep of collectives that combine and are no time reversal: allreduce, scan, custom ones (engines in `allreduce`)."""
+
+from __future__ import annotations
+
+from synth.frontier import Open, Point
+from synth.pareto.ledger import Ledger
+
+
+def sweep(ledger: Ledger) -> None:
+    """Enters points, bounds and intervals as they come, and at the end whether the frontier is complete and how far it goes."""
+    from synth.pareto import allreduce
+
+    options = ledger.options
+    known = {p.steps: p for p in ledger.resumed()}
+    found = allreduce.points(
+        ledger.network, ledger.collective, budget=ledger.budget(None), max_steps=options.max_steps,
+        same_bits=options.same_bits, known=known, progress=lambda text: ledger.tell("query", text),
+    )  # fmt: skip
+    for item in found:
+        match item:
+            case str():
+                ledger.notes += (item,)
+                continue
+            case Point():
+                ledger.keep(item)
+                about: int | None = item.steps
+            case Open():
+                ledger.leave(item)
+                about = item.steps
+            case (about, bound):
+                ledger.bounds = [(s, b) for s, b in ledger.bounds if s != about] + [(about, bound)]
+                if about is None:
+                    ledger.log.append({"kind": "floor", "bound": bound.to_json()})
+        last = ledger.open[-1:] if isinstance(item, Open) else []
+        ledger.open = [o for o in ledger.open if o.steps != about] + last  # what is said of an S replaces what was said before
+    ledger.open.sort(key=lambda interval: interval.steps)
+    floor = next((b for s, b in ledger.bounds if s is None), None)
+    closed = floor is not None and ledger.best == floor.value
+    points = ledger.frontier().points
+    ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
+    seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points)]
+    ledger.last = None if closed else max(seen, default=options.max_steps)
