@@ -14,6 +14,7 @@ from synth.errors import FormatError, VerificationError
 from synth.rational import counted, rational, show
 from synth.topology import Topology
 
+_SPEAKS = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}  # certificates of others name their collective
 MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
 
 
@@ -74,8 +75,11 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     proved = _bound(doc["bound"]["certificate"], machine, chain(by_name, others))
     if proved < stated:
         raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
-    if doc["bound"]["certificate"].get("collective", doc["collective"]) != doc["collective"]:
+    certificate = doc["bound"]["certificate"]
+    if _SPEAKS.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
         raise VerificationError("the certificate is for another collective", "bound")
+    if certificate.get("root") != doc["root"]:
+        raise VerificationError("the certificate is for another root", "bound")
     gbps = machine.unit_bandwidth() / (proved * rational(_share(doc["collective"], machine.ranks)))
     where = _called(machine) if "links" in given else machine.name
     lines = [f"no {doc['collective']} on {where} takes fewer than {show(proved)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
