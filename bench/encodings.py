@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, setting, where
 from bench.relabel import problem
 from synth import verify
-from synth.pareto import race
+from synth.pareto import jobs, race
 from synth.verdict import Budget, Sat, Unsat, Verdict
 
 SIDES = {"path": ("path", "z3"), "auto": ("auto", "auto")}
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(measure(row, given.seeds, given.timeout))
             print(f" path {_shown(rows[-1], 'path'):>8} auto {_shown(rows[-1], 'auto'):>8}  {rows[-1]['error']}", file=sys.stderr)
     finally:
-        race.stop()
+        jobs.stop()
     document = {
         "setting": where(), "seeds": given.seeds, "timeout": given.timeout, "seconds": round(time.monotonic() - began), "rows": rows,
     }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from bench import encodings, goals, measure, relabel, sweeps
 from synth import api, bounds, verify
 from synth.collective import collective
-from synth.pareto import race
+from synth.pareto import jobs, race
 from synth.schedule import Problem
 from synth.verdict import Budget, Sat, Unknown, Unsat
 
@@ -40,7 +40,7 @@ def test_a_renumbered_problem_has_the_same_bound_and_symmetries(topology, collec
 
 def test_one_instance_measured():
     row = encodings.measure(("dgx1-v100", "allgather", 2, 2, 3, "sat"), seeds=3, timeout=60)
-    race.stop()
+    jobs.stop()
     assert row["error"] == ""
     assert [run["verdict"] for run in (*row["path"], *row["auto"])] == ["sat"] * 6
     assert 0 < row["auto_cpu"] <= row["auto_all"]
@@ -52,7 +52,7 @@ def test_one_instance_measured():
 def test_a_wrong_answer_is_an_error():
     asked = relabel.problem("dgx1", "allgather", 2, 2, 3)
     found = race.solve(asked, budget=Budget(60))
-    race.stop()
+    jobs.stop()
     assert isinstance(found, Sat)
     what = ["dgx1", "allgather", 2, 2, 3]
     assert encodings._wrong(found, "sat", what) == ""
@@ -140,7 +140,7 @@ def test_the_sweep_inside_counts_every_engine():
 def test_the_replay_of_a_renumbered_broadcast_has_its_root_moved():
     asked = relabel.problem("mi50-z52", "broadcast", 2, 4, 4, roots=[0], seed=3)
     found = race.solve(asked, budget=Budget(60))
-    race.stop()
+    jobs.stop()
     assert isinstance(found, Sat)
     assert isinstance(asked, Problem)
     assert verify.schedule(found.schedule).bandwidth == Fraction(2)

@@ -8,7 +8,7 @@ import pytest
 
 from synth import api, bounds
 from synth.collective import collective
-from synth.pareto import bounded, race
+from synth.pareto import bounded, jobs, race
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unsat
@@ -19,7 +19,7 @@ NETWORK = topology("torus:3x3").network()
 @pytest.fixture(autouse=True)
 def ended():
     yield
-    race.stop()
+    jobs.stop()
 
 
 def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
@@ -33,7 +33,7 @@ def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
 
 
 def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
-    monkeypatch.setattr(race, "alone", lambda *_: pytest.fail("was begun"))
+    monkeypatch.setattr(jobs, "alone", lambda *_: pytest.fail("was begun"))
     said = bounded.ask(question("allgather", 1, 1, 9), Budget(1.0))
     assert said is not None and said.reason == "at least 2 steps are needed"
     assert said.certificate == bounds.steps(NETWORK, collective("allgather", 9)).certificate
@@ -47,7 +47,7 @@ def test_late_bounds_leave_the_question_to_the_search(monkeypatch, result):
         given.append(seconds)
         return SimpleNamespace(result=result)
 
-    monkeypatch.setattr(race, "alone", alone)
+    monkeypatch.setattr(jobs, "alone", alone)
     found = api.solve("torus:3x3", "allgather", 1, 4, 9, time_limit=100)
     assert isinstance(found, Sat) and given == [100 * bounded.SHARE]
 
@@ -59,6 +59,6 @@ def test_what_bounds_refute_is_not_searched_for(monkeypatch):
 
 
 def test_an_error_of_the_bounds_is_an_error(monkeypatch):
-    monkeypatch.setattr(race, "alone", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
+    monkeypatch.setattr(jobs, "alone", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
     with pytest.raises(ArithmeticError):
         bounded.ask(question("allgather", 1, 4, 9), Budget(1.0))

@@ -13,7 +13,7 @@ from synth.collective import collective
 from synth.errors import UsageError
 from synth.frontier import LowerBound, Open, Point
 from synth.large import Large
-from synth.pareto import allreduce, bounding, frontiers, ontrees, race
+from synth.pareto import allreduce, bounding, frontiers, jobs, ontrees
 from synth.pareto.awaited import Awaited
 from synth.pareto.bounding import Bounding
 from synth.pareto.events import NoBoundError, Options
@@ -29,7 +29,7 @@ LATE = 1000  # seconds to wait for what comes
 @pytest.fixture(autouse=True)
 def ended():
     yield
-    race.stop()
+    jobs.stop()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from synth.collective import collective
 from synth.flows.until import left
 from synth.frontier import LowerBound
 from synth.large import Large
-from synth.pareto import frontiers, greedy, ontrees, race, sweep
+from synth.pareto import frontiers, greedy, jobs, ontrees, sweep
 from synth.pareto.built import Built
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
@@ -43,8 +43,8 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
 def ahead(monkeypatch, end: float | None = None, **job) -> ontrees.Ahead:
     """Bounds whose jobs end as `job` says, and that nobody computes here."""
     made = SimpleNamespace(**{"result": None, "over_memory": False, "ended": False} | job)
-    monkeypatch.setattr(race, "begin", lambda *_: made)
-    monkeypatch.setattr(race, "finish", lambda job, until: job)
+    monkeypatch.setattr(jobs, "begin", lambda *_: made)
+    monkeypatch.setattr(jobs, "finish", lambda job, until: job)
     monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
     return ontrees.Ahead(NETWORK, TASK, Budget(), end)
 

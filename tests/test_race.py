@@ -12,7 +12,7 @@ import pytest
 from synth import verify
 from synth.collective import collective
 from synth.errors import UsageError
-from synth.pareto import race, racers
+from synth.pareto import entrants, jobs, race, racers
 from synth.pareto.workers import Nursery
 from synth.schedule import Problem
 from synth.topologies import topology
@@ -24,7 +24,7 @@ HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver r
 @pytest.fixture(autouse=True, scope="module")
 def stopped():
     yield
-    race.stop()
+    jobs.stop()
 
 
 def dgx1(coll, *query):
@@ -107,12 +107,12 @@ def _crash_instead(*_):
 
 def test_the_quick_solver_goes_first_except_on_large_problems():
     small = dgx1("allgather", 6, 3, 7)
-    names = [str(racer) for racer, _ in race.entrants(small, "auto", "auto")]
+    names = [str(racer) for racer, _ in entrants.entrants(small, "auto", "auto")]
     assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
-    late = race._handicaps([racer for racer, _ in race.entrants(small, "auto", "auto")], small)
+    late = race._handicaps([racer for racer, _ in entrants.entrants(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
-    large = [str(racer) for racer, _ in race.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
+    large = [str(racer) for racer, _ in entrants.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
     assert large[:2] == ["quotient@0/cadical", "tree"]
     assert set(names) >= set(large)
 

@@ -12,7 +12,7 @@ from synth import bounds
 from synth.collective import collective
 from synth.encodings import trees
 from synth.frontier import Frontier, LowerBound
-from synth.pareto import ontrees, race
+from synth.pareto import jobs, ontrees, race
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unknown
@@ -25,7 +25,7 @@ TASK = collective("allgather", MACHINE.ranks)
 @pytest.fixture(autouse=True)
 def _no_helpers_left():
     yield
-    race.stop()
+    jobs.stop()
 
 
 def asked(steps, seconds=20.0):

@@ -146,6 +146,7 @@ def solve(
     """
     from synth import verify
     from synth.pareto import bounded, race, refutation
+    from synth.pareto.jobs import stop
     from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -171,7 +172,7 @@ def solve(
         else:
             verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
     finally:
-        race.stop()
+        stop()
     if direct and isinstance(verdict, Unknown) and said is not None:
         verdict = replace(verdict, detail=f"no schedule found; the bounds say at least {said.least} rounds")
     if direct and proof is not None and isinstance(verdict, Unsat):

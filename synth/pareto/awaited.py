@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from synth.pareto import race
+from synth.pareto import jobs
+from synth.pareto.racers import Racer
 from synth.pareto.workers import Job
 from synth.verdict import Budget, Unknown
 
@@ -21,7 +22,7 @@ class Awaited:
     """
 
     budget: Budget
-    racer: race.Racer
+    racer: Racer
     jobs: dict[Hashable, Job] = field(default_factory=dict)
     found: dict[Hashable, object] = field(default_factory=dict)
 
@@ -32,12 +33,12 @@ class Awaited:
         if key in self.jobs:
             self.jobs[key].resume()
         else:
-            self.jobs[key] = race.begin(self.racer, call, arguments, self.budget)
+            self.jobs[key] = jobs.begin(self.racer, call, arguments, self.budget)
 
     def wait(self, keys: Sequence[Hashable], until: float) -> None:
         """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic seconds)."""
         if all(key in self.jobs for key in keys):
-            race.wait([self.jobs[key] for key in keys], until)
+            jobs.wait([self.jobs[key] for key in keys], until)
         for key in keys:
             job = self.jobs.get(key)
             if job is not None and (job.result is not None or job.ended):
@@ -59,12 +60,12 @@ class Awaited:
         """Ends every question that is still at work or rests."""
         while self.jobs:
             _, job = self.jobs.popitem()
-            race.finish(job, time.monotonic())
+            jobs.finish(job, time.monotonic())
 
     def _take(self, key: Hashable, job: Job) -> None:
         """Notes what the job has said. Raises what it raised, but for what the machine lacked."""
         del self.jobs[key]
-        race.finish(job, time.monotonic())
+        jobs.finish(job, time.monotonic())
         failed = job.result[1] if job.result is not None and job.result[0] == "error" else None
         if job.over_memory or isinstance(failed, MemoryError):
             self.found[key] = Unknown("memory")

@@ -18,7 +18,7 @@ from synth.frontier import LowerBound
 from synth.pareto import onechunk
 from synth.pareto.awaited import LEAST_RANKS, Awaited
 from synth.pareto.events import NoBoundError
-from synth.pareto.race import Racer
+from synth.pareto.racers import Racer
 from synth.topology import Network
 from synth.verdict import Budget, Unknown
 

@@ -17,6 +17,7 @@ from synth.flows.until import TimeUp, until
 from synth.frontier import LowerBound
 from synth.pareto import race
 from synth.pareto.awaited import LEAST_RANKS, Awaited
+from synth.pareto.racers import Racer
 from synth.schedule import Problem, Schedule
 from synth.topology import Network
 from synth.verdict import Budget, Sat
@@ -37,7 +38,7 @@ class Built:
     _bounds: dict[tuple[bool, int], LowerBound] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._asked = Awaited(self.budget, race.Racer("tree"))
+        self._asked = Awaited(self.budget, Racer("tree"))
 
     def close(self) -> None:
         """Ends what is still at work."""

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field, replace
 from synth import bounds
 from synth.collective import Collective
 from synth.frontier import LowerBound
-from synth.pareto import race
+from synth.pareto import jobs
+from synth.pareto.racers import Racer
 from synth.pareto.workers import Job
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown
 
-RACER = race.Racer("tree")
+RACER = Racer("tree")
 
 
 def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
-    return race.begin(RACER, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
+    return jobs.begin(RACER, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
 
 
 def _in_order(network: Network) -> Network:
@@ -31,7 +32,7 @@ def _in_order(network: Network) -> Network:
 
 def answer(job: Job, seconds: float) -> Sat | Unknown:
     """What the job has answered after so many more wall seconds at most."""
-    race.finish(job, time.monotonic() + seconds)
+    jobs.finish(job, time.monotonic() + seconds)
     if job.result is None:
         return Unknown("memory" if job.over_memory else "crash" if job.ended else "time")
     if job.result[0] != "ok":
@@ -42,17 +43,17 @@ def answer(job: Job, seconds: float) -> Sat | Unknown:
 def drop(job: Job | None) -> None:
     """Ends a job whose answer nobody needs."""
     if job is not None:
-        race.finish(job, time.monotonic())
+        jobs.finish(job, time.monotonic())
 
 
 def begin_quick(network: Network, collective: Collective, budget: Budget) -> Job:
     """Starts on a bound for any number of steps whose search for cuts is not let go on; `finish_quick` has it."""
-    return race.begin(RACER, _quick, (network, collective), budget)
+    return jobs.begin(RACER, _quick, (network, collective), budget)
 
 
 def finish_quick(job: Job, end: float) -> LowerBound | None:
     """What the job has found at `end` (monotonic seconds), None where it has nothing."""
-    race.finish(job, end)
+    jobs.finish(job, end)
     return job.result[1] if job.result is not None and job.result[0] == "ok" else None
 
 
@@ -77,7 +78,7 @@ class Ahead:
     def begin(self, steps: int | None) -> None:
         """Starts on the bound for `steps` (None: for any number), once."""
         if steps not in self.jobs and steps not in self.lost:
-            self.jobs[steps] = race.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
+            self.jobs[steps] = jobs.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:
         """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""
@@ -90,7 +91,7 @@ class Ahead:
         job = self.jobs.pop(steps, None)
         if job is None:
             return bounds.flow(self.network, self.collective, steps)
-        race.finish(job, self.end)
+        jobs.finish(job, self.end)
         if job.result is not None and job.result[0] == "ok":
             return job.result[1]
         failed = None if job.result is None else job.result[1]

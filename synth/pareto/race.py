@@ -10,58 +10,28 @@ contribution reaches its sum exactly once.
 
 from __future__ import annotations
 
-import atexit
 import itertools
-import os
-import selectors
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
-from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
 from synth.pareto import refutation
-from synth.pareto.racers import Attempt, Racer, attempt, parse
-from synth.pareto.workers import Job, Nursery
-from synth.registry import find, installed
+from synth.pareto.entrants import QUICK, entrants, size
+from synth.pareto.jobs import TURN, alone, drain, end, start, watch
+from synth.pareto.racers import Attempt, Racer, attempt
+from synth.pareto.workers import Job
 from synth.schedule import Problem, Schedule
 from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
 
 HEAD_START = 0.03  # seconds the first racer has to itself
-LARGE = 100_000  # send variables above which quotients go before the whole formula
 HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
-QUICK = "minicard"  # the solver that most small problems need; its racers go before all others
 QUICK_SECONDS = 0.03  # handicap of all others where it takes part
 TREE_SECONDS = 10.0  # of the tree engine, which count only
 TREE_SHARE = 0.2  # so much: a processor is nearly its own while they last
 SLICE = 0.1  # seconds between changes of turn, growing with the time spent
 DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential rounds; the last round has none
-
-_turn = threading.Lock()
-_numbers = itertools.count(1)
-_nurseries: dict[tuple[int, tuple[str, ...]], Nursery] = {}
-
-
-def warm(jobs: int = 2) -> None:
-    """Starts importing the default solver in the background, so that the first query finds it ready."""
-    del jobs  # one nursery forks for all
-    with _turn:
-        _nursery(Racer("quotient", "cadical", 0))
-
-
-def stop() -> None:
-    """Ends every helper process. They also end by themselves with this process, and start again when needed."""
-    with _turn:
-        for (pid, _), nursery in list(_nurseries.items()):
-            if pid == os.getpid():
-                nursery.close()
-        _nurseries.clear()
-
-
-atexit.register(stop)
 
 
 def solve(
@@ -88,7 +58,7 @@ def solve(
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
-        with _turn:
+        with TURN:
             verdict = _Race(plain, racers, budget, on_event or (lambda text: None), patience, beside).run()
     if isinstance(verdict, Sat):
         schedule = verdict.schedule.reversed() if coll.combining else verdict.schedule
@@ -111,176 +81,6 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
         return Unsat(verdict.reason, cost, str(path))
     why = "the time ran out" if not job.ended else str(job.result[1]) if job.result else "its process died"
     return replace(verdict, reason=f"{verdict.reason}; no proof was written: {why}")
-
-
-def alone(racer: Racer, call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
-    """Runs ``call(*arguments)`` in a process with what `racer` imports, for so many wall seconds at most; the job as it ended, or not."""
-    return finish(begin(racer, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
-
-
-def begin(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job:
-    """Starts ``call(*arguments)`` in a process with what `racer` imports. Every job goes to `finish`."""
-    with _turn:
-        return _start(racer, call, arguments, budget)
-
-
-def wait(jobs: Sequence[Job], until: float | None) -> None:
-    """Waits until one of the jobs has answered or ended, until then at most (monotonic seconds). They go on."""
-    with _turn:
-        if not any(job.result or job.ended for job in jobs):
-            _wait(jobs, until)
-
-
-def finish(job: Job, until: float | None) -> Job:
-    """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or not."""
-    with _turn:
-        try:
-            _wait([job], until)
-        finally:
-            if not job.ended and job.result is None:
-                job.kill()
-        if job.ended and job.result is None:
-            _drain(job)
-        job.channel.close()
-        return job
-
-
-@lru_cache(maxsize=16)
-def _subgroups(network: object, collective: object) -> tuple:
-    from synth.symmetry import subgroups
-
-    return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
-
-
-def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, tuple]]:
-    """The racers, the most promising first, each with the generators it needs."""
-    name, subgroup, own_solver = parse(encoding)
-    solver = own_solver or solver.lower()
-    if name != "auto":
-        _known("encodings", name, ENCODINGS)
-        _have(name)
-    if solver != "auto":
-        _known("solvers", solver, SOLVERS)
-        _have(solver)
-    if name in ENGINES or (name != "auto" and name not in ENCODINGS):
-        if solver not in ("auto", "z3" if name == "path" else "auto"):
-            raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
-        return [(Racer(name), ())]
-    groups = _subgroups(problem.network, problem.collective) if name == "auto" or name.startswith("quotient") else ()
-    if name.startswith("quotient"):
-        if not groups:
-            raise UsageError(f"{problem.network.name}: no symmetry was found for {problem.collective.name}; use --encoding step")
-        if subgroup is not None and subgroup >= len(groups):
-            raise UsageError(f"{name}@{subgroup}: {problem.network.name} has {len(groups)} subgroups, 0 to {len(groups) - 1}")
-        chosen = [subgroup] if subgroup is not None else range(len(groups))
-        return [(Racer(name, "cadical" if solver == "auto" else solver, k), groups[k]) for k in chosen]
-    if name != "auto":
-        return [(Racer(name, "cadical" if solver == "auto" else solver), ())]
-    everybody = [entry for entry in _everybody(groups, solver) if _available(entry[0])]
-    if _size(problem) > LARGE:
-        everybody.sort(key=lambda entry: _late_when_large(entry[0], _first(solver)))
-    return everybody
-
-
-def _late_when_large(racer: Racer, solver: str) -> int:
-    """The largest subgroup first, then trees, then the quick and the other subgroups; what sees the whole problem comes last."""
-    if racer.encoding == "tree":
-        return 1
-    if racer.solver == QUICK:
-        return 2
-    if racer.solver != solver or racer.subgroup is None:
-        return 3
-    return 0 if racer.subgroup == 0 and racer.encoding == "quotient" else 2
-
-
-def _size(problem: Problem) -> int:
-    """About how many send variables the whole formula has."""
-    return problem.collective.units * problem.chunks * len(problem.network.routes) * problem.steps
-
-
-def _first(solver: str) -> str:
-    """The solver that "auto" means where one is needed."""
-    return "cadical" if solver == "auto" else solver
-
-
-def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]]:
-    first = _first(solver)
-    racers: list[tuple[Racer, tuple]] = []
-    if solver == "auto":
-        racers += [(Racer("quotient", QUICK, k), group) for k, group in enumerate(groups[:2])]
-        racers.append((Racer("step", QUICK), ()))
-    if groups:
-        racers.append((Racer("quotient", first, 0), groups[0]))
-    racers.append((Racer("step", first), ()))
-    if solver == "auto":
-        racers.append((Racer("tree"), ()))
-    for k in range(1, min(3, len(groups))):
-        racers.append((Racer("quotient", first, k), groups[k]))
-        if k == 1:
-            racers.append((Racer("quotient-mono", first, k), groups[k]))
-    racers.append((Racer("step-mono", first), ()))
-    if groups:
-        racers.append((Racer("quotient-mono", first, 0), groups[0]))
-    if solver == "auto":
-        if groups:
-            racers.append((Racer("quotient", "cpsat", 0), groups[0]))
-        racers.append((Racer("step", "cpsat"), ()))
-    return racers
-
-
-def _available(racer: Racer) -> bool:
-    from importlib.util import find_spec
-
-    if find_spec(ENCODINGS[racer.encoding].partition(":")[0]) is None:
-        return False
-    return all(installed(REQUIRES[name][0].partition(".")[0]) for name in (racer.encoding, racer.solver) if name in REQUIRES)
-
-
-def _known(kind: str, name: str, built_in: Mapping[str, str]) -> None:
-    """Raises UsageError for a name that neither `built_in` nor a plug-in has; loads nothing built in."""
-    if name not in built_in:
-        find(kind, name, built_in)
-
-
-def _have(name: str) -> None:
-    if name in REQUIRES and not installed(REQUIRES[name][0].partition(".")[0]):
-        module, install = REQUIRES[name]
-        raise MissingDependencyError(f"{name} needs {module.partition('.')[0]}, which is not installed; run: {install}")
-
-
-def _nursery(racer: Racer) -> Nursery:
-    modules = racer.imports
-    key = (os.getpid(), modules)
-    nursery = _nurseries.get(key)
-    if nursery is None or nursery.dead:
-        nursery = _nurseries[key] = Nursery(modules)
-    return nursery
-
-
-def _start(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job:
-    return _nursery(racer).start(next(_numbers), call, arguments, budget.memory)
-
-
-def _wait(jobs: Sequence[Job], until: float | None) -> None:
-    """Returns when a job has answered or ended, or at `until` (monotonic seconds)."""
-    with selectors.DefaultSelector() as selector:
-        for nursery in {id(job.nursery): job.nursery for job in jobs}.values():
-            if not nursery.dead:
-                selector.register(nursery.control, selectors.EVENT_READ, nursery)
-        for job in jobs:
-            if job.channel.fileno() >= 0:
-                selector.register(job.channel, selectors.EVENT_READ, job)
-        while not any(job.result or job.ended for job in jobs):
-            left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            for key, _ in selector.select(left):
-                if isinstance(key.data, Job) and key.data.channel.fileno() >= 0:
-                    key.data.receive()
-                    if key.data.channel.fileno() < 0:
-                        selector.unregister(key.fileobj)
-                elif isinstance(key.data, Nursery):
-                    key.data.receive()
 
 
 @dataclass
@@ -329,7 +129,7 @@ class _Race:
         try:
             winner = self._in_order() if self.budget.deterministic and len(self.runners) > 1 else self._together(self.runners, None)
         finally:
-            self._end()
+            end([r.job for r in self.runners if r.job is not None])
         return self._verdict(winner)
 
     def _together(self, runners: list[_Runner], conflicts: int | None) -> tuple[_Runner, Attempt] | None:
@@ -342,7 +142,7 @@ class _Race:
             tick = max(SLICE, 0.05 * (now - self.began)) if now - self.began > HEAD_START else HEAD_START
             until = before + tick if self.deadline is None else min(before + tick, self.deadline)
             active = [r for r in runners if r.running]
-            _wait([r.job for r in active if r.job is not None] + self._company, until)
+            watch([r.job for r in active if r.job is not None] + self._company, until)
             spent = time.monotonic() - before
             worked = [runner.worked(spent) for runner in active]
             self.used += sum(worked) / max(1, len(worked))
@@ -402,7 +202,7 @@ class _Race:
                 continue
             self.tell(f"{runner.racer} starts")
             arguments = (runner.racer, self.problem, runner.generators, self.budget, conflicts)
-            runner.job = _start(runner.racer, attempt, arguments, self.budget)
+            runner.job = start(runner.racer, attempt, arguments, self.budget)
 
     def _look(self, runner: _Runner) -> Attempt | None:
         job = runner.job
@@ -410,7 +210,7 @@ class _Race:
             return None
         runner.finished, runner.running = True, False
         if job.result is None:
-            _drain(job)
+            drain(job)
         match job.result:
             case ("ok", Attempt() as found):
                 if found.status not in ("sat", "unsat"):
@@ -429,17 +229,6 @@ class _Race:
                 runner.detail = f"{runner.racer} ended with wait status {job.status}"
         self.tell(f"{runner.racer} is out: {runner.detail}")
         return None
-
-    def _end(self) -> None:
-        jobs = [r.job for r in self.runners if r.job is not None]
-        for job in jobs:
-            if not job.ended:
-                job.kill()
-        until = time.monotonic() + 2
-        while (open_jobs := [job for job in jobs if not job.ended]) and time.monotonic() < until:
-            _wait_endings(open_jobs, until)
-        for job in jobs:
-            job.channel.close()
 
     def _verdict(self, won: tuple[_Runner, Attempt] | None) -> Verdict:
         wall = time.monotonic() - self.began
@@ -467,25 +256,7 @@ class _Race:
 
 def _handicaps(racers: Sequence[Racer], problem: Problem) -> list[float]:
     """Seconds that the racers before each may have first; more where all are slower."""
-    scale = max(1.0, _size(problem) / 10_000)
+    scale = max(1.0, size(problem) / 10_000)
     quick = len(list(itertools.takewhile(lambda racer: racer.solver == QUICK, racers)))
     late = [HANDICAPS[min(place, len(HANDICAPS) - 1)] + (QUICK_SECONDS if quick else 0) for place in range(len(racers) - quick)]
     return [QUICK_SECONDS * place / 4 for place in range(quick)] + [scale * seconds for seconds in late]
-
-
-def _wait_endings(jobs: list[Job], until: float) -> None:
-    nurseries = {id(job.nursery): job.nursery for job in jobs}
-    with selectors.DefaultSelector() as selector:
-        for nursery in nurseries.values():
-            if nursery.dead:
-                nursery.receive()
-            else:
-                selector.register(nursery.control, selectors.EVENT_READ, nursery)
-        for key, _ in selector.select(max(0.0, until - time.monotonic())):
-            key.data.receive()
-
-
-def _drain(job: Job) -> None:
-    """An ended child may have answered just before: read what is left."""
-    while job.channel.fileno() >= 0:
-        job.receive()

@@ -14,7 +14,7 @@ from math import inf
 
 from synth import bounds
 from synth.frontier import Frontier, LowerBound, Open
-from synth.pareto import closing, ontrees, race, remarks, sums
+from synth.pareto import closing, jobs, ontrees, remarks, sums
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.ledger import Ledger
 from synth.rational import show
@@ -37,7 +37,7 @@ class Sweep(Ledger):
         try:
             direct = self.collective.combining and not self.collective.reversible
             if not direct:
-                race.warm(self.options.jobs)  # while the bounds are computed
+                jobs.warm()  # while the bounds are computed
             first = self._least_steps()
             if first == 0:
                 self.complete = True
@@ -49,7 +49,7 @@ class Sweep(Ledger):
             self.log.close(finished=False)
             raise SweepInterrupted(self.frontier(), self.log.path) from None
         finally:
-            race.stop()
+            jobs.stop()
         self.log.close(finished=not self.out_of_time)
         self.tell("done", "complete" if self.complete else "done")
         return self.frontier()
