@@ -71,7 +71,7 @@ def drawn(seed: int, ranks: int = 6) -> Topology:
 def test_no_partition_says_more(seed):
     machine = drawn(seed)
     graph = fabric(machine)
-    value, certificate, short = parts.bound(graph)
+    value, certificate, short = parts.partition(graph)
     assert not short
     assert check_parts.check(certificate, machine) == best(machine) == value / graph.unit
 

@@ -4,7 +4,9 @@ Let the ranks lie in m parts. Before the first rank has the sum of a byte, the c
 it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
 the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together; and it
 enters the region of the part that it goes to, so the same is true of what enters all regions together.
-(Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings.)
+(Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings. Where directions
+are unequal the wide ones alone could pay for all crossings: then a single region, which every byte leaves at least once, may say
+more. That is a `throughput-cut` of `allreduce`, see `synth.bounds.check_scale`.)
 """
 
 from __future__ import annotations

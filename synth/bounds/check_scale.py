@@ -2,7 +2,8 @@
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
 outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one second
-no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them.
+no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them. For ``allreduce`` a
+shard is the whole buffer, wherever the cut lies: a rank outside ends with sums that hold inputs from inside, so each byte leaves.
 
 ``throughput-cuts``: the same for weighted cuts together. As much leaves a switch as enters it, so potentials of switches add
 nothing to a sum over all that is sent: a byte over a link counts the weights of the cuts it leaves plus the potential of its
@@ -28,6 +29,7 @@ KEYS = {
 }
 MOST_WORK = 40_000_000
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
+ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
 
 
 def digest(topology: Topology) -> str:
@@ -68,7 +70,7 @@ def _words(numbers: Any) -> bytes:
 def check(certificate: dict, topology: Topology) -> Fraction:
     """The bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
 
-    Algorithmic bandwidth is at most shards / bound (one shard for broadcast and reduce, else one for each rank). Raises
+    Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each rank). Raises
     VerificationError, with the place, for anything that proves no bound.
     """
     try:
@@ -94,18 +96,19 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
     same(certificate, topology)
     collective, root = certificate["collective"], certificate["root"]
-    need(collective in ("allgather", *TURNED, *ROOTED), "has no such bound", "collective")
+    need(collective in ("allgather", ANYWHERE, *TURNED, *ROOTED), "has no such bound", "collective")
     if collective in ROOTED:
         need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
     else:
         need(root is None, "is for rooted collectives", "root")
+    one = collective in (ANYWHERE, *ROOTED)
     if kind == "throughput-cut":
-        inside, shards = _cut(certificate["inside"], root, topology, "inside")
+        inside, shards = _cut(certificate["inside"], root, one, topology, "inside")
         limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(certificate["limits"])), 1)
         return _ratio(shards, [(1, inside)], limits, {}, collective in TURNED, topology)
     total, cuts = Fraction(0), []
     for i, (weight, rows) in enumerate(certificate["cuts"]):
-        inside, shards = _cut(rows, root, topology, f"cuts[{i}]")
+        inside, shards = _cut(rows, root, one, topology, f"cuts[{i}]")
         cuts.append((_fraction(weight, f"cuts[{i}]"), inside))
         total += cuts[-1][0] * shards
     need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
@@ -130,8 +133,8 @@ def _limit(k: int, topology: Topology, place: str) -> int:
     return k
 
 
-def _cut(rows: list, root: int | None, topology: Topology, place: str) -> tuple[list[bool], int]:
-    """Which nodes are inside, and how many shards start there."""
+def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str) -> tuple[list[bool], int]:
+    """Which nodes are inside, and how many shards must leave: `one`, or that of each rank inside."""
     nodes = topology.ranks + len(topology.switches)
     inside = [False] * nodes
     for first, last in rows:
@@ -141,7 +144,7 @@ def _cut(rows: list, root: int | None, topology: Topology, place: str) -> tuple[
     need(not all(held), "leaves no rank out", place)
     need(any(held), "holds no rank", place)
     need(root is None or held[root], "does not hold the root", place)
-    return inside, sum(held) if root is None else 1
+    return inside, 1 if one else sum(held)
 
 
 def _ratio(

@@ -103,7 +103,7 @@ class _Explained:
             none = (Way("optimum", Fraction(0)),)
             return Explanation(self.name, none, "the links do not connect these ranks")
         self.tell("bound")
-        top = self._best(self.name)
+        top = self._lesser(self._best(self.name))
         if top is None:
             ways = [Way("upper bound", None, "none within the time limit")]
         else:
@@ -138,6 +138,17 @@ class _Explained:
                 return None
         return self._by_flows(name)
 
+    def _lesser(self, top: Best | None) -> Best | None:
+        """`top`, or what flows say where a linear program says more."""
+        if top is None or top.attained or top.cut or self.flows is None:
+            return top
+        with suppress(SynthError):
+            if self.name not in self.known:
+                self.known[self.name] = self.flows(self.name)
+            large = self.known[self.name]
+            return min(top, Best(large.bound_gbps / large.unit, (), False), key=lambda b: b.units)
+        return top
+
     def _by_flows(self, name: str) -> Best:
         if self.flows is None:
             raise UsageError(f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum")
@@ -149,11 +160,12 @@ class _Explained:
         return Best(large.bound_gbps / large.unit, (), False)
 
     def _composed(self) -> Way:
-        both = [self._best(name) for name in ("reduce-scatter", "allgather")]
+        names = ("reduce-scatter", "allgather")
+        both = [self._best(name) for name in names]
         name = "optimal reduce-scatter, then allgather"
         if None in both or not all(b.units for b in both if b is not None):
             return Way(name, None, "no bound within the time limit")
-        if any(large.open for large in self.known.values()):
+        if any(self.known[name].open for name in names if name in self.known):
             return Way(name, None, "only bounds of the two within the time limit, no rates")
         return Way(name, 1 / sum((1 / b.units for b in both if b is not None), Fraction(0)))
 
@@ -204,10 +216,7 @@ class _Explained:
             return "not known: the time limit came first", ()
         if top.cut:
             return self._parts(top.cut) if self.name == "allreduce" else self._side(top.cut, top.units)
-        large = self.known.get(self.name)
-        if large is None and self.flows is not None:
-            with suppress(SynthError):  # the linear program's bound, and a cut that says the same
-                large = self.flows(self.name)
+        large = self.known.get(self.name)  # by flows: a cut that says no more than the linear program
         if large is None or large.bound_gbps / large.unit != top.units:
             return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
         certificate, ranks = large.certificate, self.machine.ranks
@@ -240,13 +249,18 @@ class _Explained:
     def _side(self, side: Sequence[int], rate: Fraction) -> tuple[str, tuple[tuple[int, ...], ...]]:
         """The sentence of a cut: the units across it follow from the rate that it allows."""
         ranks = self.machine.ranks
-        units = rate if self.name == "broadcast" else rate * len(side) / ranks
+        units = rate if self.name in ("broadcast", "allreduce") else rate * len(side) / ranks
         across = _units(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
         shown = self._ranks(side)
         named = (tuple(self.labels[r] for r in sorted(side)),)
         one = len(side) == 1
         if self.name == "reduce-scatter":
             return f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results", named
+        if self.name == "allreduce":
+            return (
+                f"{shown} send{'s' if one else ''} {across} to the others, which need {'its' if one else 'their'} part of every sum",
+                named,
+            )
         wanted = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
         return f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from {'it' if one else 'them'}", named
 

@@ -1,20 +1,28 @@
-"""Lower bounds on allreduce at scale: of all partitions of the ranks the one that says most, with its certificate."""
+"""Lower bounds on allreduce at scale: of all partitions of the ranks, and of all single cuts, the one that says most.
+
+Weights would not say more: let each part p of a partition into m count a_p for each time that it is left and b_p for each time that it
+is entered. A byte may be summed at the part of least b, go to that of least a, and be sent out from there; this counts the sum of all
+a and b, and m - 2 times the least a and the least b more. So it is a mean of what the even partition and the single regions say,
+left or entered, and one of these says no less. (Cuts together may say more where switches are uneven: `synth.flows.sharper`.)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 import numpy as np
 
 from synth.bounds import check_parts, check_scale
 from synth.errors import InfeasibleError
-from synth.flows import unreached
-from synth.flows.automorphisms import symmetries
+from synth.flows import onecut, unreached
+from synth.flows.automorphisms import free_group, symmetries
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow, TooLarge
+from synth.flows.sharper import sharpened
 from synth.flows.strength import partitions
-from synth.flows.until import TimeUp, endless
+from synth.flows.until import TimeUp, endless, left
 
 # Parts up to which the least region of each is looked for when the time is over.
 FEW = 64
@@ -26,11 +34,28 @@ Parted = tuple[Fabric, np.ndarray, bool]
 def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
     """(least R / C in the unit of the fabric, certificate, what cut the search short): no allreduce takes fewer rounds per chunk.
 
-    The best of all partitions of the ranks, by what leaves the parts or by what enters them. A time limit (see `synth.flows.until`)
-    and bandwidths of very many digits cut it short: then the best so far, at least that of the boxes and of every rank alone.
-    Raises InfeasibleError where data cannot reach a rank.
+    The best of all partitions of the ranks, by what leaves the parts or by what enters them, and of all single cuts. A time limit (see
+    `synth.flows.until`) and bandwidths of very many digits cut it short: then the best so far, at least that of the boxes and of
+    every rank alone. Raises InfeasibleError where data cannot reach a rank.
     """
     _reached(fabric)
+    found = partition(fabric)
+    return found if onecut.even(fabric) else _cut(fabric, *found)
+
+
+def _cut(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tuple[Fraction, dict, str]:
+    """As `bound`, of what is given and the best single cut, or the best cuts together."""
+    limit = onecut.narrowest(fabric, free_group(symmetries(fabric), fabric.ranks))
+    with suppress(TimeUp, TooLarge):
+        limit, _ = sharpened(limit)
+    if limit.time > value:
+        proved = check_scale.check(limit.certificate, fabric.topology) * fabric.unit
+        value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda found: found[0])
+    return value, certificate, short or ("ended by the time limit" if not limit.whole or left() == 0 else "")
+
+
+def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
+    """As `bound`, of all partitions: by what leaves the parts or by what enters them. Every rank must be reached."""
     best: Parted = fabric, np.arange(fabric.ranks), False
     try:
         for better in _better(fabric):

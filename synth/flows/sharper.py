@@ -25,6 +25,7 @@ from synth.flows.until import apart
 from synth.runs import runs
 
 MOST_EDGES, MOST_WORK, MOST_ROUNDS = 4_000, 20_000_000, 400
+MOST_PAIRED = 200_000  # edges times ranks where cuts between any two ranks are looked at
 SCALE = 1 << 24  # flows of the linear program's numbers are those of whole parts of this size
 FINEST = 5_040  # denominators of weights
 
@@ -36,7 +37,8 @@ def sharpened(bound: Throughput) -> tuple[Throughput, Fabric | None]:
     too large, or narrowed by amounts that are no simple fractions.
     """
     graph = bound.fabric
-    if len(graph.src) > MOST_EDGES or balanced(graph) is graph:
+    edges, anywhere = len(graph.src), bound.collective == check_scale.ANYWHERE
+    if edges > MOST_EDGES or (anywhere and edges * graph.ranks > MOST_PAIRED) or balanced(graph) is graph:
         return bound, None
     group = () if bound.collective in ROOTED else free_group(symmetries(graph), graph.ranks)
     program = _Program(graph, bound, group)
@@ -66,6 +68,7 @@ class _Program:
         self.shards = np.r_[bound.shards, np.zeros(graph.nodes - graph.ranks, np.int64)]
         self.cuts: list[np.ndarray] = [bound.inside]
         sources = np.flatnonzero(self.shards)
+        self.anywhere = bound.collective == check_scale.ANYWHERE  # a cut counts once wherever it lies, and any two ranks are parted
         self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), graph.nodes)], np.r_[graph.dst, sources])
         self.starts = self.shards[sources]
         self.carried = np.zeros(len(self.names))
@@ -106,7 +109,8 @@ class _Program:
         from scipy.optimize import linprog
 
         count = len(self.names)
-        held = [-np.r_[self._crossing(s), -int(self.shards[s].sum())].astype(float) for s in self.cuts]
+        worth = [1 if self.anywhere else int(self.shards[s].sum()) for s in self.cuts]
+        held = [-np.r_[self._crossing(s), -n].astype(float) for s, n in zip(self.cuts, worth, strict=True)]
         through = np.zeros((len(self.switches), count + 1))
         np.add.at(through, (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]), 1)
         np.add.at(through, (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]), -1)
@@ -131,13 +135,20 @@ class _Program:
         unit = SCALE / max(carried.max(), 1e-9)
         width = np.floor(carried * unit).astype(np.int64)[self.orbit]
         each = math.floor(rate * unit)
-        self.flow.set(np.r_[width, self.starts * each].astype(np.int64))
         slack = len(self.graph.src) + 1  # as many parts may be lost to rounding
-        found = []
-        for sink in self.sinks:
-            if self.flow.value(self.graph.nodes, sink) < each * int(self.starts.sum()) - slack:
-                found.append(self.flow.inside(self.graph.nodes))
-        return found
+        nodes = self.graph.nodes
+        if self.anywhere:
+            self.flow.set(np.r_[width, np.zeros(len(self.starts), np.int64)])
+            pairs, most = [pair for r in range(1, self.graph.ranks) for pair in ((0, r), (r, 0))], each
+        else:
+            self.flow.set(np.r_[width, self.starts * each].astype(np.int64))
+            pairs, most = [(nodes, sink) for sink in self.sinks], each * int(self.starts.sum())
+        found: dict[bytes, np.ndarray] = {}
+        for source, sink in pairs:
+            if self.flow.value(source, sink) < most - slack:
+                inside = self.flow.inside(nodes)
+                found[inside.tobytes()] = inside
+        return list(found.values())
 
     def _certificate(self, weights: np.ndarray, potentials: np.ndarray, prices: np.ndarray) -> dict:
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
