@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synth import verify
 from synth.collective import collective
 from synth.errors import SynthError
-from synth.flows import tau
+from synth.flows import strength, tau
 from synth.samebits import same_bits
 from synth.topologies import topology
 from synth.topology import Link, Network, Route, Topology
@@ -29,6 +29,11 @@ def test_known_rates(name, rate):
     made = tau.forest(network)
     assert str(made.rate) == rate
     assert tau.partition_rate(network, made.partition) == made.rate
+
+
+@pytest.mark.parametrize(("name", "rate"), [("torus:8x8", "128/63"), ("mesh:8x8", "16/9"), ("hypercube:64", "64/21")])
+def test_rates_that_take_thousands_of_edges_to_pack(name, rate):
+    assert str(strength.tree_rate(topology(name).network())[0]) == rate
 
 
 def test_a_weak_pair_decides():
@@ -59,6 +64,9 @@ def partitions(ranks):
 def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipeline):
     made = tau.forest(network)
     assert made.rate == min(tau.partition_rate(network, p) for p in partitions(network.ranks))
+    rate, part = strength.tree_rate(network)
+    assert rate == made.rate == tau.partition_rate(network, part)
+    assert all(part[p] == p for p in part)
     schedule = tau.schedule(made, collective("allreduce", network.ranks), pipeline)
     found = verify.schedule(schedule)
     assert found.steps == 2 * made.height + pipeline - 1

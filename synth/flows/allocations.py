@@ -16,7 +16,7 @@ from typing import NamedTuple
 from synth import bounds, symmetry
 from synth.collective import collective
 from synth.errors import InfeasibleError, SynthError, UsageError
-from synth.flows import rings, subsets, tau
+from synth.flows import rings, strength, subsets, tau
 from synth.flows.until import check
 from synth.topology import Cap, Network, Route
 
@@ -163,10 +163,7 @@ def best(network: Network, name: str, root: int = 0) -> Best:
 def by_trees(network: Network, name: str, root: int = 0) -> Best | None:
     """The bound of collective `name` where packed trees attain it and all cuts are looked at; None elsewhere."""
     if name == "allreduce":
-        if tau.applies(network):
-            made = tau.forest(network)
-            return Best(made.rate, made.partition, True)
-        return None
+        return Best(*strength.tree_rate(network), True) if tau.applies(network) else None
     turned = network.reversed() if name == "reduce-scatter" else network
     if subsets.applies(turned):
         cut = subsets.broadcast(turned, root) if name == "broadcast" else subsets.allgather(turned)

@@ -13,15 +13,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
+from synth.flows import tau
 from synth.flows.automorphisms import orbits
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow, checked
+from synth.topology import Network
 
 
-def partitions(fabric: Fabric, ratio: Fraction, generators: Sequence[np.ndarray] = ()) -> Iterator[tuple[Fraction, np.ndarray]]:
+class Graph(NamedTuple):
+    """Of a fabric what cuts are made of: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`; the first nodes are the ranks."""
+
+    name: str
+    ranks: int
+    nodes: int
+    src: np.ndarray
+    dst: np.ndarray
+    cap: np.ndarray
+
+
+def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
+    """The rate of `synth.flows.tau.forest` and a partition that proves it, without the trees: that they exist is Tutte's theorem.
+
+    Only where `tau.applies`. The time grows with the ranks, not with the digits of the rate.
+    """
+    part = tau.start(network)
+    src, dst, cap = (np.array([getattr(r, key) for r in network.routes], np.int64) for key in ("src", "dst", "units"))
+    graph = Graph(network.name, network.ranks, network.ranks, src, dst, cap)
+    for _, label in partitions(graph, 2 * tau.partition_rate(network, part)):  # each way for itself
+        part = tuple(np.unique(label, return_index=True)[1][label].tolist())  # named by their first ranks
+    return tau.partition_rate(network, part), part
+
+
+def partitions(fabric: Fabric | Graph, ratio: Fraction, generators: Sequence[np.ndarray] = ()) -> Iterator[tuple[Fraction, np.ndarray]]:
     """(sum of f over the parts / (parts - 1), part of each rank), each less than `ratio` and the one before; the last is the least.
 
     None where no partition is below `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities beyond
@@ -36,7 +63,7 @@ def partitions(fabric: Fabric, ratio: Fraction, generators: Sequence[np.ndarray]
 class _Greedy:
     """Entries of x orbit by orbit, as whole multiples of one fraction of a unit."""
 
-    def __init__(self, fabric: Fabric, generators: Sequence[np.ndarray]) -> None:
+    def __init__(self, fabric: Fabric | Graph, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric
         self.ranks = ranks = fabric.ranks
         self.moves = [np.asarray(pi[:ranks]) for pi in generators]

@@ -90,7 +90,7 @@ def forest(network: Network) -> Forest:
     """
     if not applies(network):
         raise SynthError(f"{network.name}: tree packings need links of the same units both ways, no limits, and a connected network")
-    partition = _start(network)
+    partition = start(network)
     while True:
         rate = partition_rate(network, partition)
         # a tree holds one edge of a pair at most; one more than there are trees, so that a full pair is seen to be stuck
@@ -133,7 +133,7 @@ def _ways(made: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
     return {pair: chain(*ways) for pair, ways in routes.items()}
 
 
-def _start(network: Network) -> tuple[int, ...]:
+def start(network: Network) -> tuple[int, ...]:
     """Of the partitions met while the parts with most units between them are joined, one by one, the first of least rate."""
     units, part = _units(network), tuple(range(network.ranks))
     best, least = part, partition_rate(network, part)
