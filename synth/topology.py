@@ -255,7 +255,7 @@ class Topology:
         return Network(self.name, self.ranks, routes, caps, unit, (), self.generators)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
-        """Rank-to-rank routes along every shortest way through switches; each shared wire becomes a cap."""
+        """Rank-to-rank routes: links, and beside them the shortest ways through switches; each shared wire becomes a cap."""
         paths = [path for n in range(self.ranks) for path in self._switch_paths(n)]
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
         routes, riders = [], [[] for _ in self.links]
@@ -269,13 +269,14 @@ class Topology:
         caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
         for limit in self.limits:
             riding = {r for i in limit.links for r in riders[i]}
-            if riding:  # no shortest way may pass the links of a limit
+            if riding:  # no route may pass the links of a limit
                 caps.append(Cap(tuple(sorted(riding)), int(limit.bandwidth / unit)))
-        used = any(route.via for route in routes)  # where every two ranks are joined directly no route passes a switch
+        used = any(route.via for route in routes)  # no switch may join two ranks
         wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used)
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
     def _switch_paths(self, start: int) -> list[tuple[int, ...]]:
+        """Ways from a rank to others, as links: direct ones, and of those through switches the shortest."""
         leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
         for i, link in enumerate(self.links):
             leaving[link.src].append(i)
@@ -286,7 +287,8 @@ class Topology:
             node, path, seen = queue.popleft()
             for i in leaving[node]:
                 end, way = self.links[i].dst, (*path, i)
-                if end == start or end in seen or best.setdefault(end, len(way)) < len(way):
+                direct = end < self.ranks and not path  # beside which the shortest way through switches counts too
+                if end == start or end in seen or (not direct and best.setdefault(end, len(way)) < len(way)):
                     continue
                 if end >= self.ranks:
                     queue.append((end, way, seen | {end}))

@@ -417,8 +417,8 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
     assert not large.preserves((0, 0, *range(2, 16)))
 
 
-def test_a_switch_between_ranks_that_are_all_joined_directly_is_on_no_route():
-    ends = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]  # rank 2 would be the third: here it is the switch
+def test_a_switch_that_joins_no_two_ranks_is_on_no_route():
+    ends = [(0, 1), (1, 0), (0, 2), (2, 0)]  # rank 2 would be the third: here it is the switch
     made = Topology("pair and switch", 2, tuple(Link(a, b, Fraction(1)) for a, b in ends), (), ("s",))
     assert made.network().wires == ()
     assert api.solve(made, "allgather", 1, 1, 1, jobs=1).schedule.network == made.network()

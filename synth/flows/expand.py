@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from synth.bulk import REDUCE, Bulk, elements
@@ -48,15 +50,27 @@ def schedule(given: Bulk) -> Schedule:
     task = collective(full.collective, topology.ranks, roots)
     links, names = topology.links, topology.switches
     ways = [
-        (links[p[0]].src, links[p[-1]].dst, tuple(names[links[i].dst - topology.ranks] for i in p[:-1])) for p in full.paths
+        (links[p[0]].src, links[p[-1]].dst, _straight(names[links[i].dst - topology.ranks] for i in p[:-1])) for p in full.paths
     ]  # fmt: skip
     known = {(r.src, r.dst, r.via) for r in network.routes}
     missing = next((way for way in ways if way not in known), None)
     if missing is not None:
-        raise UsageError(f"{topology.name}: the way {missing[0]} -> {missing[1]} through {', '.join(missing[2])} is no shortest one")
+        through = ", ".join(missing[2])
+        raise UsageError(f"{topology.name}: the way {missing[0]} -> {missing[1]} through {through} is neither a link nor a shortest one")
     rows: list[list[Send]] = [[] for _ in range(full.steps)]
     for t, c, p, k in zip(full.step.tolist(), full.chunk.tolist(), full.path.tolist(), full.kind.tolist(), strict=True):
         src, dst, via = ways[p]
         rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
     steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(full.rounds.tolist(), rows, strict=True))
     return Schedule(network, task, full.chunks, steps)
+
+
+def _straight(switches: Iterable[str]) -> tuple[str, ...]:
+    """A way without its loops: what passes a switch twice may turn off the first time, and loads no other wire."""
+    way: list[str] = []
+    for name in switches:
+        if name in way:
+            del way[way.index(name) + 1 :]
+        else:
+            way.append(name)
+    return tuple(way)
