@@ -13,6 +13,7 @@ from synth.collective import collective
 from synth.errors import VerificationError
 from synth.flows import expand, large
 from synth.frontier import Frontier
+from synth.runtime.links import Links
 from synth.topology import Link, Topology
 from synth.verdict import Sat
 
@@ -70,6 +71,13 @@ def test_the_same_message_through_the_narrow_switch_is_too_much_for_it():
         step["sends"] = [[*row, ["plx0"]] if row[1:3] == [0, 1] and len(row) == 4 else row for row in step["sends"]]
     with pytest.raises(VerificationError, match=r"carries \d+ chunks"):
         verify.schedule(document)
+
+
+def test_a_program_keeps_to_the_way_of_each_send():
+    links = Links(NETWORK)
+    for channel in range(3):
+        assert links.keys[links.route(0, 1, channel)] == (0, 1, ())  # what names no switch goes straight
+        assert links.keys[links.route(0, 1, channel, ("plx0",))] == (0, 1, ("plx0",))
 
 
 def test_ranks_that_all_have_links_have_the_switch_beside():

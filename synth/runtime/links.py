@@ -39,12 +39,12 @@ class Links:
             self._between.setdefault((route.src, route.dst), []).append(i)
 
     def route(self, src: int, dst: int, channel: int = 0, via: tuple[str, ...] = ()) -> int:
-        """The route that `channel` from src to dst uses: the one through `via`, else the ways in turn by channel.
+        """The route that `channel` from src to dst uses: the one through `via`, else the link, else the ways in turn by channel.
 
         Raises SynthError where the network has none.
         """
         ways = self._between.get((src, dst), [])
-        if via:
+        if via or any(not self.keys[i][2] for i in ways):
             ways = [i for i in ways if self.keys[i][2] == via]
         if not ways:
             through = f" through {' '.join(via)}" if via else ""
