@@ -7,6 +7,7 @@ those of its links that leave the set stands in for them, each link counted once
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,26 +74,37 @@ def _across(roads: Roads, label: np.ndarray, count: int, leaving: bool) -> np.nd
     total = np.bincount(whose[crossing], roads.units[crossing], count)
     if not roads.members:
         return total
-    first, which = roads.limits
-    link = np.repeat(np.arange(len(roads.src)), np.diff(first))
+    link, which = roads.held
     keep = crossing[link]
     link, which = link[keep], which[keep]
     pair = which * count + whose[link]
-    order = np.argsort(pair, kind="stable")
-    pairs, start = np.unique(pair[order], return_index=True)
-    much = np.add.reduceat(roads.units[link[order]], start) if len(start) else np.empty(0)
+    if (pair[1:] < pair[:-1]).any():  # else each limit is of ranks with one label
+        order = np.argsort(pair, kind="stable")
+        link, pair = link[order], pair[order]
+    start = np.flatnonzero(np.r_[True, pair[1:] != pair[:-1]][: len(pair)])
+    pairs = pair[start]
+    much = np.add.reduceat(roads.units[link], start) if len(start) else np.empty(0)
     room = roads.room[pairs // count]
-    ratio = much / np.maximum(room, 1)
-    ends = np.append(start[1:], len(order))
+    narrow = np.flatnonzero(much > room)
+    narrow = narrow[np.argsort(-(much[narrow] / np.maximum(room[narrow], 1)), kind="stable")[:MOST_LIMITS]]
+    size = np.diff(np.append(start, len(link)))
     counted = np.zeros(len(roads.src), bool)
-    for k in np.argsort(-ratio, kind="stable")[:MOST_LIMITS].tolist():
-        mine = link[order[start[k] : ends[k]]]
-        mine = mine[~counted[mine]]
-        less = int(roads.units[mine].sum()) - int(room[k])
-        if less > 0:
-            total[int(pairs[k] % count)] -= less
-            counted[mine] = True
+    for k in _rounds(pairs[narrow] % count):  # links that leave sets of different labels are different ones
+        these = narrow[k]
+        first = np.cumsum(size[these]) - size[these]
+        mine = link[np.arange(size[these].sum()) + np.repeat(start[these] - first, size[these])]
+        less = np.add.reduceat(np.where(counted[mine], 0, roads.units[mine]), first) - room[these]
+        total[pairs[these] % count] -= np.maximum(less, 0)
+        counted[mine] |= np.repeat(less > 0, size[these])
     return total
+
+
+def _rounds(label: np.ndarray) -> Iterator[np.ndarray]:
+    """The places of the first of each label, then of the second of each, and so on."""
+    order = np.argsort(label, kind="stable")
+    names, start, many = np.unique(label[order], return_index=True, return_counts=True)
+    for turn in range(int(many.max()) if len(names) else 0):
+        yield order[start[many > turn] + turn]
 
 
 def _every(roads: Roads) -> RingBound:

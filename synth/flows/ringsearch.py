@@ -9,32 +9,20 @@ A move that leaves fewer cycles is taken, one that leaves more sometimes (simula
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, gcd
 from random import Random
 
 import numpy as np
 
 from synth.flows.ringhops import Hops
+from synth.flows.ringmoves import Layer, Search
 from synth.flows.until import check, left
 
-# A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second of these.
-HEAT = (0.7, 0.25)
-# Of very many layers the part of moves that are exchanges; of two half of it.
-EXCHANGED = 0.85
-# Exchanges per layer before: matchings come one like the other.
-MIX = 8
-# How many nodes a rerouting may reach.
-REACH = 6
-# Hops out of a node that a rerouting tries.
-TRIALS = 4
 # Seconds that one of its programs may take; few take more than a tenth of one.
 PATIENCE = 10.0
 # Times that the program is told of a set of nodes that its hops do not leave.
 MOST_CUTS = 12
 # Hops from which the program is made of a part of them first, and how many for each that is wanted.
 MANY, SPARE = 4_000, 3.0
-
-Layer = list[int]
 
 
 def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None = None) -> tuple[int, list[int]]:
@@ -139,7 +127,7 @@ def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> lis
         count, times = most(hops, wanted, width, seed, often)
     if not count:
         return []
-    search = _Search(hops, width, _layers(hops, times, count, seed), Random(seed))
+    search = Search(hops, width, _layers(hops, times, count, seed), Random(seed))
     search.run(steps)
     return [search.ring(i) for i in range(count) if not search.energy[i]]
 
@@ -171,170 +159,3 @@ def _layers(hops: Hops, times: list[int], count: int, seed: int) -> list[Layer]:
                 del left[pair]
         made.append(layer)
     return made
-
-
-class _Search:
-    """Layers within the room, `hop[i][u]` out of node u; `energy[i]` is 0 where layer i is a ring."""
-
-    def __init__(self, hops: Hops, width: int, layers: list[Layer], random: Random) -> None:
-        self.hops, self.hop, self.random = hops, layers, random
-        self.to = hops.dst
-        self.uses = hops.uses
-        self.room = [units // width for units in hops.room]
-        self.before = [[0] * hops.nodes for _ in layers]
-        for layer, before in zip(layers, self.before, strict=True):
-            for u, h in enumerate(layer):
-                before[self.to[h]] = u
-                self._take(h, -1)
-        self.out: list[list[int]] = [[] for _ in range(hops.nodes)]
-        self.between: dict[tuple[int, int], list[int]] = {}
-        for h, (u, v) in enumerate(zip(hops.src, hops.dst, strict=True)):
-            self.out[u].append(h)
-            self.between.setdefault((u, v), []).append(h)
-        self.energy = [self._energy(i) for i in range(len(layers))]
-        self.heat = HEAT[0]
-
-    def _take(self, h: int, sign: int) -> None:
-        for k, times in self.uses[h]:
-            self.room[k] += sign * times
-
-    def _fits(self, h: int) -> bool:
-        room = self.room
-        return all(room[k] >= times for k, times in self.uses[h])
-
-    def _energy(self, i: int) -> int:
-        """Cycles of layer i less one, and one more where its turns leave some positions out."""
-        row, to = self.hop[i], self.to
-        seen = [False] * len(row)
-        cycles = -1
-        for start in range(len(row)):
-            if not seen[start]:
-                cycles += 1
-                at = start
-                while not seen[at]:
-                    seen[at] = True
-                    at = to[row[at]]
-        order = self.hops.order
-        return cycles + (order > 1 and gcd(sum(map(self.hops.turn.__getitem__, row)), order) != 1)
-
-    def ring(self, i: int) -> Layer:
-        """The hops of layer i one after the other, from node 0."""
-        row, found = self.hop[i], []
-        at = 0
-        for _ in row:
-            found.append(row[at])
-            at = self.to[row[at]]
-        return found
-
-    def run(self, steps: int) -> None:
-        """At most `steps` moves, until every layer is a ring."""
-        pick = self.random.random
-        for _ in range(MIX * len(self.hop) if len(self.hop) > 1 else 0):
-            i, j = self.random.sample(range(len(self.hop)), 2)
-            self._exchange(i, j, int(pick() * len(self.hop[i])), always=True)
-        bad = [i for i, e in enumerate(self.energy) if e]
-        exchanged = EXCHANGED * (1 - 1 / len(self.hop))
-        for step in range(steps):
-            if not bad:
-                return
-            if not step & 255:
-                check()
-                self.heat = HEAT[0] + (HEAT[1] - HEAT[0]) * step / steps
-            i = bad[int(pick() * len(bad))]
-            u = int(pick() * len(self.hop[i]))
-            j = int(pick() * len(self.hop))
-            changed = self._exchange(i, j, u) if i != j and pick() < exchanged else self._reroute(i, u)
-            if changed:
-                bad = [i for i, e in enumerate(self.energy) if e]
-
-    def _accept(self, gain: int) -> bool:
-        return gain <= 0 or self.random.random() < exp(-gain / self.heat)
-
-    def _exchange(self, i: int, j: int, u: int, always: bool = False) -> bool:
-        one, two, to = self.hop[i], self.hop[j], self.to
-        if one[u] == two[u]:
-            return False
-        before = self.before[i]
-        chain = [u]
-        at = before[to[two[u]]]
-        while at != u:
-            chain.append(at)
-            at = before[to[two[at]]]
-        old = self.energy[i], self.energy[j]
-        self._swap(i, j, chain)
-        new = self._energy(i), self._energy(j)
-        if not always and not self._accept(sum(new) - sum(old)):
-            self._swap(i, j, chain)
-            return False
-        self.energy[i], self.energy[j] = new
-        return True
-
-    def _swap(self, i: int, j: int, chain: list[int]) -> None:
-        one, two = self.hop[i], self.hop[j]
-        for u in chain:
-            one[u], two[u] = two[u], one[u]
-        for u in chain:
-            self.before[i][self.to[one[u]]] = u
-            self.before[j][self.to[two[u]]] = u
-
-    def _reroute(self, i: int, u: int) -> bool:
-        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old one.
-
-        Who loses its successor gives its hop back first: where ports are full there is room for none before.
-        """
-        row, before, to, pick = self.hop[i], self.before[i], self.to, self.random.random
-        goal = to[row[u]]
-        undo = [(u, row[u])]
-        self._take(row[u], 1)
-        at, done = u, False
-        for turn in range(REACH):
-            close = [h for h in self.between.get((at, goal), ()) if self._fits(h)] if turn else []
-            if close:
-                row[at] = close[int(pick() * len(close))]
-                self._take(row[at], -1)
-                done = True
-                break
-            out, h = self.out[at], -1
-            for _ in range(TRIALS):
-                trial = out[int(pick() * len(out))]
-                if trial == undo[-1][1]:
-                    continue
-                if to[trial] == goal:
-                    if self._fits(trial):
-                        h = trial
-                        break
-                    continue
-                loser = before[to[trial]]
-                if any(loser == w for w, _ in undo):
-                    continue
-                self._take(row[loser], 1)
-                if self._fits(trial):
-                    h = trial
-                    break
-                self._take(row[loser], -1)
-            if h < 0:
-                break
-            row[at] = h
-            self._take(h, -1)
-            if to[h] == goal:
-                done = True
-                break
-            at = before[to[h]]
-            undo.append((at, row[at]))
-        if done:
-            for w, _ in undo:
-                before[to[row[w]]] = w
-            new = self._energy(i)
-            if self._accept(new - self.energy[i]):
-                self.energy[i] = new
-                return True
-            for w, _ in undo:
-                self._take(row[w], 1)
-        else:
-            for w, _ in undo[:-1]:  # the last one has none
-                self._take(row[w], 1)
-        for w, h in undo:
-            row[w] = h
-            self._take(h, -1)
-            before[to[h]] = w
-        return False

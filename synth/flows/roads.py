@@ -78,10 +78,16 @@ class Roads:
         return connected_components(graph, directed=True, connection="strong")[0] == 1
 
     @cached_property
+    def held(self) -> tuple[np.ndarray, np.ndarray]:
+        """(link, limit): the links of the limits, one limit after the other."""
+        return np.concatenate([*self.members, np.empty(0, np.int64)]), np.repeat(
+            np.arange(len(self.members)), [len(m) for m in self.members]
+        )
+
+    @cached_property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
         """(first, limit): link i is in ``limit[first[i]:first[i + 1]]``."""
-        links = np.concatenate([*self.members, np.empty(0, np.int64)])
-        which = np.repeat(np.arange(len(self.members)), [len(m) for m in self.members])
+        links, which = self.held
         order = np.argsort(links, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(links, minlength=len(self.src)))])
         return first, which[order]
