@@ -84,9 +84,15 @@ class _Ways:
             self.known[rank] = found
         return self.known[rank]
 
+    def between(self, a: int, b: int) -> list[int]:
+        """The links from a to b."""
+        key = a * self.wires.ranks + b
+        first, end = np.searchsorted(self.wires.keys, [key, key + 1])
+        return [link for link in self.wires.order[first:end].tolist() if self.wires.units[link]]
+
     def shares(self, hop: tuple[int, int]) -> list[tuple[int, Fraction]]:
         """The links between two ranks, with what part of the data each takes."""
-        links = self.row(hop[0])[hop[1]]
+        links = self.between(*hop)
         if len(links) == 1:
             return [(links[0], Fraction(1))]
         units = [int(self.wires.units[k]) for k in links]
@@ -95,7 +101,7 @@ class _Ways:
     def way(self, a: int, b: int) -> tuple[tuple[int, int], ...] | None:
         """The pairs along a shortest way from a to b, None where there is none."""
         check()
-        if b in self.row(a):
+        if self.between(a, b):
             return ((a, b),)
         before: dict[int, int] = {a: a}
         queue = deque([a])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -41,6 +42,13 @@ class Hops:
     link: tuple[int, ...]
     rank: np.ndarray
 
+    @cached_property
+    def narrowest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each hop the resource that it fits into least often, and how often it takes that."""
+        rows = [min(uses, key=lambda use: self.room[use[0]] // use[1]) for uses in self.uses]
+        k, times = np.array(rows, np.int64).reshape(-1, 2).T
+        return k, times
+
     def unfold(self, ring: Sequence[int]) -> np.ndarray:
         """The ranks that a closed walk of hops stands for, in the order of the ring."""
         node = np.array([self.src[h] for h in ring])
@@ -70,8 +78,8 @@ def folded(roads: Roads) -> Iterator[Hops]:
     for order, pi in _folds(roads):
         alike = made.setdefault(roads.ranks // order, set())
         if len(alike) < (ALIKE if len(roads.src) < MANY else 1):
-            hops = _fold(roads, pi, order)
-            if hops is not None and len(hops.src) not in alike:
+            hops = _fold(roads, pi, order, alike)
+            if hops is not None:
                 alike.add(len(hops.src))
                 yield hops
 
@@ -113,7 +121,8 @@ def _power(pi: np.ndarray, n: int) -> np.ndarray:
     return made
 
 
-def _fold(roads: Roads, pi: np.ndarray, order: int) -> Hops | None:
+def _fold(roads: Roads, pi: np.ndarray, order: int, known: set[int]) -> Hops | None:
+    """None where that is no symmetry, and for numbers of hops that are too many or `known`."""
     rank = np.empty((len(pi) // order, order), np.int64)
     left = np.ones(len(pi), bool)
     for node in range(len(rank)):
@@ -140,7 +149,7 @@ def _fold(roads: Roads, pi: np.ndarray, order: int) -> Hops | None:
         short = np.minimum(turns, order - turns)
         most = max(2, MOST_HOPS // len(rank) ** 2 // 2)
         links, turns = links[short <= most], turns[short <= most]
-    if len(links) > MOST_SEARCHED:
+    if len(links) > MOST_SEARCHED or len(links) in known:
         return None
     return _hops(roads, links, turns, rank, turned, node, order)
 

@@ -3,7 +3,7 @@
 A ring is a directed Hamiltonian cycle over links that are there (NCCL makes no ring through a rank that does not take
 part). One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
-Where all cycles can be listed, an integer program over them says what the rings carry together, and no rings carry more.
+Where all cycles can be listed (`ringlist`), an integer program over them says what the rings carry together, and no rings carry more.
 Elsewhere rings are searched for, in whole multiples of the width that fills the links best: in pairs, one each way, where links
 are alike both ways (`ringpairs`); else on the machine folded by its symmetries first (`ringsearch`, `ringexact`). What leaves
 some set of ranks may then show that no more fit (`ringbound`), or on few ranks a constraint program that finds no place for one more.
@@ -11,25 +11,18 @@ some set of ranks may then show that no more fit (`ringbound`), or on few ranks 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from synth.flows import ringbound, ringcheck, ringexact, ringhops, ringpairs, ringsearch, roads
-from synth.flows.ringbound import RingBound
+from synth.flows import ringbound, ringcheck, ringexact, ringhops, ringlist, ringpairs, ringsearch, roads
 from synth.flows.ringhops import Hops
+from synth.flows.ringset import Rings, merged
 from synth.flows.roads import Roads
 from synth.flows.until import TimeUp
 from synth.topology import Network, Topology
 
-# Steps of the depth-first walks for cycles: all cycles of sparse boxes of 8 take a few hundred.
-STEPS = 20_000
-# More cycles than this make the integer program slow: boxes where all ranks are joined have very many.
-COLUMNS = 600
-# Cycles that are tried one after the other.
-GREEDY = 60
 # Ranks up to which the machine is searched unfolded, and up to which it may be proved that no more rings fit.
 PLAIN, PROVED = 300, 16
 # Rings side by side up to which a constraint program is asked, and its effort: a first look, and a proof.
@@ -51,30 +44,9 @@ SEEDS, NEAR = 3, 8
 # Rings side by side in one search.
 SIDE_BY_SIDE = 160
 
-Ring = tuple[tuple[int, ...], int]
 Tell = Callable[[str], None]
 # What a longer search is ordered by: less what degrees allow, less what a quick one found, which it was; and machine, width, number.
 Task = tuple[int, int, int, Hops, int, int]
-
-
-@dataclass(frozen=True)
-class Rings:
-    """`rings`: ((rank, rank, ..), units): cycles that fit the links together, checked. `most`: proved that no others carry more.
-
-    `ways[k][i]` is the link, by its number, that ring k takes from its i-th rank. `bound`: a limit to what rings carry.
-    `whole`: False where a time limit ended the search.
-    """
-
-    rings: tuple[Ring, ...]
-    most: bool
-    ways: tuple[tuple[int, ...], ...] = ()
-    bound: RingBound | None = None
-    whole: bool = True
-
-    @property
-    def units(self) -> int:
-        """Of all rings together."""
-        return sum(units for _, units in self.rings)
 
 
 def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires: Roads | None = None) -> Rings:
@@ -103,12 +75,12 @@ def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires:
 def _ways(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
     best = Rings((), False)
     if wires.ranks <= PLAIN:
-        listed: dict[tuple[int, ...], None] = {}
-        if _walk(_peers(wires), listed, STEPS, COLUMNS):
-            yield _packed(wires, sorted(listed))
+        listed, every = ringlist.cycles(wires)
+        if every:
+            yield ringlist.packed(wires, sorted(listed))
             if not wires.parallel:  # else only one of several links between two ranks was reckoned with
                 return
-        best = _greedy(wires, list(listed))
+        best = ringlist.greedy(wires, listed)
         yield best
     tasks: list[Task] = []
     stages = [
@@ -131,47 +103,7 @@ def _paired(wires: Roads, most: int, known: int, steps: int, tell: Tell) -> Iter
     """Rings of more than `known` units, in pairs, one each way, where links are alike both ways."""
     for width, ways in ringpairs.search(wires, _widths(most), known, most, steps):
         tell(f"rings: {len(ways)} of {width} units in pairs")
-        yield _merged([(order, links, width) for order, links in ways])
-
-
-def _greedy(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
-    """One cycle after the other, as many units of each as there is room for."""
-    units, room = wires.units.copy(), wires.room.copy()
-    first, which = wires.limits
-    rings: list[tuple[tuple[int, ...], int]] = []
-    ways = []
-    for ring in cycles[:GREEDY]:
-        links = wires.find(np.array(ring), np.roll(ring, -1))
-        limits, times = np.unique(np.concatenate([which[first[i] : first[i + 1]] for i in links.tolist()]), return_counts=True)
-        most = int(min([units[links].min(), *(room[limits] // times)]))
-        if most > 0:
-            units[links] -= most
-            room[limits] -= most * times
-            rings.append((ring, most))
-            ways.append(tuple(links.tolist()))
-    return Rings(tuple(rings), False, tuple(ways))
-
-
-def _packed(wires: Roads, cycles: list[tuple[int, ...]]) -> Rings:
-    """The most that the cycles, which are all there are, carry together: a small integer program."""
-    if not cycles:
-        return Rings((), True)
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    # the widest of several links between two ranks stands for them
-    link = {(int(wires.src[i]), int(wires.dst[i])): i for i in np.argsort(wires.units, kind="stable").tolist()}
-    ways = [tuple(link[hop] for hop in zip(ring, (*ring[1:], ring[0]), strict=True)) for ring in cycles]
-    takes = np.zeros((len(wires.src), len(cycles)))
-    for c, way in enumerate(ways):
-        np.add.at(takes[:, c], list(way), 1)
-    rows = np.concatenate([takes, *(takes[m].sum(axis=0, keepdims=True) for m in wires.members)])
-    room = np.concatenate([wires.units, wires.room])
-    fits = LinearConstraint(rows, -np.inf, room)  # type: ignore[arg-type]
-    found = milp(-np.ones(len(cycles)), integrality=np.ones(len(cycles)), bounds=Bounds(0), constraints=fits, options={"mip_rel_gap": 0})
-    times = np.rint(found.x).astype(int) if found.x is not None else np.zeros(len(cycles), int)
-    chosen = [c for c, n in enumerate(times) if n]
-    proved = found.status == 0 and not wires.parallel
-    return Rings(tuple((cycles[c], int(times[c])) for c in chosen), proved, tuple(ways[c] for c in chosen))
+        yield merged([(order, links, width) for order, links in ways])
 
 
 def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
@@ -260,20 +192,7 @@ def _rings(wires: Roads, hops: Hops, width: int, layers: list[list[int]]) -> Rin
         order = hops.unfold(layer)
         links = np.array([hops.link[h] for h in layer]) if hops.order == 1 else wires.find(order, np.roll(order, -1))
         made.append((order, links, width))
-    return _merged(made)
-
-
-def _merged(rings: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> Rings:
-    """Rings as (ranks, links, units): equal ones are one ring, the wider."""
-    made: Counter[tuple[int, ...]] = Counter()
-    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for order, links, width in rings:
-        start = int(np.argmin(order))
-        way = tuple(np.roll(links, -start).tolist())
-        ways[way] = tuple(np.roll(order, -start).tolist())
-        made[way] += width
-    chosen = sorted(made, key=lambda way: (ways[way], way))
-    return Rings(tuple((ways[way], made[way]) for way in chosen), False, tuple(chosen))
+    return merged(made)
 
 
 def widest(machine: Network | Topology, known: Rings, wires: Roads | None = None) -> int:
@@ -290,34 +209,3 @@ def widest(machine: Network | Topology, known: Rings, wires: Roads | None = None
         else:
             widths = widths[:at]
     return least
-
-
-def _peers(wires: Roads) -> list[list[int]]:
-    peers: list[set[int]] = [set() for _ in range(wires.ranks)]
-    for a, b, n in zip(wires.src.tolist(), wires.dst.tolist(), wires.units.tolist(), strict=True):
-        if n:
-            peers[a].add(b)
-    return [sorted(row) for row in peers]
-
-
-def _walk(peers: list[list[int]], found: dict[tuple[int, ...], None], steps: int, enough: int) -> bool:
-    """Adds cycles through rank 0 to `found`, depth first in the order of `peers`; whether the walk came to its end."""
-    path, seen, waiting = [0], {0}, [iter(peers[0])]
-    while waiting:
-        steps -= 1
-        if steps < 0 or len(found) >= enough:
-            return False
-        step = next((b for b in waiting[-1] if b not in seen), None)
-        if step is None:
-            waiting.pop()
-            seen.discard(path.pop())
-            continue
-        path.append(step)
-        seen.add(step)
-        if len(path) == len(peers):
-            if 0 in peers[step]:
-                found[tuple(path)] = None
-            seen.discard(path.pop())
-        else:
-            waiting.append(iter(peers[step]))
-    return True

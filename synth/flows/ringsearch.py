@@ -46,12 +46,18 @@ def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None =
 
 def _ports(hops: Hops, width: int, often: int) -> int:
     """How many rings at most leave and enter every node, each hop taken `often` at most: hops that share a resource share its room."""
-    through: list[dict[int, int]] = [{} for _ in range(2 * hops.nodes)]
-    for u, v, uses in zip(hops.src, hops.dst, hops.uses, strict=True):
-        k, times = min(uses, key=lambda use: hops.room[use[0]] // use[1])
-        for row in (through[u], through[hops.nodes + v]):
-            row[k] = row.get(k, 0) + min(often, hops.room[k] // width // times)
-    return min(sum(min(much, hops.room[k] // width) for k, much in row.items()) for row in through)
+    if not hops.src:
+        return 0
+    room, (k, times) = np.array(hops.room, np.int64) // width, hops.narrowest
+    much = np.minimum(often, room[k] // times)
+    least = []
+    for ends in (hops.src, hops.dst):
+        pairs, which = np.unique(np.array(ends) * len(room) + k, return_inverse=True)
+        total, through = np.zeros(len(pairs), np.int64), np.zeros(hops.nodes, np.int64)
+        np.add.at(total, which, much)
+        np.add.at(through, pairs // len(room), np.minimum(total, room[pairs % len(room)]))
+        least.append(int(through.min()))
+    return min(least)
 
 
 def _only(hops: Hops, part: list[int]) -> Hops:
