@@ -1,6 +1,7 @@
 """The bound on allreduce where directions are unequal: single cuts beside partitions, never above what schedules reach."""
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +19,7 @@ from synth.collective import collective
 from synth.errors import VerificationError
 from synth.flows import large, onecut, parts
 from synth.flows.automorphisms import free_group, symmetries
+from synth.flows.explain import explain
 from synth.flows.fabric import fabric
 from synth.flows.until import until
 from synth.topologies import topology
@@ -204,3 +206,15 @@ def test_explain_names_the_cut():
     found = api.explain(machine(20, rows), "allreduce")
     assert found.ways[0].units == large.bound(machine(20, rows), "allreduce").bound_gbps / 1
     assert "part of every sum" in found.limit and np.array(found.parts).size
+
+
+@pytest.mark.parametrize("factor", [Fraction(1, 2), Fraction(2)])
+def test_explain_takes_the_lesser_of_both_bounds(factor):
+    """Flows and the linear program both bound few ranks without tree packings: whichever says less GB/s."""
+    given = machine(4, [(a, b, 1 + 2 * (a < b)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
+    found = large.bound(given, "allreduce")
+    whole = explain(given, "allreduce").ways[0]
+    assert whole.name == "upper bound" and whole.units == found.bound_gbps
+    told = explain(given, "allreduce", flows=lambda name: replace(large.bound(given, name), bound=found.bound / factor))
+    assert told.ways[0].units == found.bound_gbps * min(factor, 1)
+    assert ("linear program" in told.limit) == (factor > 1)
