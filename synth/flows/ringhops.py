@@ -43,6 +43,11 @@ class Hops:
     rank: np.ndarray
 
     @cached_property
+    def counted(self) -> dict[tuple[int, int, int, int], tuple[int, list[int]]]:
+        """Answers of `synth.flows.ringsearch.most` so far."""
+        return {}
+
+    @cached_property
     def narrowest(self) -> tuple[np.ndarray, np.ndarray]:
         """Of each hop the resource that it fits into least often, and how often it takes that."""
         rows = [min(uses, key=lambda use: self.room[use[0]] // use[1]) for uses in self.uses]

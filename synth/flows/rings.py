@@ -113,7 +113,7 @@ def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell)
         tell(f"rings: on {hops.nodes} nodes, each {hops.order} ranks")
         fits: dict[int, int] = {}
         for w in widths:
-            fits[w] = ringsearch.most(hops, most // w, w)[0]
+            fits[w] = ringsearch.fitting(hops, most // w, w)
             if fits[w] * w == most:
                 break
         width = max(fits, key=lambda w: (fits[w] * w, w))

@@ -33,6 +33,29 @@ def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None =
     wanted = min(wanted, _ports(hops, width, wanted if often is None else often))
     if not wanted:
         return 0, []
+    key = wanted, width, seed, often or wanted
+    if key not in hops.counted:
+        hops.counted[key] = _all_or_part(hops, wanted, width, seed, often)
+    return hops.counted[key]
+
+
+def fitting(hops: Hops, wanted: int, width: int) -> int:
+    """As many rings as `most` says. Where all may fit, hops are first taken as seldom as `rings` will take them."""
+    often = _seldom(hops, wanted, width)
+    if often < wanted <= _ports(hops, width, wanted) and most(hops, wanted, width, often=often)[0] == wanted:
+        return wanted
+    return most(hops, wanted, width)[0]
+
+
+def _seldom(hops: Hops, wanted: int, width: int) -> int:
+    """How often hops must be taken at least, as far as ports tell: layers that differ leave a search more to exchange."""
+    often = min(wanted, -(-2 * wanted // hops.nodes))
+    while often < wanted and _ports(hops, width, often) < wanted:
+        often = min(wanted, 2 * often)
+    return often
+
+
+def _all_or_part(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> tuple[int, list[int]]:
     share = SPARE * wanted * hops.nodes / max(1, len(hops.src))
     if len(hops.src) > MANY and share < 0.7:  # a part of very many hops may have room for all
         part = np.flatnonzero(np.random.default_rng(seed).random(len(hops.src)) < share).tolist()
@@ -124,9 +147,7 @@ def _apart(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
 
 def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:
     """Up to `wanted` rings of `width` units each that fit together: each a list of hops, closed, through all nodes."""
-    often = min(wanted, -(-2 * wanted // hops.nodes))
-    while often < wanted and _ports(hops, width, often) < wanted:
-        often = min(wanted, 2 * often)
+    often = _seldom(hops, wanted, width)
     count, times = most(hops, wanted, width, seed, often)
     while count < wanted and often < wanted:  # layers that differ leave the search more to exchange than a few, each many times over
         often = min(wanted, 2 * often)
