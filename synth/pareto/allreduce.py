@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import cast
 
 from synth import bounds
 from synth.collective import Collective
@@ -85,10 +86,26 @@ def points(
                         yield Open(steps + 1, floor.value, search.best, "time", floor.certificate)
                     break
             yield from search.again()
+            yield from _later(known or {}, steps, max_steps, same_bits, search.best, cast(LowerBound, bounding.floor))
         yield from bounding.notes
     finally:
         bounding.close()
         built.close()
+
+
+def _later(
+    known: Mapping[int, Point], last: int, max_steps: int | None, same_bits: bool, best: Fraction | None, floor: LowerBound
+) -> Iterator[Item]:  # fmt: skip
+    """Of known points with more than `last` steps, those that improve on what was found, with the bound for any number of steps."""
+    for steps in sorted(known):
+        point = known[steps]
+        if steps <= last or (max_steps is not None and steps > max_steps) or (same_bits and not point.same_bits):
+            continue
+        if best is None or point.bandwidth < best:
+            best = point.bandwidth
+            yield replace(point, bound=floor, status="optimal" if best == floor.value else "best-known")
+            if best > floor.value:
+                yield Open(steps, floor.value, best, "time", floor.certificate)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import cast
 
 from synth import bounds
+from synth.bounds.fences import fenced
 from synth.collective import Collective
 from synth.frontier import LowerBound
 from synth.pareto import onechunk
@@ -24,6 +25,7 @@ from synth.verdict import Budget, Unknown
 
 FEW_RANKS = 16  # up to here a quick one is, where the best is late
 LEAST_SECONDS = 1.0  # for a first bound, however little time was allowed
+QUICK_SHARE = 0.15  # of the time, for the first half of it, where there is a quick one
 FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any number of steps
 STEPS_SHARE = 0.15  # for the bound at one S
 RAISE_SHARE = 0.25  # for what one chunk pays there
@@ -62,11 +64,17 @@ class Bounding:
 
     def first(self) -> LowerBound:
         """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by then."""
+        wide = self.network.ranks > FEW_RANKS and self.collective.wants is not None
+        quick = fenced(self.network, self.collective) if wide else None
         if self.end is None or self.network.ranks <= LEAST_RANKS:
-            self.floor = bounds.allreduce(self.network, self.collective, None)
+            found = bounds.allreduce(self.network, self.collective, None)
+            self.floor = found if quick is None or quick.value <= found.value else quick
             return self.floor
         self._halves = [key for key in HALVES if key == "flow" or bounds.completes(self.collective)]
-        last = max(self.end, time.monotonic() + LEAST_SECONDS)
+        now = time.monotonic()
+        last = max(self.end, now + LEAST_SECONDS)
+        if quick is not None:
+            self.floor, last = quick, now + QUICK_SHARE * max(0.0, self.end - now)
         pending = list(self._halves if self.budget.jobs > 1 else self._halves[:1])
         for key in pending:
             self._flows.begin(key, HALVES[key], self.network, self.collective, None)
@@ -122,7 +130,8 @@ class Bounding:
     def _known(self) -> bool:
         """Whether there is a bound for any number of steps; `floor` is the greater of the halves that are there."""
         there = [b for b in map(self._flows.found.get, self._halves) if isinstance(b, LowerBound)]
-        self.floor = max(there, key=lambda b: b.value, default=self.floor)
+        known = [self.floor] if self.floor is not None else []
+        self.floor = max([*known, *there], key=lambda b: b.value, default=None)
         return bool(there)
 
     def _more(self, share: float) -> None:

@@ -1,4 +1,4 @@
-"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first trees.
+"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first trees, woven ones.
 
 They are replayed, and believed to be no more than what they are: a schedule of so many steps with such an R/C. Where one
 meets the bound nothing is asked of a solver; elsewhere only what is better than it is looked for.
@@ -23,11 +23,19 @@ COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 def seeds(machine: Topology, network: Network, task: Collective) -> tuple[tuple[str, Schedule], ...]:
     """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies."""
-    if machine.ranks <= FEW_RANKS or task.name not in COLLECTIVES or task.units > machine.ranks:
+    if machine.ranks <= FEW_RANKS or task.units > machine.ranks:
         return ()
+    if task.name in COLLECTIVES:
+        made = _replayed(machine, network, task)
+    else:
+        from synth.pareto import woven
+
+        if not woven.applies(network, task):
+            return ()
+        made = woven.schedules(network, task)
     found = []
     with suppress(SynthError):  # what was found before it is kept
-        for seed in _replayed(machine, network, task):
+        for seed in made:
             found.append(seed)  # noqa: PERF402  what raises in between leaves these
     return tuple(found)
 

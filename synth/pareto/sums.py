@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from synth.frontier import Open, Point
+from fractions import Fraction
+
+from synth.frontier import LowerBound, Open, Point
 from synth.pareto.ledger import Ledger
+from synth.samebits import same_bits
 
 
 def sweep(ledger: Ledger) -> None:
@@ -11,7 +14,7 @@ def sweep(ledger: Ledger) -> None:
     from synth.pareto import allreduce
 
     options = ledger.options
-    known = {p.steps: p for p in ledger.resumed()}
+    known = _known(ledger)
     found = allreduce.points(
         ledger.network, ledger.collective, budget=ledger.budget(None), max_steps=options.max_steps,
         same_bits=options.same_bits, known=known, progress=lambda text: ledger.tell("query", text),
@@ -40,3 +43,14 @@ def sweep(ledger: Ledger) -> None:
     ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
     seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points)]
     ledger.last = None if closed else max(seen, default=options.max_steps)
+
+
+def _known(ledger: Ledger) -> dict[int, Point]:
+    """The best points of an earlier run and of methods that take no solver, by S; their bounds are still to come."""
+    most, none = ledger.options.max_chunks, LowerBound(Fraction(0), {})
+    seeds = [Point(s, none, "best-known", name, same_bits(s)) for name, s in ledger.seeds if most is None or s.chunks <= most]
+    found: dict[int, Point] = {}
+    for point in [*seeds, *ledger.resumed()]:
+        if point.steps not in found or point.bandwidth < found[point.steps].bandwidth:
+            found[point.steps] = point
+    return found

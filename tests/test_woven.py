@@ -1,0 +1,106 @@
+"""Schedules of scans and custom sums for more ranks than solvers reach, planned without one, and the quick bound they stand beside."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from synth import bounds, verify
+from synth.api import pareto
+from synth.api.inputs import collective, topology
+from synth.bounds import check
+from synth.bounds.fences import fenced
+from synth.collective import Collective
+from synth.frontier import Frontier
+from synth.pareto import woven
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few plans, to be quick: how many there are is no matter of time."""
+    monkeypatch.setattr(woven, "ENOUGH", 8)
+    monkeypatch.setattr(woven, "MOST_CHUNKS", 24)
+
+
+def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
+    """The least R/C by S of what is woven on a topology; every schedule replayed."""
+    network = topology(name).network()
+    asked = collective(task, network.ranks)
+    found: dict[int, Fraction] = {}
+    for construction, schedule in woven.schedules(network, asked):
+        assert construction.startswith("woven, ")
+        assert schedule.collective == asked
+        replayed = verify.schedule(schedule)
+        assert replayed.bandwidth == schedule.bandwidth
+        found[replayed.steps] = replayed.bandwidth
+    assert found
+    assert min(found) >= bounds.steps(network, asked).value
+    floor = fenced(network, asked)
+    assert floor is None or min(found.values()) >= floor.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "most"),
+    [("ring:18", 17, Fraction(2)), ("torus:5x4", 11, Fraction(4)), ("random-regular:18", 20, Fraction(8)), ("dgx-a100*3", 3, Fraction(12))],
+)
+def test_a_scan_from_few_steps_to_few_rounds(name: str, steps: int, most: Fraction) -> None:
+    """The first point has few steps, more steps lower the rounds per chunk."""
+    found = _best(name, "scan")
+    assert min(found) <= steps
+    assert min(found.values()) <= most
+    assert min(found.values()) < found[min(found)]
+
+
+def test_sums_that_do_not_contain_one_another() -> None:
+    """Two units; of the first, ranks want their residue class modulo three, of the other some want all and some a half."""
+    ranks = 18
+    everyone, half = frozenset(range(ranks)), frozenset(range(9))
+    classes = tuple((r, frozenset(range(r % 3, ranks, 3))) for r in range(ranks))
+    halves = tuple((r, everyone if r % 2 else half) for r in range(0, ranks, 3))
+    asked = Collective("mine", ranks, (everyone, everyone), (everyone, frozenset(range(0, ranks, 3))), True, (), (classes, halves))
+    assert woven.applies(topology("torus:6x3").network(), asked)
+    _best("torus:6x3", asked)
+
+
+def test_where_it_applies() -> None:
+    """Not where reversal or hubs do better, nor where solvers reach."""
+    network = topology("torus:5x4").network()
+    assert woven.applies(network, collective("scan", 20))
+    assert not woven.applies(network, collective("allreduce", 20))
+    assert not woven.applies(network, collective("reduce-scatter", 20))
+    assert not woven.applies(topology("ring:8").network(), collective("scan", 8))
+
+
+@pytest.mark.parametrize(("name", "value"), [("ring:18", Fraction(1, 2)), ("dgx-a100*8", Fraction(1, 8)), ("random-regular:18", None)])
+def test_the_quick_bound_is_checked(name: str, value: Fraction | None) -> None:
+    """The checker finds the value in the certificate alone, and another one where it was changed."""
+    network = topology(name).network()
+    asked = collective("scan", network.ranks)
+    found = fenced(network, asked)
+    assert found is not None
+    assert value is None or found.value == value
+    assert check.check(found.certificate, network.to_json(), asked.to_json(1)) == found.value
+    twice = found.certificate | {"scale": 2 * found.certificate["scale"]}
+    assert check.check(twice, network.to_json(), asked.to_json(1)) == found.value / 2
+
+
+def test_the_quick_bound_sees_independent_sums() -> None:
+    """On a torus every other rank wants a sum of its own, which flows do not see."""
+    network = topology("torus:5x4").network()
+    asked = collective("scan", 20)
+    found = fenced(network, asked)
+    assert found is not None
+    assert found.value == Fraction(1, 2) > bounds.flow(network, asked, None).value
+
+
+def test_a_frontier_under_a_short_limit() -> None:
+    """A scan of 24 ranks has points under a limit of four seconds, each with the bound it was measured against."""
+    found = pareto("ring:24", "scan", time_limit=4, fresh=True)
+    assert isinstance(found, Frontier)
+    assert len(found.points) >= 2
+    assert {p.construction.split(",")[0] for p in found.points} == {"woven"}
+    assert all(p.status == "best-known" and p.bandwidth > p.bound.value == Fraction(1, 2) for p in found.points)
+    assert not found.complete
+    assert {o.steps for o in found.open} >= {p.steps for p in found.points}
