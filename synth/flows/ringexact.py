@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from math import gcd
+from collections import Counter
+from itertools import pairwise, product
+from math import gcd, prod
 
 from synth.flows.ringhops import Hops
 from synth.flows.until import apart, left
@@ -19,6 +20,8 @@ def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | 
     """
     if len(hops.src) * count > MOST_TAKEN or hops.nodes < 2:
         return None
+    if hops.nodes == 2 and not _there_and_back(hops, width):  # seen at once, without the time that the solver takes to load
+        return []
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -60,3 +63,15 @@ def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | 
             at = hops.dst[out[at]]
         found.append(ring)
     return found
+
+
+def _there_and_back(hops: Hops, width: int) -> bool:
+    """Whether there is one ring over two nodes: what hops take, and their turns by the primes of the order, decide."""
+    primes = prod(p for p in range(2, hops.order + 1) if hops.order % p == 0 and all(p % q for q in range(2, p)))
+    there, back = ({(hops.uses[h], hops.turn[h] % primes) for h, u in enumerate(hops.src) if u == node} for node in (0, 1))
+    for (first, one), (second, two) in product(there, back):
+        taken = Counter(dict(first))
+        taken.update(dict(second))
+        if gcd(one + two, primes) == 1 and all(hops.room[k] // width >= times for k, times in taken.items()):
+            return True
+    return False
