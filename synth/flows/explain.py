@@ -7,17 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from synth.errors import SynthError, UsageError
 from synth.flows import rings, roads
 from synth.flows.allocations import RATED, Best, best, by_trees, induced, share
 from synth.flows.doubletree import tree_rate
+from synth.flows.explainwords import Words, runs, units_of
 from synth.flows.ringbound import RingBound
 from synth.flows.rings import Rings
 from synth.flows.until import TimeUp, apart, left, until
 from synth.large import Large
-from synth.runs import runs as stretches
 from synth.topology import Network, Topology
 
 
@@ -53,9 +51,6 @@ LISTED = 128
 FEW_RANKS = 16
 # The share of a time limit that is left to all else when trees and linear programs look for a bound.
 SPARED = 0.6
-# Parts and runs of ranks that a sentence names.
-FEW = 4
-
 Tell = Callable[[str], None]
 Flows = Callable[[str], Large]
 
@@ -92,6 +87,7 @@ class _Explained:
     ) -> None:  # fmt: skip
         self.root = root
         self.machine, self.network, self.name, self.labels, self.flows, self.tell = machine, network, name, labels, flows, tell
+        self.words = Words(name, labels)
         self.wires = roads.of(machine)
         self.open: list[str] = []
         self.known: dict[str, Large] = {}
@@ -181,12 +177,12 @@ class _Explained:
             return [Way("all disjoint rings", reached, none), Way("one ring", reached, none)]
         if not found.whole:
             self.open.append("more rings")
-        several = f"{_units(found.units)} in all{self._why(found)}"
+        several = f"{units_of(found.units)} in all{self._why(found)}"
         ways = [Way("all disjoint rings", found.units * part, several)]
         one = max(units for _, units in found.rings)
         with suppress(TimeUp):
             one = rings.widest(self.machine, found, self.wires)
-        ways.append(Way("one ring", one * part, f"{_units(one)} wide"))
+        ways.append(Way("one ring", one * part, f"{units_of(one)} wide"))
         return ways
 
     def _why(self, found: Rings) -> str:
@@ -199,7 +195,7 @@ class _Explained:
         if not found.most:
             return f"; more may fit, {bound.units} at most"
         verb = "leave" if bound.leaving else "enter"
-        return f": no more {verb} {self._ranks(bound.side)}"
+        return f": no more {verb} {self.words.ranks(bound.side)}"
 
     def _trees(self) -> Way:
         name = "double binary trees"
@@ -215,77 +211,22 @@ class _Explained:
         if top is None:
             return "not known: the time limit came first", ()
         if top.cut:
-            return self._parts(top.cut) if self.name == "allreduce" else self._side(top.cut, top.units)
+            return self.words.parts(top.cut, self.wires) if self.name == "allreduce" else self.words.side(top.cut, top.units)
         large = self.known.get(self.name)  # by flows: a cut that says no more than the linear program
         if large is None or large.bound_gbps / large.unit != top.units:
             return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
         certificate, ranks = large.certificate, self.machine.ranks
         if certificate["kind"] == "throughput-cut":
             inside = tuple(n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks)
-            return self._side(inside, top.units)
+            return self.words.side(inside, top.units)
         if certificate["kind"] == "allreduce-parts":
             parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
-            return f"{self._listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
+            return f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
-
-    def _parts(self, cut: tuple[int, ...]) -> tuple[str, tuple[tuple[int, ...], ...]]:
-        found: dict[int, list[int]] = {}
-        for rank, part in enumerate(cut):
-            found.setdefault(part, []).append(self.labels[rank])
-        parts = tuple(tuple(ranks) for ranks in found.values())
-        label = np.array(cut)
-        across = int(self.wires.units[label[self.wires.src] != label[self.wires.dst]].sum())
-        times = f"each byte crosses {len(parts)} parts at least {2 * (len(parts) - 1)} times"
-        return f"{self._listed(parts)}: {_units(across // 2)} of links between them, and {times}", parts
-
-    def _listed(self, parts: tuple[tuple[int, ...], ...]) -> str:
-        shown = " | ".join(runs(part) for part in parts[:FEW])
-        if len(parts) > FEW:
-            size = len(parts[0])
-            each = f", {_of(size)} each" if all(len(part) == size for part in parts) else ""
-            return f"the {len(parts)} parts {shown} | and {len(parts) - FEW} more{each}"
-        return f"the parts {shown}"
-
-    def _side(self, side: Sequence[int], rate: Fraction) -> tuple[str, tuple[tuple[int, ...], ...]]:
-        """The sentence of a cut: the units across it follow from the rate that it allows."""
-        ranks = self.machine.ranks
-        units = rate if self.name in ("broadcast", "allreduce") else rate * len(side) / ranks
-        across = _units(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
-        shown = self._ranks(side)
-        named = (tuple(self.labels[r] for r in sorted(side)),)
-        one = len(side) == 1
-        if self.name == "reduce-scatter":
-            return f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results", named
-        if self.name == "allreduce":
-            return (
-                f"{shown} send{'s' if one else ''} {across} to the others, which need {'its' if one else 'their'} part of every sum",
-                named,
-            )
-        wanted = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
-        return f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from {'it' if one else 'them'}", named
-
-    def _ranks(self, side: Sequence[int]) -> str:
-        return ("rank " if len(side) == 1 else "ranks ") + runs([self.labels[r] for r in sorted(side)])
 
 
 def _timed(call: Callable[[], Best | None]) -> Best | None:
     return call() if left() is None else apart(call)
-
-
-def _units(n: int) -> str:
-    return f"{n} unit{'' if n == 1 else 's'}"
-
-
-def _of(n: int) -> str:
-    return f"{n} rank{'' if n == 1 else 's'}"
-
-
-def runs(ranks: Sequence[int]) -> str:
-    """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
-    shown = [
-        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in stretches(ranks)
-    ]  # fmt: skip
-    return ",".join(shown) if len(shown) <= 2 * FEW else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
 
 
 __all__ = ["RATED", "Explanation", "Way", "explain", "runs"]
