@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -12,7 +13,7 @@ from synth.collective import collective
 from synth.flows import large
 from synth.flows.expand import schedule as expanded
 from synth.frontier import Frontier, Open, Point
-from synth.pareto import frontiers, mixed
+from synth.pareto import frontiers, higher, mixed
 from synth.pareto.events import Options
 from synth.samebits import same_bits
 from synth.topologies import topology
@@ -73,7 +74,7 @@ def test_only_what_improves_is_added(monkeypatch):
     assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
     assert all(a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False))
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
-    assert mixed.mixed(whole, machine, "allgather") is whole
+    assert mixed.mixed(whole, machine, "allgather").points is whole.points
     few = mixed.mixed(found, machine, "allgather", max_steps=2)
     assert few.points and max(p.steps for p in few.points) <= 2
 
@@ -84,7 +85,7 @@ def test_long_schedules_are_left_out(monkeypatch):
     made = mixed.mixed(found, machine, "allgather")
     assert made.points and all(sum(len(step.sends) for step in p.schedule.steps) <= 300 for p in made.points)
     monkeypatch.setattr(mixed, "MOST_SENDS", 0)
-    assert mixed.mixed(found, machine, "allgather") is found
+    assert mixed.mixed(found, machine, "allgather").points is found.points
 
 
 def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
@@ -130,3 +131,35 @@ def test_what_is_too_long_is_not_made(monkeypatch):
     monkeypatch.setattr(mixed, "MOST_SENDS", 15)
     monkeypatch.setattr(mixed, "_point", lambda *_: pytest.fail("was made"))
     assert mixed.mixed(found, machine, "allreduce").points == ()
+
+
+def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
+    """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of it."""
+    monkeypatch.setattr(mixed, "MOST_SENDS", 2_000)
+    machine, found = left_open("torus:4x3", "allreduce")
+    made = mixed.mixed(found, machine, "allreduce")
+    every = large.frontier(machine, "allreduce").points
+    least = min(every, key=lambda p: p.bandwidth)
+    assert min(p.bandwidth for p in made.points) > least.bandwidth
+    note = next(text for text in made.notes if text.startswith("flow methods have "))
+    assert f"{least.bandwidth} rounds per chunk in {least.steps} steps" in note and "--engine flow" in note
+    assert "stand beside" in made.notes[-1]
+
+
+def test_what_the_time_does_not_allow_to_be_written_out_is_told(monkeypatch):
+    """A point that would take longer than is left is not begun."""
+    monkeypatch.setattr(mixed, "WRITTEN", 1e3)
+    machine, found = left_open("torus:4x3", "allreduce")
+    made = mixed.mixed(found, machine, "allreduce", time_limit=30)
+    assert len(made.points) == 1
+    assert any("the time limit came before they were written out" in text for text in made.notes)
+
+
+def test_no_higher_bound_is_spoken_of_where_one_is_attained():
+    """A bound that a schedule attains is the highest; elsewhere the note stays."""
+    machine, found = left_open("torus:3x3", "allgather")
+    doubt = higher.note("the time limit ended its search")
+    made = mixed.mixed(replace(found, notes=(doubt, "other")), machine, "allgather")
+    assert made.points[-1].status == "optimal" and doubt not in made.notes and "other" in made.notes
+    assert higher.settled((doubt,), Fraction(2), Fraction(1)) == (doubt,)
+    assert higher.settled((doubt,), None, Fraction(1)) == (doubt,)

@@ -16,7 +16,7 @@ from synth import bounds
 from synth.bounds.fences import fenced
 from synth.collective import Collective
 from synth.frontier import LowerBound
-from synth.pareto import onechunk
+from synth.pareto import higher, onechunk
 from synth.pareto.awaited import LEAST_RANKS, Awaited
 from synth.pareto.events import NoBoundError
 from synth.pareto.racers import Racer
@@ -60,7 +60,7 @@ class Bounding:
         missing = [self._flows.found.get(key) for key in self._halves]
         why = [ENDED.get(m.reason, "") if isinstance(m, Unknown) else "the time limit ended its search"
                for m in missing if not isinstance(m, LowerBound)]  # fmt: skip
-        return (f"the bound for any number of steps may be higher: {why[0]}",) if why else ()
+        return (higher.note(why[0]),) if why else ()
 
     def first(self) -> LowerBound:
         """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by then."""

@@ -17,14 +17,18 @@ from synth.bounds import check
 from synth.errors import SynthError
 from synth.frontier import Frontier, LowerBound, Open, Point
 from synth.large import LargePoint
+from synth.pareto import higher
 from synth.pareto.events import SweepInterrupted
+from synth.rational import show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
 from synth.topology import Topology
 
 LABEL = "flow: "
 # Sends of a schedule up to which it is written out beside those of exact synthesis.
-MOST_SENDS = 40_000
+MOST_SENDS = 200_000
+# Seconds that writing out a send and replaying it take, about, on a busy machine.
+WRITTEN = 3e-5
 
 
 def mixed(
@@ -48,27 +52,48 @@ def mixed(
     except SynthError:
         return found  # what exact synthesis has stands; it would have said that nothing exists
     points, interrupted, wrote = list(found.points), large.interrupted, False
+    late, long = list[LargePoint](), list[LargePoint]()  # improvements that are not written out
     try:
         for candidate in large.points:
             best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
             if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
                 continue
-            if _sends(candidate, found) > MOST_SENDS:
+            sends = _sends(candidate, found)
+            if sends > MOST_SENDS:
+                long.append(candidate)
                 continue
-            if wrote and end is not None and time.monotonic() >= end:
-                found = replace(found, notes=(*found.notes, "the time limit came before all points of the flow methods were written out"))
-                break
+            if wrote and end is not None and time.monotonic() + WRITTEN * sends >= end:
+                late.append(candidate)
+                continue
             progress(f"writing out {candidate.engine}")
             wrote = True
             point = _point(candidate, found, floor)
             if point is not None and (point.same_bits or not alike):
                 points.append(point)
+            elif point is None:
+                long.append(candidate)
     except KeyboardInterrupt:
         interrupted = True
-    made = _merged(found, points)
+    made = _told(_merged(found, points), late, long)
     if interrupted:
         raise SweepInterrupted(made, None)
     return made
+
+
+def _told(made: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Frontier:
+    """`made` with notes of the points that improve on it but were not written out, and where they are to be had."""
+    best = min((p.bandwidth for p in made.points), default=None)
+    notes = list(made.notes)
+    for left, why in ((late, "the time limit came before they were written out"), (long, "too long to be written out beside these")):
+        better = [p for p in left if best is None or p.bandwidth < best]
+        if better:
+            least = min(better, key=lambda p: p.bandwidth)
+            many = f"{len(better)} more point{'s' * (len(better) > 1)}"
+            down = f"down to {show(least.bandwidth)} rounds per chunk in {least.steps} steps"
+            notes.insert(max(0, len(made.notes) - 1), f"flow methods have {many}, {down}: {why}; add --engine flow")
+    floor = next((bound.value for steps, bound in made.bounds if steps is None), None)
+    told = higher.settled(notes, best, floor)
+    return made if told == made.notes else replace(made, notes=told)
 
 
 def _sends(candidate: LargePoint, found: Frontier) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from synth.frontier import LowerBound, Open, Point
+from synth.pareto import higher
 from synth.pareto.ledger import Ledger
 from synth.samebits import same_bits
 
@@ -39,6 +40,7 @@ def sweep(ledger: Ledger) -> None:
     ledger.open.sort(key=lambda interval: interval.steps)
     floor = next((b for s, b in ledger.bounds if s is None), None)
     closed = floor is not None and ledger.best == floor.value
+    ledger.notes = higher.settled(ledger.notes, ledger.best, None if floor is None else floor.value)
     points = ledger.frontier().points
     ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
     seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points)]

@@ -14,7 +14,7 @@ from math import inf
 
 from synth import bounds
 from synth.frontier import Frontier, LowerBound, Open
-from synth.pareto import closing, jobs, ontrees, remarks, sums
+from synth.pareto import closing, higher, jobs, ontrees, remarks, sums
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.ledger import Ledger
 from synth.rational import show
@@ -96,6 +96,7 @@ class Sweep(Ledger):
         if steps == end and bound.value > floor.value and not self.out_of_time:
             self.notes += (remarks.unattained(self, steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
+        self.notes = higher.settled(self.notes, self.best, floor.value)
         self.last = None if self.best == floor.value else end
 
     def _again(self) -> None:
@@ -144,7 +145,7 @@ class Sweep(Ledger):
 
     def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
         """`bound`, with a note that there may be a higher one, and why that was not found."""
-        self.notes += (f"the bound for any number of steps may be higher: {ENDED.get(why.reason, 'its search ended early')}",)
+        self.notes += (higher.note(ENDED.get(why.reason, "its search ended early")),)
         return bound
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
