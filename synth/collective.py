@@ -257,6 +257,9 @@ def collective(
     key = ALIASES.get(key, key)
     if key not in COLLECTIVES:
         raise UsageError(unknown("collective", name, [*COLLECTIVES, *ALIASES], "collectives"))
+    least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks
+    if least > MAX_UNITS:
+        raise UsageError(f"{key} over {ranks} ranks: at most {MAX_UNITS} {'units' if least > ranks else 'ranks'} are supported")
     takes = COLLECTIVES[key][1]
     roots = tuple(roots)
     if roots and "root" not in takes:

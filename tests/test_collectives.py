@@ -105,7 +105,7 @@ def test_a_custom_collective_from_a_file(tmp_path):
         ("pre: [[0, 0]]\npost: [[0, 1]]\nroots: 1", "unknown key 'roots'"),
         ("pre: [[0, 0]]\npost: [[0, 1]]\nname: allgather", "built-in"),
         ("pre: [[0, 0]]\npost: [[0, 1]]\nranks: 5", "over 5 ranks"),
-        ("pre: [[0, 0", "exchange.yaml:1"),
+        ("pre: [[0, 0", "exchange.yaml:[12]: not YAML or JSON"),
         ("a: &x [1]\npre: *x\npost: *x", "aliases"),
         ("[1, 2]", "expected a mapping"),
         ("pre: [[true, 0]]\npost: [[0, 1]]", "unit True"),

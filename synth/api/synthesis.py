@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
+MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
 
 
 class FewerBounds(UndecidedError):
@@ -151,6 +152,8 @@ def solve(
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
+    if steps > MOST_STEPS or max(chunks, rounds) > MOST_ASKED:
+        raise UsageError(f"C={chunks} S={steps} R={rounds}: at most {MOST_STEPS} steps and {MOST_ASKED} chunks and rounds can be asked for")
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)

@@ -11,14 +11,14 @@ from synth.catalog.entry import Entry
 from synth.catalog.store_blobs import Blob, pack, unpack
 from synth.errors import FormatError, SynthError
 from synth.frontier import Frontier
-from synth.program.program import Program
+from synth.program.program import MOST_INSTANCES, Program
 from synth.schedule import Schedule, canonical
 
 MEASURED = "synth.measured/1"
 MOST_PROGRAMS, MOST_ROWS = 10_000, 1_000_000
 # Points looked at for one measured program: those that agree in steps, rounds per chunk and number of chunks.
 MOST_CANDIDATES = 200
-WRITTEN_SENDS, MOST_INSTANCES = 1 << 20, 256
+WRITTEN_SENDS = 1 << 20
 
 
 class Kept(NamedTuple):

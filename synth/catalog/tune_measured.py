@@ -62,6 +62,8 @@ def load(path: Path, in_place: bool = False) -> list[Measurement]:
         doc = json.loads(text_of(path, MOST))
     except json.JSONDecodeError as error:
         raise FormatError(f"is not JSON: {error.msg}", str(path), error.lineno) from None
+    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
+        raise FormatError(f"is not JSON that can be read: {str(error)[:80]}", str(path)) from None
     return document(doc, str(path), in_place)
 
 

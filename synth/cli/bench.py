@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.options import FILE, machine_if_named, machine_options, output_options
 from synth.cli.output import deliver, ready
 from synth.cli.root import CONTEXT
 from synth.cli.sizes import Sizes
@@ -52,7 +52,7 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
     from synth.view.tables import print_report
 
     ready(output)
-    machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
+    machine = machine_if_named(given)
     same = (
         "executor", "sizes", "baselines", "point", "protocol", "instances", "dtype", "op", "repeats", "warmup", "check",
         "ranks_on", "threads", "timeout",

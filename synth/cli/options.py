@@ -69,9 +69,20 @@ def chosen_machine(given: dict[str, Any]) -> Topology:
     from synth import api
 
     name, file = one_of("topo", "topo_file")
-    if name is None and file is None:
+    if not name and file is None:
         raise UsageError("no topology given; add --topo NAME (`synth topo list` shows them) or --topo-file FILE")
     return api.topology(name or str(file), file=file, **changes(given))
+
+
+def machine_if_named(given: dict[str, Any]) -> Topology | None:
+    """As `chosen_machine`, None where no topology is named. Raises UsageError for a change of none on the command line."""
+    if given["topo"] or given["topo_file"]:
+        return chosen_machine(given)
+    context = click.get_current_context()
+    for name in changes(given):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name} changes a machine, and none is named; add --topo NAME or --topo-file FILE")
+    return None
 
 
 def changes(given: dict[str, Any]) -> dict[str, Any]:

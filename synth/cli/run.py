@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.options import FILE, machine_if_named, machine_options, output_options
 from synth.cli.output import deliver, ready, remark, write
 from synth.cli.root import CONTEXT
 from synth.cli.types import Places, Positive, Ranks, Size
@@ -60,7 +60,7 @@ class AnySize(Size):
 @click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
 @click.option("--clock", metavar="NAME", help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.")
 @click.option("--stretch", type=Positive(), metavar="K", help="Of --clock paced: real time is K times the model's.")
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random data.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random data.")
 @click.option("--no-data/--check", help="Only the time, with nothing moved or compared / every element compared, which is the default.")
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
 @click.option("--trace", type=FILE, metavar="FILE", help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.")
@@ -84,7 +84,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     from synth.view.tables import print_report
 
     ready(output, given["trace"])
-    machine = chosen_machine(given) if given["topo"] or given["topo_file"] else None
+    machine = machine_if_named(given)
     same = {key: given[key] for key in SAME}
     source, named = (file, given["coll"]) if given["baseline"] is None else (_baseline(file, given, machine), None)
     if source is None:

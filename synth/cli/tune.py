@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, changes, machine_options, one_of, output_options
+from synth.cli.options import FILE, machine_if_named, machine_options, output_options
 from synth.cli.output import deliver, ready
 from synth.cli.progress import progress
 from synth.cli.root import CONTEXT
@@ -103,8 +103,7 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
 def _tuned(given: dict[str, Any]) -> Any:
     from synth import api
 
-    name, file = one_of("topo", "topo_file")
-    machine = None if name is None and file is None else api.topology(name or str(file), file=file, **changes(given))
+    machine = machine_if_named(given)
     names = [name.strip() for value in given["coll"] for name in value.split(",") if name.strip()]
     same = ("sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "dividing",
             "time_limit", "jobs")  # fmt: skip

@@ -23,7 +23,7 @@ from synth.program.fuse import NONE, fuse, lanes_of
 from synth.program.layout import Layout
 from synth.program.messages import Lane, Message, trace
 from synth.program.places import place
-from synth.program.program import PROTOCOLS, Gpu, InPlace, Program
+from synth.program.program import MOST_INSTANCES, PROTOCOLS, Gpu, InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 from synth.program.waits import deadlock
 from synth.schedule import Schedule
@@ -83,6 +83,8 @@ def _runtime(name: str) -> Runtime:
 def _check(layout: Layout, protocol: str, instances: int, in_place: InPlace | None, lanes: int | None) -> InPlace:
     if protocol not in PROTOCOLS:
         raise UsageError(f"unknown protocol {protocol!r}; {', '.join(PROTOCOLS)} exist")
+    if instances > MOST_INSTANCES:
+        raise UsageError(f"instances are at most {MOST_INSTANCES}; got {instances}")
     if instances < 1 or (lanes is not None and lanes < 1):
         raise UsageError(f"instances and lanes are at least 1; got {instances} and {lanes}")
     if in_place not in (None, "out", "in", "both"):

@@ -19,7 +19,7 @@ from synth.program.onesided_packets import Packets
 from synth.program.onesided_scribe import Draft
 from synth.program.onesided_simple import Simple
 from synth.program.onesided_tasks import Group, Memory, groups
-from synth.program.program import Block, Gpu, InPlace, Op, Port, Program, Span
+from synth.program.program import MOST_INSTANCES, Block, Gpu, InPlace, Op, Port, Program, Span
 from synth.schedule import Schedule
 
 DEFAULT_BLOCKS = 16
@@ -51,6 +51,8 @@ def onesided(
         raise UsageError(f"MSCCL++ has no protocol {protocol}; Simple and LL (packets) exist")
     if len(boxes) != n:
         raise UsageError(f"{len(boxes)} boxes are given for {n} ranks")
+    if instances > MOST_INSTANCES:
+        raise UsageError(f"instances are at most {MOST_INSTANCES}; got {instances}")
     if instances < 1 or (blocks is not None and blocks < 1):
         raise UsageError(f"instances ({instances}) and blocks ({blocks}) must be at least 1")
     layout = Layout(schedule.collective, schedule.chunks * instances)

@@ -137,7 +137,7 @@ class _Reader:
             if found is None:
                 raise ValueError(f"expected `collective NAME ranks N [roots R,..]`, found {text[:60]!r}")
             return collective(found[1], int(found[2]), [int(r) for r in (found[3] or "").split(",") if r])
-        except (UsageError, ValueError, KeyError, TypeError) as error:
+        except (UsageError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.at -= 1
             self.fail(f"{error}")
 

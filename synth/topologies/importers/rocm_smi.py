@@ -71,7 +71,7 @@ def _table(lines: list[str], title: str, file: str) -> tuple[tuple[int, ...], Ta
             if i != j and not re.fullmatch(r"\d{1,6}|XGMI|PCIE", cell):
                 raise FormatError(f"{columns[i]} to {columns[j]}: {cell[:20]!r} is no number, XGMI or PCIE", file, start + 3 + i)
             if cells[j][i] != cell:
-                raise FormatError(f"{columns[i]} to {columns[j]} is {cell}, and back it is {cells[j][i]}", file, start + 3 + i)
+                raise FormatError(f"{columns[i]} to {columns[j]} is {cell}, and back it is {cells[j][i][:20]}", file, start + 3 + i)
     return tuple(int(c[3:]) for c in columns), cells
 
 

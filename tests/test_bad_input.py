@@ -1,0 +1,137 @@
+"""Odd values of options, and files of strangers, end at once in one line with its exit code: never an internal error or a hang."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import synth
+from synth.catalog import tune_measured
+from synth.cli import root
+from synth.collective_file import load
+from synth.errors import FormatError, SynthError, UsageError
+from synth.program.lower import lower
+from synth.program.onesided import onesided
+from synth.program.text import parse
+from synth.schedule import Schedule
+from synth.topologies import importers
+
+HUGE = "999999999999999999999"
+SOLVE = ["solve", "--topo", "ring:4", "--coll", "allgather"]
+TUNE = ["tune", "--topo", "ring:4", "--sizes", "1KB:4KB"]
+
+
+@pytest.fixture(scope="module")
+def schedule(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("bad") / "s.json"
+    path.write_text(json.dumps(synth.solve("ring:3", "allgather", 1, 1, 1, jobs=1).schedule.to_json()))
+    return path
+
+
+def refused(code: int, *words: object) -> str:
+    """What a command line says, in one line, before it ends with this exit code."""
+    result = CliRunner().invoke(root, [str(word) for word in words])
+    assert result.exit_code == code, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("synth: error: ") and "internal" not in line
+    return line
+
+
+@pytest.mark.parametrize("command", ["show", "run", "export", "bench"])
+def test_more_copies_than_any_runtime_has_channels_are_refused(command, schedule):
+    assert "instances are at most 256" in refused(2, command, schedule, "--instances", HUGE)
+
+
+def test_copies_are_counted_however_a_schedule_is_lowered(schedule):
+    made = Schedule.from_json(json.loads(schedule.read_text()))
+    for lowering in (lower, onesided):
+        assert lowering(made, instances=2)
+        with pytest.raises(UsageError, match="at most 256"):
+            lowering(made, instances=257)
+
+
+def test_a_seed_of_random_data_is_not_negative(schedule):
+    assert "--seed" in refused(2, "run", schedule, "--seed", -1)
+
+
+@pytest.mark.parametrize("collective", ["allgather", "alltoall", "allreduce"])
+def test_a_tuner_for_more_ranks_than_there_can_be(collective):
+    assert "ranks: at most" in refused(2, *TUNE, "--coll", collective, "--gpus", HUGE)
+
+
+def test_the_units_of_an_alltoall_are_counted_before_they_are_made():
+    with pytest.raises(UsageError, match="units are supported"):
+        synth.collective("alltoall", 100_000)
+
+
+@pytest.mark.parametrize("asked", [("2", "2", HUGE), (HUGE, "2", HUGE), ("2", HUGE, HUGE)])
+def test_a_question_that_no_engine_can_hold(asked):
+    chunks, steps, rounds = asked
+    assert "can be asked for" in refused(2, *SOLVE, "--chunks", chunks, "--steps", steps, "--rounds", rounds)
+
+
+@pytest.mark.parametrize("words", [("--without", "0-1"), ("--degrade", "0-1:1/2"), ("--ranks", "0-1"), ("--links", "none.csv")])
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_a_change_of_no_machine_is_not_passed_over(command, words, schedule):
+    assert f"{words[0]} changes a machine, and none is named" in refused(2, command, schedule, *words)
+
+
+def test_a_change_in_the_environment_waits_for_a_machine(schedule, monkeypatch):
+    monkeypatch.setenv("SYNTH_WITHOUT", "0-1")
+    assert CliRunner().invoke(root, ["run", str(schedule), "--size", "1KB"]).exit_code == 0
+
+
+def test_an_empty_name_is_no_machine():
+    assert "no topology given" in refused(2, "bound", "--topo", "", "--coll", "allgather")
+
+
+DEEP = "[" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (DEEP, "is nested too deeply"),
+        ("1: 2\nfoo: 3\npre: [[0, 0]]\npost: [[0, 1]]\n", "unknown key 1"),
+        (json.dumps({"pre": [["a" * 3000, 0]], "post": [[0, 1]]}), "is not a number in"),
+        (json.dumps({"pre": [[0, "b" * 3000]], "post": [[0, 1]]}), "is not in 0..2"),
+        (json.dumps({"pre": [[0, 0]], "post": [[0, 1]], "ranks": "x" * 3000}), "the topology has 3"),
+    ],
+)
+def test_a_hostile_collective_is_refused_in_a_short_line(text, said, tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(FormatError, match=said) as error:
+        load(path, 3)
+    assert len(str(error.value)) < len(str(path)) + 200
+
+
+@pytest.mark.parametrize("text", [DEEP, "9" * 5000])
+def test_measurements_that_json_cannot_read(text, tmp_path):
+    path = tmp_path / "m.json"
+    path.write_text(text)
+    with pytest.raises(FormatError, match="is not JSON"):
+        tune_measured.load(path)
+
+
+def test_a_program_whose_collective_is_nested_too_deeply():
+    with pytest.raises(SynthError, match="recursion"):
+        parse('program p\ncollective {"a": ' + DEEP + "\nchunks 1 protocol Simple in-place both bytes 0..\n", "p.txt")
+
+
+def test_a_long_cell_of_a_table_is_not_repeated_whole(tmp_path):
+    heads = ("Weight", "Hops", "Link Type")
+    cells = {"Weight": "15", "Hops": "1", "Link Type": "XGMI"}
+    tables = [
+        f"{'=' * 20} {head} between two GPUs {'=' * 20}\n   GPU0 GPU1\nGPU0 0 {cells[head]}\nGPU1 {cells[head]} 0\n" for head in heads
+    ]
+    path = tmp_path / "rocm.txt"
+    path.write_text("".join(tables))
+    assert importers.load(path).ranks == 2
+    path.write_text("".join(tables).replace("GPU1 XGMI", f"GPU1 {'a' * 5000}"))
+    with pytest.raises(FormatError, match="and back it is a") as error:
+        importers.load(path)
+    assert len(str(error.value)) < len(str(path)) + 200
