@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,13 @@ def test_a_change_in_the_environment_waits_for_a_machine(schedule, monkeypatch):
 
 def test_an_empty_name_is_no_machine():
     assert "no topology given" in refused(2, "bound", "--topo", "", "--coll", "allgather")
+
+
+@pytest.mark.parametrize(("closed", "words", "code"), [(">&-", "list topologies", 0), (">&-", "-h", 0), ("2>&-", "list topologees", 2)])
+def test_a_stream_that_is_closed_is_done_without(closed, words, code):
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "synth", *words.split()]
+    result = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (code, "", "")
 
 
 DEEP = "[" * 5000

@@ -65,6 +65,9 @@ class Root(Commands):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> Any:
         """Runs a command line and exits with its code. Never shows a traceback unless SYNTH_DEBUG is set."""
         extra["standalone_mode"] = False
+        for stream in ("stdout", "stderr"):
+            if getattr(sys, stream) is None:  # closed by who started this: what is said there goes nowhere
+                setattr(sys, stream, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
         sys.exit(_guarded(lambda: super(Root, self).main(args, prog_name or "synth", **extra)))
 
 
