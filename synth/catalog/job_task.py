@@ -173,10 +173,11 @@ def _flow(task: Task) -> dict:
     from synth.catalog import store_large
     from synth.pareto import frontiers
 
-    found = frontiers.flow(task.topology, *frontiers.flow_task(task.topology, task.collective, task.roots))
+    asked = frontiers.flow_task(task.topology, task.collective, task.roots)
+    found = frontiers.flow(task.topology, *asked, time_limit=task.options.time_limit)
     found = found.within(task.options.max_steps, task.options.max_chunks)
     blobs = {name: [b.sum, b.size, base64.b64encode(b.body).decode()] for name, b in store_large.packed(found).items()}
-    return {"state": DONE, "large": blobs, "reason": ""}
+    return {"state": OPEN if found.open else DONE, "large": blobs, "reason": ", ".join(found.open)}
 
 
 def answer_of(task: Task, found: Frontier) -> dict:

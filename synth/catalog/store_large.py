@@ -48,7 +48,7 @@ def unpacked(blobs: dict[str, Blob]) -> Large:
     bound = doc["bound"]
     return Large(
         topology, doc["collective"], doc["root"], rational(bound["value"]), bound["certificate"], doc["least_steps"], points,
-        doc["seconds"], tuple(doc["notes"]),
+        doc["seconds"], tuple(doc["notes"]), tuple(doc.get("open", ())),
     )  # fmt: skip
 
 
