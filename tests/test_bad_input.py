@@ -22,6 +22,7 @@ from synth.schedule import Schedule
 from synth.topologies import importers
 
 HUGE = "999999999999999999999"
+PARETO = ["pareto", "--topo", "ring:3", "--coll", "allgather", "--jobs", "1"]
 SOLVE = ["solve", "--topo", "ring:4", "--coll", "allgather"]
 TUNE = ["tune", "--topo", "ring:4", "--sizes", "1KB:4KB"]
 
@@ -88,6 +89,27 @@ def test_a_change_in_the_environment_waits_for_a_machine(schedule, monkeypatch):
 
 def test_an_empty_name_is_no_machine():
     assert "no topology given" in refused(2, "bound", "--topo", "", "--coll", "allgather")
+
+
+@pytest.mark.parametrize("text", ["my notes\n", '{"schema": "synth.frontier/1"}', "\0\0\0"])
+def test_a_file_that_is_no_log_is_not_overwritten(text, tmp_path):
+    path = tmp_path / "mine"
+    path.write_text(text)
+    assert "is no log of a sweep" in refused(1, *PARETO, "--log", path, "--fresh")
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_a_log_is_a_file(device):
+    assert "is not a file" in refused(1, *PARETO, "--log", device)
+
+
+@pytest.mark.parametrize("torn", ["", '{"kind":"he', '{"kind":"head","version":1,"key":"another"}\n{"kind":"po'])
+def test_a_log_of_another_question_or_a_torn_one_is_begun_anew(torn, tmp_path):
+    path = tmp_path / "log"
+    path.write_text(torn)
+    assert CliRunner().invoke(root, [*PARETO, "--log", str(path)]).exit_code == 0
+    assert not path.exists()  # a finished sweep needs it no more
 
 
 @pytest.mark.parametrize(("closed", "words", "code"), [(">&-", "list topologies", 0), (">&-", "-h", 0), ("2>&-", "list topologees", 2)])

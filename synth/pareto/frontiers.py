@@ -87,12 +87,14 @@ def exact(
     """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory) unless `fresh`.
 
     Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, NoBoundError where a
-    time limit came before any bound, SynthError where a `log` that was asked for cannot be written.
+    time limit came before any bound, SynthError where a `log` that was asked for cannot be written or is no log.
     """
-    from synth.pareto.log import Log, default_directory
+    from synth.pareto.log import Log, default_directory, foreign
 
     began, network = time.monotonic(), machine.network()
     key = _key(problem_fingerprint(network, task), options, sweep)
+    if log is not None and foreign(log):
+        raise SynthError(f"{log}: is no log of a sweep, and is not overwritten; name another file")
     record = Log(log or default_directory() / f"{key[:24]}.jsonl", key, fresh)
     if record.trouble and log is not None:
         raise SynthError(record.trouble)

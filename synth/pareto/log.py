@@ -15,6 +15,7 @@ from typing import TextIO
 from synth.schedule import Problem
 
 VERSION = 2  # of what is asked, too: a model that allows more asks again
+HEAD = b'{"kind":"head"'  # how every log begins
 
 
 def default_directory() -> Path:
@@ -22,6 +23,16 @@ def default_directory() -> Path:
     if chosen := os.environ.get("SYNTH_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth"
+
+
+def foreign(path: Path) -> bool:
+    """Whether a file is there that no sweep wrote, not even one that was killed at once."""
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(HEAD)) if path.is_file() else b""
+    except OSError:
+        return False
+    return not HEAD.startswith(begins)
 
 
 class Log:
@@ -40,6 +51,9 @@ class Log:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file() and not path.is_dir():
+                self.trouble = f"cannot write the sweep's log {path}: is not a file"
+                return
             file = path.open("a", encoding="utf-8")
         except OSError as error:
             self.trouble = f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
