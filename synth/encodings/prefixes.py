@@ -21,7 +21,7 @@ from itertools import pairwise
 from random import Random
 
 from synth.collective import Collective
-from synth.encodings.loom import Parts
+from synth.encodings.loomcells import Parts
 from synth.topology import Network
 
 OTHERS = 6  # other choices, at most

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import higher
 from synth.pareto.ledger import Ledger
 from synth.samebits import same_bits
+
+REPLAYED = 4e-5  # seconds for a send, or a route of the network that a document lists, about
 
 
 def sweep(ledger: Ledger) -> None:
@@ -16,8 +19,11 @@ def sweep(ledger: Ledger) -> None:
 
     options = ledger.options
     known = _known(ledger)
+    budget = ledger.budget(None)
+    if budget.seconds is not None:  # what is known is replayed in time
+        budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replaying(ledger, known)))
     found = allreduce.points(
-        ledger.network, ledger.collective, budget=ledger.budget(None), max_steps=options.max_steps,
+        ledger.network, ledger.collective, budget=budget, max_steps=options.max_steps,
         same_bits=options.same_bits, known=known, progress=lambda text: ledger.tell("query", text),
     )  # fmt: skip
     for item in found:
@@ -45,6 +51,12 @@ def sweep(ledger: Ledger) -> None:
     ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
     seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points)]
     ledger.last = None if closed else max(seen, default=options.max_steps)
+
+
+def _replaying(ledger: Ledger, known: dict[int, Point]) -> float:
+    """About the seconds that it takes to enter known points."""
+    sends = sum(len(step.sends) for point in known.values() for step in point.schedule.steps)
+    return REPLAYED * (sends + len(known) * len(ledger.network.routes))
 
 
 def _known(ledger: Ledger) -> dict[int, Point]:

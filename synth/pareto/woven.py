@@ -18,7 +18,8 @@ import numpy as np
 
 from synth import verify
 from synth.collective import Collective
-from synth.encodings.loom import Loom, Stuck
+from synth.encodings.loom import Loom
+from synth.encodings.loomcells import Stuck
 from synth.encodings.prefixes import NEAR, Prefixes, Rule, rules
 from synth.errors import VerificationError
 from synth.flows.until import TimeUp, check, left, until
@@ -33,8 +34,8 @@ CHANCES = 2  # how often each rule is tried with each of these, where nobody lim
 ENOUGH = 24  # ways that are planned, at most
 PLANNED = 0.5  # of a time limit: what planning may take, the rest is for putting chunks together
 KEPT = 6  # ways that are mixed
-MOST_SENDS = 20_000
-MOST_CHUNKS = 96
+MOST_SENDS = 8_000
+MOST_CHUNKS = 64
 LONGER = (1, 2, 3, 4, 5, 6)  # steps beyond the fewest at which chunks are put together
 TIMES = (Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4))  # and of a way that loads links least: how many times its own
 
