@@ -15,7 +15,7 @@ from typing import TextIO
 from synth.schedule import Problem
 
 VERSION = 2  # of what is asked, too: a model that allows more asks again
-HEAD = b'{"kind":"head"'  # how every log begins
+HEAD = b'{"kind":"head"'  # how every log begins, without blanks
 
 
 def default_directory() -> Path:
@@ -29,7 +29,7 @@ def foreign(path: Path) -> bool:
     """Whether a file is there that no sweep wrote, not even one that was killed at once."""
     try:
         with path.open("rb") as file:
-            begins = file.read(len(HEAD)) if path.is_file() else b""
+            begins = b"".join(file.read(64).split())[: len(HEAD)] if path.is_file() else b""
     except OSError:
         return False
     return not HEAD.startswith(begins)
