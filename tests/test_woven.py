@@ -7,13 +7,14 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds, verify
-from synth.api import pareto
+from synth.api import pareto, solve
 from synth.api.inputs import collective, topology
 from synth.bounds import check
 from synth.bounds.fences import fenced
 from synth.collective import Collective
 from synth.frontier import Frontier
 from synth.pareto import woven
+from synth.verdict import Sat
 
 
 @pytest.fixture(autouse=True)
@@ -104,3 +105,12 @@ def test_a_frontier_under_a_short_limit() -> None:
     assert all(p.status == "best-known" and p.bandwidth > p.bound.value == Fraction(1, 2) for p in found.points)
     assert not found.complete
     assert {o.steps for o in found.open} >= {p.steps for p in found.points}
+
+
+def test_one_question_is_answered_too() -> None:
+    """So many chunks, steps and rounds, with a round to spare."""
+    found = solve("ring:20", "scan", chunks=3, steps=21, rounds=22, time_limit=20)
+    assert isinstance(found, Sat)
+    replayed = verify.schedule(found.schedule)
+    assert (replayed.chunks, replayed.steps, replayed.rounds) == (3, 21, 22)
+    assert found.cost.engine == "woven"

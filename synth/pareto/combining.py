@@ -11,12 +11,15 @@ import time
 from dataclasses import replace
 from fractions import Fraction
 
+from synth.flows.until import until
+from synth.pareto import woven
 from synth.pareto.built import Built
 from synth.pareto.candidates import Candidate, Candidates
 from synth.pareto.tries import Desk, Try
 from synth.schedule import Problem, Schedule, Send, Step
 from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict
 
+WOVEN = 0.5  # of the time: what planning without a solver may take
 FEW = 16  # candidates that are tried before the complete one has had as many conflicts
 CONFLICTS = (2_000, 40_000, 400_000, None)  # of each try, effort by effort; the last one is not given up
 
@@ -34,6 +37,8 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
         def cost(engine: str = "") -> Cost:
             return Cost(engine, desk.cpu, desk.cpu, time.monotonic() - began)
 
+        if (planned := _woven(problem, budget.seconds)) is not None:
+            return Sat(planned, cost("woven"))
         candidates = Candidates(problem.network, problem.collective, budget.seed)
         built = Built(problem.network, problem.collective, budget)
         try:
@@ -63,6 +68,19 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
             return Unknown("gave-up", "", cost())
         finally:
             built.close()
+
+
+def _woven(problem: Problem, seconds: float | None) -> Schedule | None:
+    """A schedule that is planned without a solver, where there are many ranks and one does."""
+    if not woven.applies(problem.network, problem.collective):
+        return None
+    weaving = woven.Weaving(problem.network, problem.collective)
+    with until(None if seconds is None else seconds * WOVEN):
+        for way in weaving.ways:
+            if (fitting := fitted(way.schedule, problem)) is not None:
+                return fitting
+        made = weaving.together(problem.steps, problem.chunks)
+    return None if made is None else fitted(made[1], problem)
 
 
 def fitted(schedule: Schedule, problem: Problem) -> Schedule | None:

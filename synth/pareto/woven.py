@@ -168,8 +168,11 @@ class Weaving:
 
     # ------------------------------------------------------------ many chunks
 
-    def together(self, steps: int) -> tuple[str, Schedule] | None:
-        """Chunks put together in so many steps, as many as give the fewest rounds per chunk; None where no way is so short."""
+    def together(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
+        """Chunks put together in so many steps; None where no way is so short.
+
+        As many as give the fewest rounds per chunk, or `chunks` of each unit where that is given and the time allows it.
+        """
         columns = [(way, begin) for way in self.ways for begin in range(steps - way.steps + 1)]
         if not columns:
             return None
@@ -178,7 +181,7 @@ class Weaving:
         chosen: list[tuple[Way, int]] = []
         best: tuple[Fraction, int] | None = None
         sends = 0
-        while len(chosen) < MOST_CHUNKS and sends <= MOST_SENDS:
+        while len(chosen) < (chunks or MOST_CHUNKS) and (chunks or sends <= MOST_SENDS):
             try:
                 check()
             except TimeUp:
@@ -190,7 +193,7 @@ class Weaving:
             chosen.append((way, begin))
             sends += sum(len(step.sends) for step in way.schedule.steps)
             ratio = Fraction(int(rounds.sum()), len(chosen))
-            if best is None or ratio < best[0]:
+            if chunks or best is None or ratio < best[0]:
                 best = ratio, len(chosen)
         if best is None:
             return None
