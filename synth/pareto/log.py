@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -51,7 +52,7 @@ class Log:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists() and not path.is_file() and not path.is_dir():
+            if _is_device(path):
                 self.trouble = f"cannot write the sweep's log {path}: is not a file"
                 return
             file = path.open("a", encoding="utf-8")
@@ -107,6 +108,15 @@ class Log:
                 self.path.unlink(missing_ok=True)  # before the lock is let go
             self._file.close()
             self._file = None
+
+
+def _is_device(path: Path) -> bool:
+    """Whether something is there that is neither a file nor a folder: told by one look, as another run may remove its log meanwhile."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _locked(file: TextIO) -> bool:
