@@ -34,6 +34,7 @@ CHANCES = 2  # how often each rule is tried with each of these, where nobody lim
 ENOUGH = 24  # ways that are planned, at most
 PLANNED = 0.5  # of a time limit: what planning may take, the rest is for putting chunks together
 KEPT = 6  # ways that are mixed
+QUICK = 4  # numbers of steps, the least ones, that come before the greatest
 MOST_SENDS = 8_000
 MOST_CHUNKS = 64
 LONGER = (1, 2, 3, 4, 5, 6)  # steps beyond the fewest at which chunks are put together
@@ -63,7 +64,7 @@ class Way:
 
 
 def schedules(network: Network, collective: Collective, seed: int = 0) -> Iterator[tuple[str, Schedule]]:
-    """(construction, schedule), replayed, one for each S that is tried, the least and the greatest first.
+    """(construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
     Ends early under a time limit (`synth.flows.until`).
     """
@@ -74,9 +75,8 @@ def schedules(network: Network, collective: Collective, seed: int = 0) -> Iterat
     lean = min(found.ways, key=lambda way: (way.most, way.steps)).steps
     chosen = {*(way.steps for way in found.ways), *(fewest + more for more in LONGER), *(int(lean * t) for t in TIMES)}
     ordered = sorted(chosen)
-    for steps in dict.fromkeys(
-        s for pair in zip(ordered, reversed(ordered), strict=True) for s in pair
-    ):  # from both ends: time may be short
+    ends = (s for pair in zip(ordered, reversed(ordered), strict=True) for s in pair)
+    for steps in dict.fromkeys((*ordered[:QUICK], *ends)):  # the few steps take little time
         made = found.together(steps)
         if made is not None:
             yield made
