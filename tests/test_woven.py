@@ -12,8 +12,9 @@ from synth.api.inputs import collective, topology
 from synth.bounds import check
 from synth.bounds.fences import fenced
 from synth.collective import Collective
-from synth.frontier import Frontier
-from synth.pareto import woven
+from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto import later, woven
+from synth.schedule import Schedule, Step
 from synth.verdict import Sat
 
 
@@ -104,7 +105,30 @@ def test_a_frontier_under_a_short_limit() -> None:
     assert {p.construction.split(",")[0] for p in found.points} == {"woven"}
     assert all(p.status == "best-known" and p.bandwidth > p.bound.value == Fraction(1, 2) for p in found.points)
     assert not found.complete
-    assert {o.steps for o in found.open} >= {p.steps for p in found.points}
+    least = next(int(b.value) for steps, b in found.bounds if steps == 0)
+    assert [o.steps for o in found.open] == list(range(least, found.points[-1].steps + 1))
+    for interval in found.open:
+        assert interval.upper == min((p.bandwidth for p in found.points if p.steps <= interval.steps), default=None)
+
+
+@pytest.mark.parametrize("reason", ["time", "gave-up"])
+def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None:
+    """After the third step of a search that found 4: the points that improve on it, with what is open from step to step."""
+    network = topology("line:3").network()
+    task, floor = collective("scan", 3), LowerBound(Fraction(1), {})
+    known = [
+        Point(Schedule(network, task, c, (Step(1, ()),) * s), floor, "best-known", "")
+        for s, c in ((3, 3), (5, 2), (6, 1), (8, 6), (9, 9), (12, 4))
+    ]
+    found = list(later.items(known, 3, 6, Fraction(4), floor, reason))
+    assert [(p.steps, p.bandwidth, p.status) for p in found if isinstance(p, Point)] == [
+        (5, Fraction(5, 2), "best-known"), (8, Fraction(4, 3), "best-known"), (9, 1, "optimal")
+    ]  # fmt: skip
+    opened = [o for o in found if isinstance(o, Open)]
+    half = Fraction(5, 2)
+    assert [(o.steps, o.upper) for o in opened] == [(4, 4), (5, half), (6, half), (7, half), (8, Fraction(4, 3))]
+    assert {(o.lower, o.reason) for o in opened} == {(1, reason)}
+    assert [o.steps for o in later.items([], 3, 6, None, floor, reason)] == [4, 5, 6]
 
 
 def test_one_question_is_answered_too() -> None:

@@ -22,7 +22,7 @@ from typing import cast
 from synth import bounds
 from synth.collective import Collective
 from synth.frontier import LowerBound, Open, Point
-from synth.pareto import onechunk
+from synth.pareto import later, onechunk
 from synth.pareto.atsteps import AtSteps, Means
 from synth.pareto.bounding import Bounding
 from synth.pareto.built import LOADED, Built
@@ -64,7 +64,8 @@ def points(
         floor = bounding.first()
         yield None, floor
         progress(f"no schedule takes fewer than {least} steps or {show(floor.value)} rounds per chunk")
-        end = max_steps or max(least + STEPS_BEYOND, 2 * least + 1)
+        followed = least + max(STEPS_BEYOND, least + 1)
+        end = max_steps or followed
         with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
             search = Search(Means(budget, same_bits, progress, desk, Candidates(network, collective, budget.seed), built), bounding)
             needed = onechunk.steps(network, collective)
@@ -82,30 +83,15 @@ def points(
                 if search.best == floor.value:
                     break
                 if search.out_of_time:
-                    if steps < end:
-                        yield Open(steps + 1, floor.value, search.best, "time", floor.certificate)
                     break
             yield from search.again()
-            yield from _later(known or {}, steps, max_steps, same_bits, search.best, cast(LowerBound, bounding.floor))
+            some = [p for p in (known or {}).values() if (p.same_bits or not same_bits) and (max_steps is None or p.steps <= max_steps)]
+            why = "time" if search.out_of_time else "gave-up"
+            yield from later.items(some, steps, min(end, max(followed, steps + 1)), search.best, cast(LowerBound, bounding.floor), why)
         yield from bounding.notes
     finally:
         bounding.close()
         built.close()
-
-
-def _later(
-    known: Mapping[int, Point], last: int, max_steps: int | None, same_bits: bool, best: Fraction | None, floor: LowerBound
-) -> Iterator[Item]:  # fmt: skip
-    """Of known points with more than `last` steps, those that improve on what was found, with the bound for any number of steps."""
-    for steps in sorted(known):
-        point = known[steps]
-        if steps <= last or (max_steps is not None and steps > max_steps) or (same_bits and not point.same_bits):
-            continue
-        if best is None or point.bandwidth < best:
-            best = point.bandwidth
-            yield replace(point, bound=floor, status="optimal" if best == floor.value else "best-known")
-            if best > floor.value:
-                yield Open(steps, floor.value, best, "time", floor.certificate)
 
 
 @dataclass
@@ -212,13 +198,13 @@ class Search:
         if self.bounding.floor is not None and self.bounding.floor is not floor:
             yield None, self.bounding.floor
         yield from self._at(steps, bound, left.point, (until, math.inf), here=left.here)
-        for later in [s for s in self.left if s > steps]:
-            other, upper = self.left[later], self._upper(later)
+        for after in [s for s in self.left if s > steps]:
+            other, upper = self.left[after], self._upper(after)
             if upper is not None and upper <= other.bound.value:
-                yield from self._told(later, other.bound, None)
+                yield from self._told(after, other.bound, None)
             elif upper is not None:
-                reason = "time" if self._unfinished(later) else "gave-up"
-                yield Open(later, other.bound.value, upper, reason, other.bound.certificate)
+                reason = "time" if self._unfinished(after) else "gave-up"
+                yield Open(after, other.bound.value, upper, reason, other.bound.certificate)
 
     def _unfinished(self, steps: int) -> bool:
         """Whether more time would try more at an open S."""

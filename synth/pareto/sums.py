@@ -49,7 +49,7 @@ def sweep(ledger: Ledger) -> None:
     ledger.notes = higher.settled(ledger.notes, ledger.best, None if floor is None else floor.value)
     points = ledger.frontier().points
     ledger.complete = not ledger.open and all(p.status == "optimal" for p in points) and bool(points)
-    seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points)]
+    seen = [*(s for s, _ in ledger.bounds if s), *(p.steps for p in ledger.points), *(o.steps for o in ledger.open)]
     ledger.last = None if closed else max(seen, default=options.max_steps)
 
 
