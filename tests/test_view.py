@@ -87,6 +87,26 @@ def test_open_intervals_that_say_the_same_are_said_once():
     ]
 
 
+def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_once():
+    """With the same bound and reason; what is settled between them parts them."""
+    floor = LowerBound(Fraction(1), {})
+    uppers = ((2, None), (3, Fraction(3)), (4, Fraction(2)), (5, Fraction(2)), (7, Fraction(3, 2)))
+    opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
+    three = tuple(replace(p, status="best-known", bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
+    found = made(open=opened, bounds=((None, floor),))
+    lines = report.sentences(replace(found, points=three))
+    assert lines[:4] == [
+        "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
+        "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3 down to 2 (the time ran out)",
+        "open: with 7 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
+        "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
+    ]
+    assert [row[4] for row in report.frontier(replace(found, points=three)).rows] == ["best known"] * 3
+    assert [row[4] for row in report.frontier(replace(found, points=three[:2])).rows] == ["best known (bound 1)"] * 2
+    own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
+    assert [row[4] for row in report.frontier(replace(found, points=own)).rows][1:] == ["best known (bound 1)", "best known (bound 5/4)"]
+
+
 def test_an_empty_frontier_can_be_shown():
     assert report.frontier(made(complete=True)).rows == ()
     assert "<table>" in frontier_html(made())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +14,7 @@ from synth.topology import Network, Topology
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 SIZES = (KB, MB, GB)
 ADVISED = 128 * MB
+MANY = 3  # points of one bound, from which on it is said once
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
     "time": "the time ran out", "memory": "the memory ran out", "interrupted": "interrupted", "crash": "the solver crashed",
@@ -39,9 +39,9 @@ def frontier(found: Frontier) -> Report:
     engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
     columns += [("construction", "left"), ("same bits", "left")] if sums else [("engine", "left")] if engines else []
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
-    rows = []
+    rows, said = [], _repeated(found)
     for point in found.points:
-        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point)]
+        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point, said)]
         row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
         row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
         row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
@@ -69,7 +69,7 @@ def headed(
 def sentences(found: Frontier) -> list[str]:
     """What is proved, what is open, which point to take at 128 MB, and the notes of the machine."""
     lines = _proved(found)
-    lines += _open(found.open)
+    lines += _open(found.open) + _gap(found)
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
         if not found.network.latency:
@@ -94,7 +94,7 @@ def choice(found: Frontier, size: int) -> Report:
          number(found.gbps(point, size)), _range(*span) if span else "no size")
         for point, span in zip(found.points, spans(found), strict=True)
     )  # fmt: skip
-    lines = _proved(found) + _open(found.open)
+    lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
         beta = float(slope(found, best)) * size * 10**6
@@ -155,19 +155,52 @@ def _proved(found: Frontier) -> list[str]:
 
 
 def _open(intervals: Sequence[Open]) -> list[str]:
-    """A sentence for each run of steps of which the same is known."""
+    """A sentence for each run of steps, one after the other, with the same bound and the same reason."""
+    runs: list[list[Open]] = []
+    for item in intervals:
+        if runs and _goes_on(runs[-1][-1], item):
+            runs[-1].append(item)
+        else:
+            runs.append([item])
     lines = []
-    for (lower, upper, reason), group in itertools.groupby(intervals, key=lambda item: (item.lower, item.upper, item.reason)):
-        steps = [item.steps for item in group]
-        span = counted(steps[0], "step") if len(steps) == 1 else f"{steps[0]} to {steps[-1]} steps"
-        most = "nothing was found" if upper is None else f"at most {show(upper)}"
-        lines.append(f"open: with {span} the least rounds/chunk is at least {show(lower)}, {most} ({WHY.get(reason, reason)})")
+    for run in runs:
+        first, last = run[0], run[-1]
+        span = counted(first.steps, "step") if len(run) == 1 else f"{first.steps} to {last.steps} steps"
+        most = "nothing was found"
+        if first.upper is not None and last.upper is not None:
+            most = f"at most {show(first.upper)}" + (f" down to {show(last.upper)}" if last.upper != first.upper else "")
+        why = WHY.get(first.reason, first.reason)
+        lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {most} ({why})")
     return lines
 
 
-def _status(point: Point) -> str:
+def _goes_on(before: Open, item: Open) -> bool:
+    alike = (before.lower, before.reason, before.upper is None) == (item.lower, item.reason, item.upper is None)
+    return alike and item.steps == before.steps + 1
+
+
+def _gap(found: Frontier) -> list[str]:
+    """How far the best point is from the bound for any number of steps, where it does not meet it."""
+    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
+    if found.complete or not found.points or not 0 < floor < found.points[-1].bandwidth:
+        return []
+    last = found.points[-1]
+    above = number((last.bandwidth / floor - 1) * 100)
+    least = f"with any number of steps the least rounds/chunk is at least {show(floor)}"
+    return [f"{least}: the {last.steps}-step point is {above}% above that"]
+
+
+def _repeated(found: Frontier) -> Fraction | None:
+    """The bound of every point that is not optimal, where there are many of one bound, that for any number of steps."""
+    values = [point.bound.value for point in found.points if point.status != "optimal"]
+    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
+    return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None
+
+
+def _status(point: Point, said: Fraction | None = None) -> str:
+    """In words; `said`: a bound that stands below the table."""
     if point.status != "optimal":
-        return f"best known (bound {show(point.bound.value)})"
+        return "best known" if point.bound.value == said else f"best known (bound {show(point.bound.value)})"
     return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
 
 
