@@ -69,6 +69,33 @@ def test_engines_of_exact_synthesis_are_refused(given, told):
         api.pareto(MACHINE, "allgather", engine="flow", **given)
     with pytest.raises(UsageError, match="which are taken above 64 ranks, have no"):
         api.pareto("torus:9x9", "allgather", **given)
+    with pytest.raises(UsageError, match="which are taken above 40 ranks, have no"):
+        api.pareto("torus:6x7", "alltoall", **given)
+
+
+def test_an_alltoall_of_many_pairs_is_for_flow_methods():
+    """Exact synthesis took minutes for the same points on 64 ranks, with a weaker bound."""
+    found = api.pareto("torus:6x7", "alltoall")
+    assert isinstance(found, Large) and found.bound == 36 and min(p.bandwidth for p in found.points) <= 37
+    large = api.large_bound("torus:6x7", "alltoall", engine="auto")
+    assert large is not None and large.bound == 36
+    assert frontiers.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
+
+
+@pytest.mark.parametrize(
+    ("links", "collective", "told"),
+    [
+        ([[0, 1, 1], [1, 0, 4]], "allgather", "what rank 0 must send to 1"),
+        ([[0, 1, 2], [1, 0, 2]], "broadcast", "takes fewer than 1 round per"),
+    ],
+)
+def test_one_is_no_plural(tmp_path, links, collective, told):
+    file = tmp_path / "two.json"
+    listed = [{"src": a, "dst": b, "bandwidth": width} for a, b, width in links]
+    file.write_text(json.dumps({"name": "two", "ranks": 2, "links": listed}))
+    words = ["--topo-file", str(file), "--coll", collective, "--engine", "flow"]
+    printed = "".join(CliRunner().invoke(root, [what, *words]).stdout for what in ("bound", "pareto"))
+    assert told in printed
 
 
 def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):

@@ -62,7 +62,7 @@ def pareto(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
-    flow above `synth.pareto.frontiers.EXACT_RANKS` ranks for the collectives that it knows, below exact synthesis, and
+    flow above `synth.pareto.frontiers.exact_ranks` ranks for the collectives that it knows, below exact synthesis, and
     where that leaves something open the points of flow methods that improve on it (`Point.construction` says so); where the time
     is over before exact synthesis has a bound, flow methods alone.
 
@@ -81,7 +81,8 @@ def pareto(
         own = {"encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None}
         wrong = [f"--{name}" for name, given in own.items() if given]
         if wrong:
-            known = "" if engine == "flow" else f", which are taken above {frontiers.EXACT_RANKS} ranks,"
+            name = frontiers.flow_task(machine, collective, roots, sizes)[0]
+            known = "" if engine == "flow" else f", which are taken above {frontiers.exact_ranks(name)} ranks,"
             raise UsageError(f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out")
         return _flow(machine, frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
     task = task_of(collective, machine.ranks, roots, sizes)

@@ -11,7 +11,7 @@ from synth.pareto import ontrees
 from synth.pareto.asking import answer, ask, begin
 from synth.pareto.ledger import Ledger
 from synth.pareto.workers import Job
-from synth.rational import show
+from synth.rational import counted, show
 from synth.schedule import Problem
 from synth.verdict import Sat, Unknown
 
@@ -37,7 +37,7 @@ def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sa
     few, some, units, beside = ledger.few, ledger.some, ledger.collective.units, None
     most = MOST_CHUNKS if not few else max(MOST_ON_TREES, (ledger.options.max_chunks or 0) * units)
     if bound.value.denominator * units > most:
-        return None, f"{bound.value.denominator} chunks per unit at the least would meet the bound, more than are tried", bound
+        return None, f"{_needed(bound.value.denominator, units)} would meet the bound, more than are tried", bound
     first = (QUICK_SLICE,) if few else FIRST_SLICES[:1]
     many = some and bound.value.denominator * units > QUICK_CHUNKS
     if many or (few and bound.value.denominator >= QUICK_EACH):
@@ -69,6 +69,11 @@ def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sa
         if found is None and ledger.left(until) > 0:
             found, why = _meet(ledger, steps, bound, slices, until)
     return found, why, bound
+
+
+def _needed(chunks: int, units: int) -> str:
+    """"12 chunks at the least", of one unit; of several "12 chunks of each of 56 units at the least"."""
+    return f"{counted(chunks, 'chunk')}{f' of each of {units} units' if units > 1 else ''} at the least"
 
 
 def least_multiple(steps: int, bound: LowerBound) -> int:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "exact", "flow")
 # Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
 EXACT_RANKS = 64
+# And of these collectives, whose units are pairs of ranks, above so many: the flow methods' bounds and points are no worse, in seconds.
+EXACT_PAIRED = {"alltoall": 40}
 # What greedy schedules may take of a time limit, which is one for them and the sweep.
 SEEDED = 0.4
 # Seconds of a time limit that are kept for flow methods above so many ranks, and no more than this share of it: they take 2 to 3.
@@ -44,7 +46,12 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
         name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
     except UsageError:  # a file, uneven sizes, or no such name: the exact side says which
         return "exact"
-    return "flow" if machine.ranks > EXACT_RANKS and name in COLLECTIVES else "exact"
+    return "flow" if machine.ranks > exact_ranks(name) and name in COLLECTIVES else "exact"
+
+
+def exact_ranks(name: str) -> int:
+    """The most ranks for which `auto` takes exact synthesis of this collective, where flow methods know it."""
+    return EXACT_PAIRED.get(name, EXACT_RANKS)
 
 
 def flow_task(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from synth.large import Large
-from synth.rational import show
+from synth.rational import counted, show
 from synth.runs import runs
 from synth.view.advice import Choice, Wire, lines
 from synth.view.report import SIZES, Report, headed, number, size_text
@@ -63,12 +65,13 @@ def limit(found: Large) -> str:
         case "throughput-cut":
             inside = [n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks]
             outside = sorted(set(range(ranks)) - set(inside))
-            through = f" through {len(certificate['limits'])} ports or NICs" if certificate["limits"] else ""
+            through = f" through {_shared(len(certificate['limits']))}" if certificate["limits"] else ""
+            within = f"what rank{'s' if len(inside) > 1 else ''} {_few(inside)} must"
             if found.collective in ("reduce-scatter", "reduce"):
-                return f"what ranks {_few(inside)} must take in from {_few(outside)}{through}"
-            return f"what ranks {_few(inside)} must send to {_few(outside)}{through}"
+                return f"{within} take in from {_few(outside)}{through}"
+            return f"{within} send to {_few(outside)}{through}"
         case "throughput-cuts":
-            return f"{len(certificate['cuts'])} cuts together, which share ports or NICs"
+            return f"{counted(len(certificate['cuts']), 'cut')} together, which share ports or NICs"
         case "allreduce-parts":
             parts = [[n for n in region if n < ranks] for region in certificate["regions"]]
             sizes = {len(part) for part in parts}
@@ -76,6 +79,10 @@ def limit(found: Large) -> str:
             return f"the partition into {each}: each byte crosses between parts at least {2 * (len(parts) - 1)} times"
         case _:
             return "lengths of links and limits: every pair's cheapest way together against what all links can pay"
+
+
+def _shared(count: int) -> str:
+    return "1 port or NIC" if count == 1 else f"{count} ports or NICs"
 
 
 def _few(ranks: list[int]) -> str:
@@ -93,11 +100,15 @@ def _short(value: object) -> str:
     return text if len(text) <= 16 else f"{float(value):.6g}"  # type: ignore[arg-type]
 
 
+def _rounds(value: Fraction) -> str:
+    return "1 round" if value == 1 else f"{_short(value)} rounds"
+
+
 def _sentences(found: Large) -> list[str]:
     said = [
-        f"no schedule in this model, with any steps and chunks, takes fewer than {_short(found.bound)} rounds per chunk:"
+        f"no schedule in this model, with any steps and chunks, takes fewer than {_rounds(found.bound)} per chunk:"
         f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
-        f"no schedule takes fewer than {found.least_steps} step{'' if found.least_steps == 1 else 's'}",
+        f"no schedule takes fewer than {counted(found.least_steps, 'step')}",
     ]
     if found.points:
         best = found.best(ADVISED)
