@@ -12,8 +12,9 @@ from synth.api.inputs import collective, topology
 from synth.bounds import check
 from synth.bounds.fences import fenced
 from synth.collective import Collective
+from synth.flows.until import left, until
 from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import later, woven
+from synth.pareto import later, sums, woven
 from synth.schedule import Schedule, Step
 from synth.verdict import Sat
 
@@ -98,8 +99,8 @@ def test_the_quick_bound_sees_independent_sums() -> None:
 
 
 def test_a_frontier_under_a_short_limit() -> None:
-    """A scan of 24 ranks has points under a limit of four seconds, each with the bound it was measured against."""
-    found = pareto("ring:24", "scan", time_limit=4, fresh=True)
+    """A scan of 24 ranks has points under a short limit, each with the bound it was measured against."""
+    found = pareto("ring:24", "scan", time_limit=2.5, fresh=True)
     assert isinstance(found, Frontier)
     assert len(found.points) >= 2
     assert {p.construction.split(",")[0] for p in found.points} == {"woven"}
@@ -109,6 +110,31 @@ def test_a_frontier_under_a_short_limit() -> None:
     assert [o.steps for o in found.open] == list(range(least, found.points[-1].steps + 1))
     for interval in found.open:
         assert interval.upper == min((p.bandwidth for p in found.points if p.steps <= interval.steps), default=None)
+
+
+def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log ends."""
+    monkeypatch.setattr(woven, "EFFORT", 1.0)
+    monkeypatch.setattr(sums, "EFFORT", 1.0)
+    found = pareto("torus:6x6", "scan", fresh=True)
+    assert isinstance(found, Frontier)
+    assert found.points
+    assert not found.complete
+    assert {o.reason for o in found.open} <= {"effort", "gave-up"}
+    assert not any("time limit" in note for note in found.notes)
+
+
+def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a limit of the caller's, and with one, which is left as it was."""
+    network, asked = topology("torus:6x6").network(), collective("scan", 36)
+    monkeypatch.setattr(woven, "EFFORT", 0.0)
+    assert list(woven.schedules(network, asked)) == []
+    monkeypatch.setattr(woven, "EFFORT", 1000.0)
+    with until(500.0):
+        next(woven.schedules(network, asked))
+        assert 400 < (left() or 0.0) <= 500
+    next(woven.schedules(network, asked))
+    assert left() is None
 
 
 @pytest.mark.parametrize("reason", ["time", "gave-up"])

@@ -29,6 +29,7 @@ QUICK_SHARE = 0.15  # of the time, for the first half of it, where there is a qu
 FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any number of steps
 STEPS_SHARE = 0.15  # for the bound at one S
 RAISE_SHARE = 0.25  # for what one chunk pays there
+LIMITED = "the time limit ended its search"
 HALVES = {"flow": bounds.flow, "completing": bounds.completing}  # of the bound for any number of steps, which is the greater one
 ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
 
@@ -58,7 +59,7 @@ class Bounding:
     def notes(self) -> tuple[str, ...]:
         """That there may be a higher bound for any number of steps, and why it was not found."""
         missing = [self._flows.found.get(key) for key in self._halves]
-        why = [ENDED.get(m.reason, "") if isinstance(m, Unknown) else "the time limit ended its search"
+        why = [ENDED.get(m.reason, "") if isinstance(m, Unknown) else LIMITED
                for m in missing if not isinstance(m, LowerBound)]  # fmt: skip
         return (higher.note(why[0]),) if why else ()
 

@@ -7,20 +7,25 @@ from fractions import Fraction
 
 from synth.frontier import LowerBound, Open, Point
 from synth.pareto import higher
+from synth.pareto.bounding import LIMITED
 from synth.pareto.ledger import Ledger
 from synth.samebits import same_bits
 
 REPLAYED = 4e-5  # seconds for a send, or a route of the network that a document lists, about
+EFFORT = 25.0  # wall seconds of bounds and searches where nobody limited them and there are so many ranks that neither ends
+SPENT = "the default effort ended its search"
 
 
 def sweep(ledger: Ledger) -> None:
     """Enters points, bounds and intervals as they come, and at the end whether the frontier is complete and how far it goes."""
-    from synth.pareto import allreduce
+    from synth.pareto import allreduce, woven
 
     options = ledger.options
     known = _known(ledger)
     budget = ledger.budget(None)
-    if budget.seconds is not None:  # what is known is replayed in time
+    if budget.seconds is None and woven.applies(ledger.network, ledger.collective) and not budget.deterministic:
+        budget = replace(budget, seconds=EFFORT)
+    elif budget.seconds is not None:  # what is known is replayed in time
         budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replaying(ledger, known)))
     found = allreduce.points(
         ledger.network, ledger.collective, budget=budget, max_steps=options.max_steps,
@@ -29,7 +34,7 @@ def sweep(ledger: Ledger) -> None:
     for item in found:
         match item:
             case str():
-                ledger.notes += (item,)
+                ledger.notes += (item if ledger.options.time_limit is not None else item.replace(LIMITED, SPENT),)
                 continue
             case Point():
                 ledger.keep(item)

@@ -8,11 +8,12 @@ are put together one after another where they add the fewest rounds. Everything 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from random import Random
+from time import monotonic
 
 import numpy as np
 
@@ -30,8 +31,9 @@ from synth.topology import Network
 FEW_RANKS = 16  # up to here solvers find better ones
 ROOM = ((0, True), (0, False), (4, False), (8, True))  # guards of looms, and whether the latest need is met first
 FIRST = 3  # rules that come before all others, with every room
-CHANCES = 2  # how often each rule is tried with each of these, where nobody limited the time
+CHANCES = 2  # how often each rule is tried with each of these, at most
 ENOUGH = 24  # ways that are planned, at most
+EFFORT = 15.0  # wall seconds for all of it, where nobody limited the time
 PLANNED = 0.5  # of a time limit: what planning may take, the rest is for putting chunks together
 KEPT = 6  # ways that are mixed
 QUICK = 4  # numbers of steps, the least ones, that come before the greatest
@@ -66,18 +68,26 @@ class Way:
 def schedules(network: Network, collective: Collective, seed: int = 0) -> Iterator[tuple[str, Schedule]]:
     """(construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
-    Ends early under a time limit (`synth.flows.until`).
+    Ends early, by TimeUp, under a time limit (`synth.flows.until`), and after `EFFORT` seconds where there is none.
     """
     found = Weaving(network, collective, seed)
-    if not found.ways:
+    end = monotonic() + EFFORT if left() is None else None
+
+    def rest() -> AbstractContextManager[None]:
+        return until(None if end is None else end - monotonic())
+
+    with rest():
+        ways = found.ways
+    if not ways:
         return
-    fewest = min(way.steps for way in found.ways)
-    lean = min(found.ways, key=lambda way: (way.most, way.steps)).steps
-    chosen = {*(way.steps for way in found.ways), *(fewest + more for more in LONGER), *(int(lean * t) for t in TIMES)}
+    fewest = min(way.steps for way in ways)
+    lean = min(ways, key=lambda way: (way.most, way.steps)).steps
+    chosen = {*(way.steps for way in ways), *(fewest + more for more in LONGER), *(int(lean * t) for t in TIMES)}
     ordered = sorted(chosen)
     ends = (s for pair in zip(ordered, reversed(ordered), strict=True) for s in pair)
     for steps in dict.fromkeys((*ordered[:QUICK], *ends)):  # the few steps take little time
-        made = found.together(steps)
+        with rest():  # not around the yield, which others work in
+            made = found.together(steps)
         if made is not None:
             yield made
 
