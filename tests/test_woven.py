@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 
 from synth import bounds, verify
-from synth.api import pareto, solve
+from synth.api import bound as api_bound
+from synth.api import pareto, solve, synthesis
 from synth.api.inputs import collective, topology
 from synth.bounds import check
 from synth.bounds.fences import fenced
+from synth.cli.root import root
 from synth.collective import Collective
 from synth.flows.until import left, until
 from synth.frontier import Frontier, LowerBound, Open, Point
@@ -122,6 +126,23 @@ def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch)
     assert not found.complete
     assert {o.reason for o in found.open} <= {"effort", "gave-up"}
     assert not any("time limit" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("limit", "code"), [([], 0), (["--time-limit", "0.001s"], 4)])
+def test_bounds_end_by_themselves_and_the_quick_one_is_there(monkeypatch: pytest.MonkeyPatch, limit: list[str], code: int) -> None:
+    """Without time for any other."""
+    monkeypatch.setattr(synthesis, "BOUND_EFFORT", 0.0)
+    done = CliRunner().invoke(root, ["bound", "--topo", "torus:6x6", "--coll", "scan", *limit])
+    assert done.exit_code == code
+    assert re.search(r"any schedule +1/2 +static-cuts", done.stdout)
+    assert "left open: the " + ("time limit" if limit else "default effort") in done.stderr
+
+
+def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where flows see less than the quick bound does, which holds at every S."""
+    monkeypatch.setattr(bounds, "allreduce", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
+    found = api_bound("torus:5x4", "scan")
+    assert [bound.value for steps, bound in found if steps != 0] == [Fraction(1, 2)] * 2
 
 
 def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

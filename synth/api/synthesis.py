@@ -29,11 +29,14 @@ LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
 MOST_STEPS, MOST_ASKED = 10_000, 100_000  # of one question; more chunks or rounds than that no engine decides
 
 
-class FewerBounds(UndecidedError):
-    """The time limit came before all bounds: `found` are those that there are, as `bound` returns them."""
+BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick one, where nobody limited them
 
-    def __init__(self, found: list[tuple[int | None, LowerBound]]) -> None:
-        super().__init__(f"the time limit is over; {len(found)} bound{'' if len(found) == 1 else 's'} found")
+
+class FewerBounds(UndecidedError):
+    """The time limit, or the default effort, came before all bounds: `found` are those that there are, as `bound` returns them."""
+
+    def __init__(self, found: list[tuple[int | None, LowerBound]], over: str = "the time limit is over") -> None:
+        super().__init__(f"{over}; {len(found)} bound{'' if len(found) == 1 else 's'} found")
         self.found = found
 
 
@@ -193,15 +196,19 @@ def bound(
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
     Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own.
+    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own. Where sums differ from
+    rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
+    from synth.bounds.fences import fenced
     from synth.flows.until import TimeUp, apart, until
-    from synth.pareto import onechunk
+    from synth.pareto import onechunk, woven
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
+    quick = fenced(network, task) if woven.applies(network, task) else None
+    seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
     least = onechunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     if least.value == 0:
@@ -209,18 +216,20 @@ def bound(
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
-        return kind(network, task, steps) if time_limit is None else apart(lambda: kind(network, task, steps))
+        made = kind(network, task, steps) if seconds is None else apart(lambda: kind(network, task, steps))
+        return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
-    floor: list[tuple[int | None, LowerBound]] = []
-    with until(time_limit):
+    floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
+    with until(seconds):
         try:
-            floor.append((None, at(None)))
+            floor = [(None, at(None))]
             for steps in range(int(least.value), (max_steps or int(least.value) + STEPS_BEYOND) + 1):
                 found.append((steps, at(steps)))
                 if found[-1][1].value <= floor[0][1].value:
                     break
         except TimeUp:
-            raise FewerBounds([*found, *floor]) from None
+            over = "the time limit is over" if time_limit is not None else "the default effort is spent"
+            raise FewerBounds([*found, *floor], over) from None
     return [*found, *floor]
 
 

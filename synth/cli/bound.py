@@ -44,16 +44,18 @@ def bound(**given: Any) -> int:
         deliver(lambda: api.large_document(large), lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
         return UNDECIDED if large.open else 0
     collective = chosen_collective(given, topology)
-    code = 0
+    code, left = 0, ""
     try:
         with witnessed(given, topology, collective):
             found = api.bound(topology, collective, max_steps=given["max_steps"], time_limit=given["time_limit"])
     except FewerBounds as less:
-        found, code = less.found, UNDECIDED
+        limited, found = given["time_limit"] is not None, less.found
+        code = UNDECIDED if limited else 0
+        left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
     deliver(
         lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
         given["output"], given["form"],
     )  # fmt: skip
-    if code:
-        remark("left open: the time limit came before the bounds at more steps")
+    if left:
+        remark(f"left open: {left} before the bounds at more steps")
     return code
