@@ -26,4 +26,5 @@ tree for each orbit and generators for the others; `Forest.trees()` writes them 
     splitting packing balance               forests of anything else
     trees forests           what both make, and the choice between them
     tau                     allreduce on undirected spanning trees
+    inout                   allreduce where directions differ: trees up to a rank, other trees down from it
 """

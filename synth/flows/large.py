@@ -6,6 +6,7 @@ breadth-first broadcast    links from rank to rank               fewest steps, b
 rarest first               the same                              one-chunk greedy
 forest x depth             any fabric                            the optimal rate, pipelined: between the ends
 trees up and down          allreduce on equal links both ways    the tree-packing rate, pipelined
+trees in and out           allreduce on unlike directions        up to some rank and back from it, pipelined
 flows                      alltoall                              least congestion, spread over steps
 """
 
@@ -209,6 +210,7 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: F
     found.stage("reduce-scatter and allgather by breadth-first trees", shallow)
     found.stage("reduce-scatter and allgather by forests", forests)
     found.stage("trees up and down", lambda: found.add(points.up_and_down(graph)))
+    found.stage("trees in and out", lambda: found.add(points.in_and_out(graph)))
 
 
 def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:

@@ -9,7 +9,7 @@ from math import lcm
 import numpy as np
 
 from synth.bulk import COPY, REDUCE, Bulk
-from synth.flows import breadth, pipeline, rarest, tau
+from synth.flows import breadth, inout, pipeline, rarest, tau
 from synth.flows.automorphisms import free_group, symmetries
 from synth.flows.fabric import Fabric
 from synth.flows.pipeline import Pipeline
@@ -22,6 +22,7 @@ DEPTHS = tuple(1 << k for k in range(11))
 # A pipelining depth is offered while it improves R / C by this part of the bound, and its sends can be listed.
 WORTH = Fraction(1, 500)
 MOST_SENDS = 1 << 26
+FEW_DEPTHS, FEW_SENDS = 7, 1 << 21  # of packed trees up and down, which are written out to be measured
 # Ranks up to which trees are packed for allreduce, and the greedy runs where nothing is symmetric.
 PACKED, GREEDY = 16, 600
 
@@ -112,10 +113,30 @@ def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
     from synth.collective import collective
 
     forest, task = tau.forest(network), collective("allreduce", network.ranks)
-    for depth in (1, 2, 4, 8, 16, 32, 64):
+    for depth in DEPTHS[:FEW_DEPTHS]:
         check()
         made = written(graph.topology, tau.schedule(forest, task, depth))
         yield LargePoint(made.steps, made.bandwidth, made.chunks, f"trees up and down x {depth}", kept(made))
+
+
+def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
+    """An allreduce up trees to each rank and down others from it, at each pipelining depth; small machines of unlike directions alone."""
+    if even(graph.topology) or not inout.applies(graph):
+        return
+    pairs, before = inout.pairs(graph), None
+
+    def again(depth: int) -> Callable[[], Bulk]:
+        return lambda: inout.bulk(graph, pairs, depth)
+
+    for depth in DEPTHS[: FEW_DEPTHS + 2] if pairs else ():
+        check()
+        if inout.sends(graph, pairs, depth) > FEW_SENDS:
+            return
+        made = inout.bulk(graph, pairs, depth)
+        if before is not None and before - made.bandwidth < WORTH * made.bandwidth:
+            return
+        before = made.bandwidth
+        yield LargePoint(made.steps, made.bandwidth, made.chunks, f"trees in and out x {depth}", again(depth))
 
 
 def written(topology: Topology, schedule: Schedule) -> Bulk:
