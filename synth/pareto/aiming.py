@@ -72,7 +72,7 @@ def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sa
 
 
 def _needed(chunks: int, units: int) -> str:
-    """"12 chunks at the least", of one unit; of several "12 chunks of each of 56 units at the least"."""
+    """ "12 chunks at the least", of one unit; of several "12 chunks of each of 56 units at the least"."""
     return f"{counted(chunks, 'chunk')}{f' of each of {units} units' if units > 1 else ''} at the least"
 
 
