@@ -18,7 +18,7 @@ from synth.cli.root import root
 from synth.collective import Collective
 from synth.flows.until import left, until
 from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import later, sums, woven
+from synth.pareto import allreduce, later, sums, woven
 from synth.schedule import Schedule, Step
 from synth.verdict import Sat
 
@@ -128,6 +128,16 @@ def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch)
     assert not any("time limit" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_what_is_the_same_each_time_has_no_end_in_time(monkeypatch: pytest.MonkeyPatch, deterministic: bool) -> None:
+    """Neither of its weaving nor of its search."""
+    given: list[bool] = []
+    monkeypatch.setattr(woven, "schedules", lambda network, task, whole: given.append(whole) or [])
+    monkeypatch.setattr(allreduce, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or [])
+    pareto("ring:17", "scan", fresh=True, deterministic=deterministic)
+    assert given == [deterministic] * 2
+
+
 @pytest.mark.parametrize(("limit", "code"), [([], 0), (["--time-limit", "0.001s"], 4)])
 def test_bounds_end_by_themselves_and_the_quick_one_is_there(monkeypatch: pytest.MonkeyPatch, limit: list[str], code: int) -> None:
     """Without time for any other."""
@@ -150,6 +160,7 @@ def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     network, asked = topology("torus:6x6").network(), collective("scan", 36)
     monkeypatch.setattr(woven, "EFFORT", 0.0)
     assert list(woven.schedules(network, asked)) == []
+    next(woven.schedules(network, asked, whole=True))
     monkeypatch.setattr(woven, "EFFORT", 1000.0)
     with until(500.0):
         next(woven.schedules(network, asked))

@@ -109,7 +109,7 @@ def exact(
     free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
     try:
         with until(None if options.time_limit is None else options.time_limit * SEEDED):
-            first = seeds(machine, network, task) if free else ()
+            first = seeds(machine, network, task, options.deterministic) if free else ()
         given = network, task, options, record, on_event or (lambda event: None), notes, machine.labels, first
         return _kind(sweep)(*given, started=began).run()
     except InfeasibleError as error:

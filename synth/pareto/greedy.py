@@ -21,8 +21,11 @@ MOST_SENDS = 20_000
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 
-def seeds(machine: Topology, network: Network, task: Collective) -> tuple[tuple[str, Schedule], ...]:
-    """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies."""
+def seeds(machine: Topology, network: Network, task: Collective, whole: bool = False) -> tuple[tuple[str, Schedule], ...]:
+    """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies.
+
+    `whole`: no method has an end of its own in time, so that the same is found each time.
+    """
     if machine.ranks <= FEW_RANKS or task.units > machine.ranks:
         return ()
     if task.name in COLLECTIVES:
@@ -32,7 +35,7 @@ def seeds(machine: Topology, network: Network, task: Collective) -> tuple[tuple[
 
         if not woven.applies(network, task):
             return ()
-        made = woven.schedules(network, task)
+        made = woven.schedules(network, task, whole=whole)
     found = []
     with suppress(SynthError):  # what was found before it is kept
         for seed in made:

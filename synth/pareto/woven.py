@@ -65,13 +65,13 @@ class Way:
         return len(self.schedule.steps)
 
 
-def schedules(network: Network, collective: Collective, seed: int = 0) -> Iterator[tuple[str, Schedule]]:
+def schedules(network: Network, collective: Collective, seed: int = 0, whole: bool = False) -> Iterator[tuple[str, Schedule]]:
     """(construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
-    Ends early, by TimeUp, under a time limit (`synth.flows.until`), and after `EFFORT` seconds where there is none.
+    Ends early, by TimeUp, under a time limit (`synth.flows.until`), and after `EFFORT` seconds where there is none, unless `whole`.
     """
     found = Weaving(network, collective, seed)
-    end = monotonic() + EFFORT if left() is None else None
+    end = monotonic() + EFFORT if left() is None and not whole else None
 
     def rest() -> AbstractContextManager[None]:
         return until(None if end is None else end - monotonic())
