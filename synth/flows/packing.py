@@ -24,7 +24,7 @@ from synth.flows.trees import Branch, Grown
 from synth.flows.until import check
 
 # Links tried for one that takes the whole of a tree before the tree is parted.
-WHOLE_FIRST = 6
+WHOLE_FIRST = 4
 MOST_TIGHT = 96
 
 
