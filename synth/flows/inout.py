@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import gcd
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,9 +25,13 @@ from synth.errors import SynthError
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
 from synth.flows.packing import pack
-from synth.flows.until import check
+from synth.flows.until import check, left
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 Parents = tuple[int, ...]
+Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Ranks times ranks times links up to which the linear program is small.
 MOST_WORK = 20_000
 # Parts of a unit that bandwidth is set apart in; more are taken only for more than `WORTH` of the rate.
@@ -121,14 +126,13 @@ def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
 
 def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each rank the bandwidth of each edge that is set apart for the ways up to it, and for those down from it."""
-    import scipy.sparse as sp
     from scipy.optimize import linprog
 
     ranks, edges = graph.ranks, len(graph.src)
     e, others = np.arange(edges), ranks - 1
     each = 1 + 2 * edges + 2 * others * edges  # of a root: its rate, both shares, a flow for each other rank both ways
-    bounded: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # flow - share <= 0
-    kept: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    bounded: list[Entries] = []  # flow - share <= 0
+    kept: list[Entries] = []
     upper = equal = 0
     for root in range(ranks):
         rate = root * each
@@ -146,18 +150,24 @@ def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
     size = ranks * each
     cost = np.zeros(size)
     cost[::each] = -1
-    a_ub = _matrix([*bounded, *room], (upper + edges, size), sp)
+    a_ub = _matrix([*bounded, *room], (upper + edges, size))
     b_ub = np.r_[np.zeros(upper), graph.cap.astype(float)]
-    found = linprog(cost, A_ub=a_ub, b_ub=b_ub, A_eq=_matrix(kept, (equal, size), sp), b_eq=np.zeros(equal), method="highs")
-    if found.x is None:
+    rest = left()
+    limit = {} if rest is None else {"time_limit": max(rest, 0.0)}
+    found = linprog(cost, A_ub=a_ub, b_ub=b_ub, A_eq=_matrix(kept, (equal, size)), b_eq=np.zeros(equal), method="highs", options=limit)
+    check()
+    if found.status != 0:
         return [(np.zeros(edges), np.zeros(edges))] * ranks
     shares = found.x.reshape(ranks, each)
     return [(row[1 : 1 + edges], row[1 + edges : 1 + 2 * edges]) for row in shares]
 
 
-def _matrix(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], shape: tuple[int, int], sp: object) -> object:
+def _matrix(parts: Sequence[Entries], shape: tuple[int, int]) -> csr_matrix:
+    """A sparse matrix of entries (rows, columns, values) that stand in several parts."""
+    from scipy.sparse import csr_matrix
+
     row, column, value = (np.concatenate(kind) for kind in zip(*parts, strict=True))
-    return sp.csr_matrix((value, (row, column)), shape=shape)  # type: ignore[attr-defined]
+    return csr_matrix((value, (row, column)), shape=shape)
 
 
 def _whole(share: np.ndarray, parts: int) -> np.ndarray:
