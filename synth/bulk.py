@@ -132,6 +132,13 @@ class Bulk:
         return found.hexdigest()
 
 
+def over_links(topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray) -> Bulk:
+    """A schedule whose sends take one link each: a row of `table` is step, chunk, link of the topology and kind of a send."""
+    used, path = np.unique(table[:, 2], return_inverse=True)
+    paths = tuple((int(i),) for i in used)
+    return Bulk(topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
+
+
 def load(path: Path) -> Bulk:
     """The inverse of `Bulk.save`. Raises FormatError for a file that is none, or too large."""
     try:

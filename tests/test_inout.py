@@ -73,9 +73,11 @@ def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
     assert made
     load: dict[tuple[int, int], int] = {}
     for pair in made:
-        assert pair.weight > 0 and [n for n, to in enumerate(pair.up) if to < 0] == [n for n, of in enumerate(pair.down) if of < 0]
+        assert pair.weight > 0 and [n for n, to in enumerate(pair.up.parents) if to < 0] == [
+            n for n, of in enumerate(pair.down.parents) if of < 0
+        ]
         for n in range(graph.ranks):
-            for edge in ((n, pair.up[n]), (pair.down[n], n)):
+            for edge in ((n, pair.up.parents[n]), (pair.down.parents[n], n)):
                 if min(edge) >= 0:
                     load[edge] = load.get(edge, 0) + pair.weight
     assert any(all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items()) for parts in inout.PARTS)

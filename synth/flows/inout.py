@@ -6,7 +6,7 @@ set apart for the way up must let x flow from every other rank to it, and that f
 trees for both exist (Edmonds, "Edge-disjoint branchings", 1973). A linear program gives each rank its rate and both its bandwidth;
 it is rounded down to whole parts of a unit, what the parts carry is found by flows, and trees are packed for just that.
 
-    Pair   weight up down     up[n]: whom rank n sends its sum to; down[n]: whom it has the total from; -1 at the root
+    Pair   weight up down     up.parents[n]: whom rank n sends its sum to; down.parents[n]: whom it has the total from; -1 at the root
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synth.bulk import COPY, REDUCE, Bulk
+from synth.bulk import COPY, REDUCE, Bulk, over_links
 from synth.errors import SynthError
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
 from synth.flows.packing import pack
+from synth.flows.tau import Tree
 from synth.flows.until import check, left
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-Parents = tuple[int, ...]
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Ranks times ranks times links up to which the linear program is small.
 MOST_WORK = 20_000
@@ -45,18 +44,8 @@ class Pair:
     """A tree up and one down with the same root, for `weight` chunks at a time."""
 
     weight: int
-    up: Parents
-    down: Parents
-
-    @cached_property
-    def depths(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of each rank in both trees: edges from its root."""
-        return _depths(self.up), _depths(self.down)
-
-    @property
-    def height(self) -> int:
-        """Steps that one chunk takes."""
-        return max(self.depths[0]) + max(self.depths[1])
+    up: Tree
+    down: Tree
 
 
 def applies(graph: Fabric) -> bool:
@@ -105,23 +94,21 @@ def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
     common = gcd(*(pair.weight for pair in made))
     rows, chunks = [], 0
     for pair in made:
-        (far, deep), top = pair.depths, max(pair.depths[0])
-        once = [(top - far[n], link[n, to], REDUCE) for n, to in enumerate(pair.up) if to >= 0]
-        once += [(top + deep[n] - 1, link[of, n], COPY) for n, of in enumerate(pair.down) if of >= 0]
+        up, down, top = pair.up, pair.down, pair.up.height
+        once = [(top - up.depth(n), link[n, to], REDUCE) for n, to in enumerate(up.parents) if to >= 0]
+        once += [(top + down.depth(n) - 1, link[of, n], COPY) for n, of in enumerate(down.parents) if of >= 0]
         step, over, kind = np.array(once, np.int64).T
         count = pair.weight // common * depth
         turn = np.repeat(np.arange(count), len(once))
         rows.append(np.stack([np.tile(step, count) + turn % depth, turn + chunks, np.tile(over, count), np.tile(kind, count)], axis=1))
         chunks += count
     table = np.concatenate(rows)
-    used, path = np.unique(table[:, 2], return_inverse=True)
     load = np.zeros((int(table[:, 0].max()) + 1, len(graph.src)), np.int64)
     np.add.at(load, (table[:, 0], table[:, 2]), 1)
     width = np.zeros(len(graph.src), np.int64)
     width[graph.link] = graph.cap
     rounds = np.maximum(1, (-(-load // width)).max(axis=1))
-    paths = tuple((int(i),) for i in used)
-    return Bulk(graph.topology, "allreduce", None, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
+    return over_links(graph.topology, "allreduce", None, chunks, rounds, table)
 
 
 def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -186,8 +173,8 @@ def _carried(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:
     return least or 0
 
 
-def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[tuple[int, Parents]]:
-    """Trees from the root of `rate` together, within the share of each edge: (weight, parents)."""
+def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[tuple[int, Tree]]:
+    """Trees from the root of `rate` together, within the share of each edge: (weight, tree)."""
     shards = (np.arange(graph.ranks) == root).astype(np.int64)
     kept = share > 0
     narrow = replace(graph, src=graph.src[kept], dst=graph.dst[kept], cap=share[kept], link=graph.link[kept], limit=graph.limit[kept])
@@ -196,13 +183,13 @@ def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[t
         return
     for weight, row in zip(grown.weights, grown.branches, strict=True):
         parents = tuple(row[n].parent if n in row else -1 for n in range(graph.ranks))
-        yield weight * rate // grown.weight, parents
+        yield weight * rate // grown.weight, Tree(root, parents)
 
 
-def _joined(ups: Iterator[tuple[int, Parents]], downs: Iterator[tuple[int, Parents]]) -> Iterator[Pair]:
+def _joined(ups: Iterator[tuple[int, Tree]], downs: Iterator[tuple[int, Tree]]) -> Iterator[Pair]:
     """High trees up with low ones down; each pair as heavy as both allow."""
-    first = sorted(ups, key=lambda tree: -max(_depths(tree[1])))
-    second = sorted(downs, key=lambda tree: max(_depths(tree[1])))
+    first = sorted(ups, key=lambda tree: -tree[1].height)
+    second = sorted(downs, key=lambda tree: tree[1].height)
     while first and second:
         (a, up), (b, down) = first.pop(), second.pop()
         weight = min(a, b)
@@ -211,14 +198,3 @@ def _joined(ups: Iterator[tuple[int, Parents]], downs: Iterator[tuple[int, Paren
             first.append((a - weight, up))
         if b > weight:
             second.append((b - weight, down))
-
-
-def _depths(parents: Parents) -> tuple[int, ...]:
-    known: dict[int, int] = {}
-
-    def depth(n: int) -> int:
-        if n not in known:
-            known[n] = 0 if parents[n] < 0 else 1 + depth(parents[n])
-        return known[n]
-
-    return tuple(depth(n) for n in range(len(parents)))

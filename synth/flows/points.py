@@ -8,7 +8,7 @@ from math import lcm
 
 import numpy as np
 
-from synth.bulk import COPY, REDUCE, Bulk
+from synth.bulk import COPY, REDUCE, Bulk, over_links
 from synth.flows import breadth, inout, pipeline, rarest, tau
 from synth.flows.automorphisms import free_group, symmetries
 from synth.flows.fabric import Fabric
@@ -148,8 +148,6 @@ def written(topology: Topology, schedule: Schedule) -> Bulk:
         for s in step.sends
     ]
     table = np.array(rows, np.int64).reshape(-1, 4)
-    used, path = np.unique(table[:, 2], return_inverse=True)
     rounds = np.array([step.rounds for step in schedule.steps], np.int64)
     root = schedule.collective.roots[0] if schedule.collective.roots else None
-    paths = tuple((int(i),) for i in used)
-    return Bulk(topology, schedule.collective.name, root, schedule.chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
+    return over_links(topology, schedule.collective.name, root, schedule.chunks, rounds, table)
