@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
-from synth.pareto.racers import Racer, parse
+from synth.pareto.racers import Racer, named, parse
 from synth.registry import find, installed
 from synth.schedule import Problem
 
@@ -32,7 +32,7 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
     if solver != "auto":
         _known("solvers", solver, SOLVERS)
         _have(solver)
-    if name in ENGINES or (name != "auto" and name not in ENCODINGS):
+    if name != "auto" and is_engine(name):
         if solver not in ("auto", "z3" if name == "path" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
         return [(Racer(name), ())]
@@ -50,6 +50,11 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
     if size(problem) > LARGE:
         everybody.sort(key=lambda entry: _late_when_large(entry[0], _first(solver)))
     return everybody
+
+
+def is_engine(name: str) -> bool:
+    """Whether an encoding, built in or a plug-in, solves by itself; the others have `apply` and need a solver."""
+    return name in ENGINES if name in ENCODINGS else not hasattr(named("encodings", name, ENCODINGS), "apply")
 
 
 def _late_when_large(racer: Racer, solver: str) -> int:

@@ -54,6 +54,10 @@ def verify(doc: dict, folder: Path) -> list[str]:
     if kind == "lrat":
         check_proof(doc["certificate"], problem, folder)
         return [f"{asked}, {doc['certificate']['lemmas']} proof steps checked"]
+    if kind == "unreachable":
+        check.check(doc["certificate"], doc["topology"], doc["collective"])
+        unit, rank = doc["certificate"]["pair"]
+        return [f"{asked}, unit {unit} cannot reach rank {rank}"]
     if kind == "distance":
         value = check.check(doc["certificate"], doc["topology"], doc["collective"])
         if value <= problem.steps:
