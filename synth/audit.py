@@ -112,7 +112,7 @@ def frontier(doc: dict) -> list[str]:
     needed = {"schema", "topology", "collective", "complete", "max_steps", "points", "open", "seconds"}
     for key in sorted(needed - doc.keys()):
         raise VerificationError(f"{key!r} is missing", "$")
-    if unknown := sorted(doc.keys() - needed - {"bounds", "notes", "labels"}):
+    if unknown := sorted(doc.keys() - needed - {"answers", "bounds", "notes", "labels"}):
         raise VerificationError(f"{unknown[0]!r} is not a known field", "$")
     try:
         return _frontier(doc)
@@ -135,12 +135,24 @@ def _frontier(doc: dict) -> list[str]:
     strict.seconds(doc["seconds"], "$.seconds")
     for i, line in enumerate(strict.items(doc.get("notes", []), "$.notes")):
         strict.text(line, f"$.notes[{i}]")
+    for i, row in enumerate(strict.items(doc.get("answers", []), "$.answers")):
+        _answer(row, f"$.answers[{i}]")
     labels = strict.items(doc.get("labels", []), "$.labels")
     if labels and (len(labels) != doc["topology"]["ranks"] or len(set(map(str, labels))) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
     if doc["complete"]:
         said.append(_completeness(doc, points, bounds))
     return said
+
+
+def _answer(row: dict, place: str) -> None:
+    """A record of who answered a question has the form of one; nothing rests on it."""
+    strict.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
+    for key in ("chunks", "steps", "rounds"):
+        strict.number(row[key], f"{place}.{key}", 1)
+    strict.text(row["solver"], f"{place}.solver")
+    if row["verdict"] not in ("schedule", "infeasible", "undecided"):
+        raise VerificationError(f"{row['verdict']!r} is none of schedule, infeasible, undecided", f"{place}.verdict")
 
 
 def _at_one(coll: dict, chunks: int) -> dict:

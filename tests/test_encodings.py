@@ -1,4 +1,4 @@
-"""Step, quotient and path: known answers, agreement on random problems, and the pieces they stand on."""
+"""Step, quotient and SCCL's encoding: known answers, agreement on random problems, and the pieces they stand on."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from synth import verify
 from synth.collective import collective
-from synth.encodings import path
+from synth.encodings import sccl
 from synth.encodings.model import Model
 from synth.encodings.quotient import Quotient, ShiftedQuotient
 from synth.encodings.solvers.cadical import Cadical
@@ -78,8 +78,8 @@ def test_encodings_and_solvers_agree(problem):
 
 @settings(quick, max_examples=25)
 @given(problems(3))
-def test_path_agrees_with_step(problem):
-    verdict = path.solve(problem, Budget(60))
+def test_sccl_agrees_with_step(problem):
+    verdict = sccl.solve(problem, Budget(60))
     assert isinstance(verdict, Sat | Unsat)
     assert isinstance(verdict, Sat) is decide(problem)
     if isinstance(verdict, Sat):
@@ -215,9 +215,9 @@ PATH = [
 
 
 @pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), PATH)
-def test_path_known_answers(name, coll, chunks, steps, rounds, feasible):
+def test_sccl_known_answers(name, coll, chunks, steps, rounds, feasible):
     net = topology(name).network()
-    verdict = path.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(60))
+    verdict = sccl.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(60))
     assert isinstance(verdict, Sat if feasible else Unsat)
     if isinstance(verdict, Sat):
         verify.schedule(verdict.schedule)
@@ -226,38 +226,38 @@ def test_path_known_answers(name, coll, chunks, steps, rounds, feasible):
 
 @pytest.mark.parametrize(("chunks", "units", "fewest"), [(1, 1, 3), (2, 1, 6), (1, 2, 2), (2, 2, 3)])
 @pytest.mark.parametrize(("name", "reverse"), [("broadcast", False), ("reduce", True)])
-def test_path_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse):
+def test_sccl_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse):
     out = [(0, n, 2) for n in (1, 2, 3)]
     links = [(v, u, b) for u, v, b in out] if reverse else out
     problem = Problem(network(4, links, [Cap((0, 1, 2), units)]), collective(name, 4), chunks, 1, fewest)
-    verdict = path.solve(problem, Budget(60))
+    verdict = sccl.solve(problem, Budget(60))
     assert isinstance(verdict, Sat)
     verify.schedule(verdict.schedule)
-    assert isinstance(path.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat)
+    assert isinstance(sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat)
 
 
-def test_path_with_memory_and_pipelining():
+def test_sccl_with_memory_and_pipelining():
     ring = topology("ring:4").network()
     problem = Problem(ring, collective("scatter", 4), 1, 2, 2)
-    assert isinstance(path.solve(problem, Budget(60)), Sat)
-    assert isinstance(path.solve(problem, Budget(60), path.Restrictions(extra_memory=0)), Unsat)
+    assert isinstance(sccl.solve(problem, Budget(60)), Sat)
+    assert isinstance(sccl.solve(problem, Budget(60), extra_memory=0), Unsat)
     longer = Problem(ring, collective("scatter", 4), 1, 2, 3)
-    assert isinstance(path.solve(longer, Budget(60)), Sat)
-    assert isinstance(path.solve(longer, Budget(60), path.Restrictions(extra_memory=0)), Unsat)
+    assert isinstance(sccl.solve(longer, Budget(60)), Sat)
+    assert isinstance(sccl.solve(longer, Budget(60), extra_memory=0), Unsat)
     gather = Problem(ring, collective("allgather", 4), 1, 3, 3)
-    assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=2)), Sat)
-    assert isinstance(path.solve(gather, Budget(60), path.Restrictions(pipeline=1)), Unsat)
+    assert isinstance(sccl.solve(gather, Budget(60), pipeline=2), Sat)
+    assert isinstance(sccl.solve(gather, Budget(60), pipeline=1), Unsat)
     with pytest.raises(UsageError, match="one round a step"):
-        path.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(60), path.Restrictions(pipeline=1))
+        sccl.solve(Problem(ring, gather.collective, 1, 2, 3), Budget(60), pipeline=1)
 
 
-def test_path_answers_reductions_by_reversal():
+def test_sccl_answers_reductions_by_reversal():
     net = topology("ring:4").network()
-    verdict = path.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(60))
+    verdict = sccl.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(60))
     assert isinstance(verdict, Sat)
     verify.schedule(verdict.schedule)
     with pytest.raises(UsageError, match="allreduce"):
-        path.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(60))
+        sccl.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(60))
 
 
 @pytest.mark.parametrize("size", range(1, 6))

@@ -134,7 +134,7 @@ def test_the_log_of_another_question_is_not_used(tmp_path):
 def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
     found = frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_chunks=2, encoding="path", solver="z3")
     assert values(found)[2] == F(3, 2)
-    assert all(p.construction.startswith("path") for p in found.points)
+    assert all(p.construction.startswith("sccl") for p in found.points)
 
 
 def test_uneven_and_custom_collectives(tmp_path):

@@ -33,6 +33,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @collective_options
 @click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
 @click.option("--max-chunks", type=Positive(), metavar="N", help="Split a unit of data into N chunks at most.")
+@click.option("--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k.")
 @click.option("--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes).")
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
 @click.option("--sweep", type=click.Choice(["guided", "blind"], case_sensitive=False), default="guided", show_default=True,
@@ -41,6 +42,7 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
               help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
 @click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules here, a file each, and frontier.json beside them.")
 @engine_options
+@click.option("--cross-check", is_flag=True, help="Ask z3 the questions that decide the frontier again; exit code 5 where it differs.")
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
 @click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
@@ -53,7 +55,7 @@ def pareto(**given: Any) -> int:
       synth pareto --topo dgx1 --coll allgather
       synth pareto --topo dgx1 --coll allgather --size 1MB
       synth pareto --topo-file topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
-      synth pareto --topo dgx1 --coll allgather --encoding path --solver z3 --sweep blind   # SCCL as published
+      synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
     from synth.large import Large
@@ -72,10 +74,10 @@ def pareto(**given: Any) -> int:
             raise UsageError(
                 "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws any frontier"
             )
-    asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}
+    asked = {key: given[key] for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")}
     code, interrupted = 0, None
     try:
-        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}") as listen:
+        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen:
             asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
             frontier = api.pareto(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
@@ -22,10 +23,15 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, tuple]]:
-    """The racers, the most promising first, each with the generators it needs."""
+def entrants(problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})) -> list[tuple[Racer, tuple]]:
+    """The racers, the most promising first, each with the generators it needs. `limits`: what only SCCL's encoding can keep."""
     name, subgroup, own_solver = parse(encoding)
     solver = own_solver or solver.lower()
+    if limits:
+        if name not in ("auto", "sccl"):
+            named = " and ".join(f"--{limit}" for limit in limits).replace("_", "-")
+            raise UsageError(f"only SCCL's encoding keeps {named}; leave --encoding {name} out")
+        name = "sccl"
     if name != "auto":
         _known("encodings", name, ENCODINGS)
         _have(name)
@@ -33,9 +39,9 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
         _known("solvers", solver, SOLVERS)
         _have(solver)
     if name != "auto" and is_engine(name):
-        if solver not in ("auto", "z3" if name == "path" else "auto"):
+        if solver not in ("auto", "z3" if name == "sccl" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
-        return [(Racer(name), ())]
+        return [(Racer(name, limits=tuple(limits.items())), ())]
     groups = _subgroups(problem.network, problem.collective) if name == "auto" or name.startswith("quotient") else ()
     if name.startswith("quotient"):
         if not groups:
@@ -89,10 +95,14 @@ def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]
     racers.append((Racer("step", first), ()))
     if solver == "auto":
         racers.append((Racer("tree"), ()))
+    if solver == "z3":
+        racers.append((Racer("sccl"), ()))
     for k in range(1, min(3, len(groups))):
         racers.append((Racer("quotient", first, k), groups[k]))
         if k == 1:
             racers.append((Racer("quotient-mono", first, k), groups[k]))
+    if solver == "auto":
+        racers.append((Racer("step", "z3"), ()))
     racers.append((Racer("step-mono", first), ()))
     if groups:
         racers.append((Racer("quotient-mono", first, 0), groups[0]))

@@ -106,7 +106,7 @@ def exact(
     if record.trouble and log is not None:
         raise SynthError(record.trouble)
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
-    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
+    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
         with until(None if options.time_limit is None else options.time_limit * SEEDED):
             first = seeds(machine, network, task, options.deterministic) if free else ()
@@ -151,7 +151,7 @@ def helped(
     from synth.pareto.mixed import mixed
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    asked = {"max_steps": options.max_steps, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
+    asked = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
     try:
         return mixed(found, machine, task.name, root, **asked)
     except SweepInterrupted:  # which has the points by then
@@ -202,7 +202,7 @@ def _key(fingerprint: str, options: Options, sweep: str) -> str:
     """What a log belongs to: the problem and every option that changes what is asked."""
     how = [
         options.max_steps, options.max_chunks, options.encoding, options.solver, sweep, options.seed, options.same_bits,
-        options.deterministic, options.proof is not None,
+        options.deterministic, options.proof is not None, options.max_extra_rounds, options.extra_memory,
     ]  # fmt: skip
     return hashlib.sha256(canonical([fingerprint, *how])).hexdigest()
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from synth.errors import MissingDependencyError, UsageError
 from synth.pareto import refutation
@@ -37,15 +38,17 @@ DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
     on_event: Callable[[str], None] | None = None, patience: float = 1.0, beside: Job | None = None,
+    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Is there a schedule with these chunks, steps and rounds?
 
-    `encoding` names an encoding (``step``, ``quotient@1``, ``path``, ``tree``) or a racer (``step/cadical``); "auto"
+    `encoding` names an encoding (``step``, ``quotient@1``, ``sccl``, ``tree``) or a racer (``step/cadical``); "auto"
     races them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
     there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had `budget.seconds` of each
     processor they use, and after `patience` times as many wall seconds: with more than 1 a busy machine cuts no search
     short. `beside` is a job of the tree engine with the same aim: while it runs it has a processor, no racer does the same, and once
-    it has a schedule the race is over. Raises UsageError for unknown names and for collectives
+    it has a schedule the race is over. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone.
+    Raises UsageError for unknown names and for collectives
     that neither copy only nor are the reversal of one that does; MissingDependencyError.
     """
     coll = problem.collective
@@ -54,7 +57,7 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     began = time.monotonic()
-    racers = [entry for entry in entrants(plain, encoding, solver) if beside is None or entry[0].encoding != "tree"]
+    racers = [entry for entry in entrants(plain, encoding, solver, limits) if beside is None or entry[0].encoding != "tree"]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
