@@ -11,6 +11,10 @@ from synth.errors import VerificationError
 # Ranks of a task, at most: as many as a certificate may speak of.
 MOST_RANKS = 1 << 16
 
+ROOTED = ("broadcast", "reduce", "scatter", "gather", "multi-broadcast", "multi-reduce", "multi-scatter", "multi-gather")
+UNROOTED = (
+    "allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "alltonext", "sendrecv", "allgatherv", "reduce-scatterv", "alltoallv",
+)  # fmt: skip
 COMBINING = ("reduce", "multi-reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
 # Collectives that are read with before and after exchanged.
 REVERSED = ("reduce", "multi-reduce", "gather", "multi-gather", "reduce-scatter", "reduce-scatterv")
@@ -130,17 +134,23 @@ def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
 
 
 def _roots(task: Task, root: object, place: str) -> list[int]:
-    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises VerificationError."""
-    several = task.name.startswith("multi-")
-    if task.name.removeprefix("multi-") not in ("broadcast", "reduce", "scatter", "gather"):
+    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises VerificationError.
+
+    Nothing rests on the roots of a collective with a name of its own, which may give any.
+    """
+    if task.name in UNROOTED:
         if root is not None:
             raise VerificationError(f"is null for {task.name}, which has no root", place)
         return []
-    given = strict.items(root, place) if several else [root]
-    roots = [strict.number(r, place, 0, task.ranks) for r in given]
-    if several and (len(roots) < 2 or len(set(roots)) < len(roots)):
-        raise VerificationError(f"expected different ranks, two or more, found {roots}", place)
-    return roots
+    several = isinstance(root, list)
+    roots = [strict.number(r, place, 0, task.ranks) for r in (root if several else [] if root is None else [root])]
+    if len(set(roots)) < len(roots) or several != (len(roots) > 1):
+        raise VerificationError(f"expected one rank, or a list of different ones, found {root!r}"[:120], place)
+    if task.name in ROOTED and not roots:
+        raise VerificationError(f"is missing: {task.name} has one", place)
+    if task.name in ROOTED and several != task.name.startswith("multi-"):
+        raise VerificationError(f"{task.name} has {'one root' if several else 'several roots'}, found {root!r}"[:120], place)
+    return roots if task.name in ROOTED else []
 
 
 def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
@@ -148,14 +158,16 @@ def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
     n, everyone = task.ranks, range(task.ranks)
     before, after = (task.post, task.pre) if task.name in REVERSED else (task.pre, task.post)
     name = task.name
+    if name not in ROOTED + UNROOTED:
+        unit = task.unit(c)
+        sizes = len(unit.pre) * c, len(unit.post) * c
+        if sizes != (len(task.pre), len(task.post)) or task != unit.split(c):
+            raise VerificationError(f"pre and post are not the same for all {c} chunks of a unit", place)
+        return True
     units = {
         "broadcast": len(roots), "reduce": len(roots), "scatter": len(roots) * n, "gather": len(roots) * n, "allgather": n,
         "reduce-scatter": n, "alltoall": n * n, "allreduce": 1, "scan": 1, "alltonext": n - 1, "sendrecv": n,
-    }.get(name.removeprefix("multi-") if roots else name)  # fmt: skip
-    if units is None and name not in ("allgatherv", "reduce-scatterv", "alltoallv"):
-        if task != task.unit(c).split(c):
-            raise VerificationError(f"pre and post are not the same for all {c} chunks of a unit", place)
-        return True
+    }.get(name.removeprefix("multi-"))  # fmt: skip
     if task.combining != (name in COMBINING):
         raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
     if units is not None and task.chunks != units * c:
