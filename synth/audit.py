@@ -23,13 +23,14 @@ POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construc
 BOUND = frozenset({"value", "scope", "certificate"})
 FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
-MACHINE = "not checked: that the machine has these links, bandwidths and latencies"
-NOT_CHECKED = {  # what a document of this schema states beside its claims
-    "synth.schedule/1": MACHINE,
-    "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons and notes",
-    "synth.bounds/1": MACHINE,
-    "synth.infeasible/1": MACHINE,
-    "synth.refutation/1": MACHINE,
+# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: " instead.
+MODEL = "assumed, not checked: that the machine has these links, bandwidths and latencies"
+ASSUMED = {
+    "synth.schedule/1": MODEL,
+    "synth.frontier/1": f"{MODEL}; its labels; seconds, construction, reasons and notes",
+    "synth.bounds/1": MODEL,
+    "synth.infeasible/1": MODEL,
+    "synth.refutation/1": MODEL,
 }
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (
@@ -69,7 +70,7 @@ def _no_constant(text: str) -> float:
 
 
 def document(doc: dict) -> list[str]:
-    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states and is not checked.
+    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside them.
 
     Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another schema.
     """
@@ -86,7 +87,7 @@ def document(doc: dict) -> list[str]:
             lines = [infeasible(doc)]
         case other:
             raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
-    return [*lines, NOT_CHECKED[schema]]
+    return [*lines, ASSUMED[schema]]
 
 
 def bounds(doc: dict) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from synth import api
-from synth.bounds import check
+from synth import api, audit
+from synth.bounds import check, instance
 from synth.cli.root import root
 from synth.collective import COLLECTIVES, Collective, collective
 from synth.encodings import proofs
@@ -312,3 +312,43 @@ def test_one_rank_has_all_there_is(name, tmp_path):
         assert code == 0, output
         code, output = asked("verify", file)
         assert code == 0 and said in output, output
+
+
+# what is said
+
+
+def test_every_claim_has_a_line(gathered, halo):
+    floor = next(entry for entry in gathered["bounds"] if entry["steps"] is None)
+    left = {"steps": 3, "lower": "3/2", "upper": "3/2", "reason": "time"}
+    assert api.verify(gathered | {"complete": False, "bounds": [floor], "open": [left, left | {"steps": 1, "upper": None}]}) == [
+        "S=2: R/C 3/2 with C=2, 24 sends replayed, optimal for any C",
+        "bounds: R/C ≥ 3/2 for any S: 1 certificate checked",
+        "open at S=3: R/C ≥ 3/2 is proved, 3/2 is known",
+        "open at S=1: R/C ≥ 3/2 is proved, none is known",
+        "not complete: there may be other points",
+        audit.ASSUMED["synth.frontier/1"],
+    ]
+    added = api.pareto("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
+    assert "optimal for any C, same bits on all ranks" in api.verify(added.to_json())[0]
+    assert api.verify(halo)[-2] == "complete: no schedule in this model, with any number of chunks, is better"
+
+
+def test_a_document_that_claims_nothing_is_refused(gathered):
+    doc = {"schema": "synth.bounds/1", "topology": gathered["topology"], "collective": gathered["collective"], "bounds": []}
+    refused(doc, "claims nothing")
+    refused(frontier(RING, HALO) | {"topology": RING.to_json() | {"links": [[0, 1, -7]]}}, "topology")
+    refused(frontier(RING, HALO, bounds=[{"steps": None, "value": "0", "scope": "this-chunks", "certificate": {}}]), "scope")
+
+
+def test_a_field_that_is_given_twice_is_refused(gathered, tmp_path):
+    text = json.dumps(gathered["points"][0]["schedule"])
+    (tmp_path / "a.json").write_text(text.replace('"chunks": 2', '"chunks": 1, "chunks": 2'))
+    code, output = asked("verify", str(tmp_path / "a.json"))
+    assert code == 1 and "'chunks' is given twice" in output
+
+
+def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text(json.dumps(gathered))
+    monkeypatch.setattr(instance, "MOST_WORK", 10)
+    code, output = asked("verify", str(tmp_path / "a.json"))
+    assert code == 4 and "points[0].bound.certificate" in output and "too large to check" in output

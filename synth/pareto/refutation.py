@@ -39,7 +39,7 @@ def write(problem: Problem, certificate: dict, folder: Path) -> Path:
 
 
 def verify(doc: dict, folder: Path) -> list[str]:
-    """Check the proof in `folder` that `doc` names: a line for what was established, and one for what is not checked.
+    """Check the proof in `folder` that `doc` names: a line for what was established, and one for what is assumed.
 
     Raises VerificationError, and UncheckedError where the proof file is not there.
     """
@@ -53,7 +53,7 @@ def verify(doc: dict, folder: Path) -> list[str]:
         proof = _proof(doc, folder, **asked)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
-    return [f"C={asked['chunks']} S={asked['steps']} R={asked['rounds']}: no schedule, {proof}", audit.NOT_CHECKED[SCHEMA]]
+    return [f"C={asked['chunks']} S={asked['steps']} R={asked['rounds']}: no schedule, {proof}", audit.ASSUMED[SCHEMA]]
 
 
 def _proof(doc: dict, folder: Path, chunks: int, steps: int, rounds: int) -> str:
