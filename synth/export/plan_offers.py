@@ -101,6 +101,6 @@ def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: T
     chunk = plan_limits.ALIGNMENT if programs[0][1].one_sided else one.element
     tops = [program.max_bytes for _, program in programs if program.max_bytes is not None]
     if programs[0][1].one_sided:
-        tops += [plan_limits.largest_size(p.gpus, p.loop_chunks, p.protocol == "LL") for _, p in programs]
+        tops += [plan_limits.largest_size(p) for _, p in programs]
     step = lcm(algorithm.divisor * one.element, *(program.loop_chunks * chunk for _, program in programs))
     return Offer(max(program.min_bytes for _, program in programs), min(tops, default=None), step)
