@@ -25,8 +25,7 @@ from bench import measure, roundtrip
 from synth import lint, verify
 from synth.collective import COLLECTIVES
 from synth.errors import SynthError, UsageError
-from synth.export.mscclpp import Mscclpp
-from synth.export.request import Request
+from synth.export.mscclpp import document
 from synth.program.layout import Layout
 from synth.program.onesided import onesided
 from synth.program.program import Program
@@ -71,8 +70,7 @@ def attempt(kind: Kind, seed: str) -> tuple[str, str]:
     nodes, instances, blocks = boxes(channels, ranks, rng), rng.randint(1, 2), rng.choice((None, None, 1, 2))
     try:
         program = onesided(given, protocol=protocol, instances=instances, in_place=in_place, nodes=nodes, blocks=blocks)
-        roots = given.collective.roots
-        text = Mscclpp().emit(program, Request(assume_root=roots[0] if roots else None))
+        text = json.dumps(document(program))
     except UsageError as error:
         return "wrong", f"options that make no sense: {error}"
     except SynthError as error:
@@ -114,9 +112,9 @@ def campaign(kind: Kind, each: int, seed: int, seconds: float) -> dict:
     return {"kind": kind, "plans": ended.total(), **{k: ended[k] for k in ("right", "refused", "wrong")}, "faults": wrong, "cpu": spent}
 
 
-def table(document: dict) -> str:
+def table(results: dict) -> str:
     """The results as Markdown: a line for each collective, its kinds side by side."""
-    rows = {tuple(row["kind"]): row for row in document["rows"]}
+    rows = {tuple(row["kind"]): row for row in results["rows"]}
     ways = list(product(("Simple", "LL"), CHANNELS))
     lines = [
         [name, *(f"{rows[name, *way]['plans']} / {rows[name, *way]['refused']} / {rows[name, *way]['wrong']}" for way in ways)]
@@ -125,14 +123,14 @@ def table(document: dict) -> str:
     plans, wrong = (sum(row[key] for row in rows.values()) for key in ("plans", "wrong"))
     cpu = sum(row["cpu"] for row in rows.values())
     return (
-        f"# MSCCL++ plans of random schedules\n\n{plans} plans of {len(rows)} kinds, up to {document['each']} of each (seed "
-        f"{document['seed']}) in {cpu / 60:.0f} minutes of CPU: plans / refused with a limit / wrong. Right: taken by the strict reader, "
+        f"# MSCCL++ plans of random schedules\n\n{plans} plans of {len(rows)} kinds, up to {results['each']} of each (seed "
+        f"{results['seed']}) in {cpu / 60:.0f} minutes of CPU: plans / refused with a limit / wrong. Right: taken by the strict reader, "
         "right in every chunk on the tests' machine under a random interleaving with the kernel's orders and addresses (with packets "
         "two launches), nothing found by lint, every element right in the reference executor under random delays. Random are the "
         f"machine, the schedule, the boxes, in or out of place, instances and blocks. {wrong} are wrong.\n\n"
         + measure.markdown(["collective", *(f"{protocol}, {channels}>" for protocol, channels in ways)], lines)
         + "\n"
-        + measure.setting(document["where"])
+        + measure.setting(results["where"])
         + "\n"
     )
 
@@ -148,9 +146,12 @@ def main(arguments: Sequence[str]) -> int:
     share = given.minutes * 60 / len(KINDS)
     count = len(KINDS)
     with ProcessPoolExecutor(given.jobs) as pool:
-        rows = list(pool.map(campaign, KINDS, [given.each] * count, [given.seed] * count, [share] * count))
-    document = {"where": measure.where(), "each": given.each, "seed": given.seed, "rows": rows}
-    measure.keep(document, table(document), measure.RESULTS / "plans.json")
+        rows = []
+        for row in pool.map(campaign, KINDS, [given.each] * count, [given.seed] * count, [share] * count):
+            rows.append(row)
+            print(row, file=sys.stderr)
+    results = {"where": measure.where(), "each": given.each, "seed": given.seed, "rows": rows}
+    measure.keep(results, table(results), measure.RESULTS / "plans.json")
     wrong = [(row["kind"], fault) for row in rows for fault in row["faults"]]
     print(json.dumps({"plans": sum(row["plans"] for row in rows), "wrong": sum(row["wrong"] for row in rows)}))
     for kind, fault in wrong[:SHOWN]:

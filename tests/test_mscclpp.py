@@ -181,7 +181,7 @@ def test_every_second_launch_wants_equal_scratch():
     Machine(program).run()
     with pytest.raises(Wrong, match="deadlock"):
         Machine(program, launch=1).run()
-    with pytest.raises(SynthError, match="second launch: stuck: .* never comes"):
+    with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
         api.run(program, size=64)
     assert {finding.rule for finding in lint.check(program).errors} == {"packet-half"}
     text = emit(program)

@@ -76,9 +76,10 @@ class Arena:
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
     def row(self, rank: int, span: Span, count: int, where: Callable[[], str], user: int) -> int:
-        """The first row of `count` chunks of `span` on `rank`, as `user` finds it. Raises SynthError beyond the buffer; `where` names the op.
+        """The first row of `count` chunks of `span` on `rank`, as rank `user` finds it: in a second launch `user` counts
+        packets on other ranks from the middle of its own scratch, not of theirs.
 
-        In a second launch `user` counts packets on other ranks from the middle of its own scratch, not of theirs.
+        Raises SynthError beyond the buffer; `where` names the op.
         """
         size = self._size[rank][span.buffer]
         if span.offset + count > size:
