@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, package
 from synth.export.package import Wish
 from synth.export.plan_ranges import Offer, Shares, shares
@@ -57,6 +57,8 @@ def table(plan: Plan, one: Table, placed: Placed) -> Made:
             try:
                 programs[i] = _programs(algorithm.schedule, algorithm, wish)
                 offers[i] = _offer(algorithm, programs[i], one)
+            except VerificationError:
+                raise
             except SynthError as error:
                 refused[i] = str(error)
     return Made(shares(one, offers, refused), programs, requests)
@@ -78,6 +80,8 @@ def _programs(schedule: Schedule, algorithm: Algorithm, wish: Wish) -> Sequence[
     for place in places:
         try:
             found += _proved(schedule, replace(wish, in_place=place))
+        except VerificationError:
+            raise
         except SynthError as error:
             errors.append(error)
     if not found:
