@@ -123,8 +123,8 @@ class Simple:
                 if copy and home is None:
                     home = self.home[g][move.dst] = Span("s", self._slot(move.dst, move.src, group.count))
                 # what the receiver itself reads in this step is not overwritten under it
-                direct = home is not None and not (move.dst in sending and move.dst in self.value[g])
-                direct = direct and self.memory.found_by(move.src, move.dst, home) is not None
+                busy = move.dst in sending and move.dst in self.value[g]
+                direct = home is not None and not busy and self.memory.found_by(move.src, move.dst, home) is not None
                 dst = home if home is not None and direct else Span("s", self._slot(move.dst, move.src, group.count))
                 src = self.own[g][move.src] if move.original else self.value[g][move.src]
                 puts.append(_Put(g, move._replace(kind="copy" if copy else "reduce"), src, dst, not direct))
