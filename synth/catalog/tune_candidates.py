@@ -15,9 +15,9 @@ from typing import NamedTuple
 from synth.catalog.fit_shape import Shape, shape
 from synth.catalog.tune import Candidate
 from synth.catalog.tune_measured import Measurement
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError
+from synth.lowering import lower
 from synth.plan import OURS, Algorithm
-from synth.program.lower import lower
 from synth.program.program import Program
 from synth.rational import show
 from synth.schedule import Schedule, canonical
@@ -103,6 +103,8 @@ def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tu
 def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | None:
     try:
         made = lower(schedule, protocol=protocol, instances=instances)
+    except VerificationError:
+        raise
     except SynthError:
         return None
     return hashlib.sha256(canonical(made.to_json())).hexdigest()
@@ -142,6 +144,8 @@ def _relabelled(found: Sequence[Candidate]) -> list[Candidate]:
 def _lowered(schedule: Schedule) -> Program | None:
     try:
         return lower(schedule)
+    except VerificationError:
+        raise
     except SynthError:
         return None
 
