@@ -40,6 +40,7 @@ from synth.errors import InfeasibleError, SynthError
 from synth.flows import expand
 from synth.frontier import Frontier
 from synth.large import Large, LargePoint
+from synth.pareto import jobs
 from synth.topologies.files import from_document
 from synth.topologies.reading import parse_json
 from synth.topology import Topology
@@ -182,8 +183,8 @@ class Case:
     def _exact(self) -> Frontier:
         with tempfile.TemporaryDirectory() as folder:
             found = api.pareto(
-                self.topology, self.name, roots=self.roots, engine="exact", max_steps=max(MOST_STEPS, self.least or 0), time_limit=SECONDS, jobs=1,
-                log=Path(folder) / "log", fresh=True,
+                self.topology, self.name, roots=self.roots, engine="exact", max_steps=max(MOST_STEPS, self.least or 0),
+                time_limit=SECONDS, jobs=1, log=Path(folder) / "log", fresh=True,
             )  # fmt: skip
         assert isinstance(found, Frontier)
         return found
@@ -315,16 +316,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     same = earlier.get("seed") == given.seed and earlier["setting"]["commit"] == setting["commit"]
     document = earlier if same else {"setting": setting, "seed": given.seed, "done": 0, "cpu": 0.0, "seen": {}, "contradictions": []}
     seen, used, began = Counter(document["seen"]), document["cpu"], _cpu()
+    stop = jobs.stop
+    jobs.stop = lambda: None  # the helper processes are kept from one machine to the next, until `stop`
     for index in range(document["done"], given.count):
         case = Case.drawn(given.seed, index)
-        case.run()
+        try:
+            case.run()
+        except Exception as error:  # one comparison that cannot be made must not end all of them
+            case.wrong.append(f"the comparison fails: {type(error).__name__}: {error}")
         seen += case.seen
         if case.wrong:
             row = {"index": index, "collective": case.name, "root": case.root, "wrong": case.wrong, "machine": case.doc}
             document["contradictions"].append(row)
             print(f"{index} {case.name} {case.root}: {'; '.join(case.wrong)}\n  {json.dumps(case.doc)}", file=sys.stderr, flush=True)
-        document |= {"done": index + 1, "cpu": round(used + _cpu() - began, 1), "seen": dict(seen)}
+        document["done"] = index + 1
         if not (index + 1) % EVERY or index + 1 == given.count:
+            stop()
+            document |= {"cpu": round(used + _cpu() - began, 1), "seen": dict(seen)}
             measure.keep(document, table(document), given.output)
     print(table(document))
     return int(bool(document["contradictions"]))

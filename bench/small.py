@@ -158,9 +158,7 @@ def replay(machine: Machine, name: str, root: int, chunks: int, steps: Sequence[
             if (chunk, source) not in table:
                 raise Wrong(f"step {t}: rank {source} sends chunk {chunk}, which it does not have")
             arriving.append((kind, (chunk, target), table[chunk, source]))
-        for kind, at, value in arriving:
-            if kind.startswith("copy"):
-                after[at] = value
+        after |= {at: value for kind, at, value in arriving if kind.startswith("copy")}
         for kind, at, value in arriving:
             if kind.startswith("reduce"):
                 mine = after.get(at, frozenset())
