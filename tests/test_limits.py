@@ -29,6 +29,7 @@ from synth.groupcheck import check as check_groups
 from synth.groups import Group
 from synth.liveness import rounds_for
 from synth.pareto import onechunk
+from synth.runtime import hostbuild
 from synth.runtime.links import Links
 from synth.schedule import Problem, Schedule, Send, Step, problem_fingerprint
 from synth.topologies import topology
@@ -274,6 +275,16 @@ def test_a_transfer_is_served_once_for_each_crossing():
     links = Links(read(ONE_WAY).network())
     assert links.send(0, 1000, 0)[:2] == (0, 1_000_000)  # ps: 2 GB/s, twice
     assert links.send(0, 1000, 0)[:2] == (1_000_000, 2_000_000)
+
+
+@pytest.mark.parametrize("executor", ["reference", "host"])
+def test_emulation_counts_every_crossing(executor):
+    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf control."""
+    if executor == "host" and hostbuild.compiler() is None:
+        pytest.skip("no C++ compiler here: apt install g++")
+    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor)
+    assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
+    assert all(control.heard for control in found.controls)
 
 
 def test_rings_take_a_limit_once_for_each_crossing():
