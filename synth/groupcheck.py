@@ -78,7 +78,7 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     for i, p in own.items():
         price[i] = int(p * scale)
     for k, p in caps.items():
-        price[np.array(network.caps[k].routes, np.int64)] += int(p * scale)
+        np.add.at(price, np.array(network.caps[k].routes, np.int64), int(p * scale))
     _need(int(price.max(initial=0)) * network.ranks < MOST, "is too long to add up", "$")
     ends = np.array([(r.src, r.dst) for r in network.routes], np.int64).reshape(-1, 2)
     paid = [Fraction(0)] * len(groups)

@@ -186,7 +186,7 @@ class Packing:
         places: dict[tuple, list[int]] = {}
         for k, limit in enumerate(p.limits):
             places.setdefault(limit, []).append(k)
-        images = [places.get((frozenset(links[i] for i in inside), b), []) for inside, b in p.limits]
+        images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
