@@ -1,14 +1,51 @@
-"""Options of the test-suite: `--update-golden` writes the golden files anew instead of comparing with them."""
+"""What all tests share: hypothesis profiles, a cache directory for each test, golden files.
 
+`--update-golden` writes the golden files anew instead of comparing with them.
+"""
+
+from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
-GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+# No example may be slow: how fast the machine is decides nothing.
+NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("test", NO_CLOCK, derandomize=True, database=None)
+# `make fuzz` explores further, by the seed that it prints. Examples that fail are kept, and tried first the next time.
+settings.register_profile(
+    "fuzz", NO_CLOCK, derandomize=False, print_blob=True, database=DirectoryBasedExampleDatabase(ROOT / "fuzz-cases" / "properties")
+)
+settings.load_profile("test")
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; look at the diff before committing")
+
+
+@pytest.fixture(scope="session")
+def caches(request, tmp_path_factory):
+    """New cache directories, one at each call. All share the compiled kernels, whose names say what is in them."""
+    kernels = request.config.cache.mkdir("kernels")
+    folder, numbers = tmp_path_factory.mktemp("caches"), count()
+
+    def new() -> Path:
+        cache = folder / str(next(numbers))
+        cache.mkdir()
+        (cache / "kernels").symlink_to(kernels)
+        return cache
+
+    return new
+
+
+@pytest.fixture(autouse=True)
+def own_cache(caches, monkeypatch):
+    """No test goes on from what another, or an earlier run, left in a sweep's log."""
+    monkeypatch.setenv("SYNTH_CACHE", str(caches()))
 
 
 @pytest.fixture

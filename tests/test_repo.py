@@ -117,7 +117,7 @@ def test_version_and_changelog():
     assert "# Changelog" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "fuzz", "check", "bench", "clean"])
 def test_make_knows_its_targets(target):
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
