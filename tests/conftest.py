@@ -3,28 +3,38 @@
 `--update-golden` writes the golden files anew instead of comparing with them.
 """
 
+import re
 from itertools import count
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.database import DirectoryBasedExampleDatabase
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
+FUZZ_CASES = ROOT / "fuzz-cases"
 
-# No example may be slow: how fast the machine is decides nothing.
-NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("test", NO_CLOCK, derandomize=True, database=None)
-# `make fuzz` explores further, by the seed that it prints. Examples that fail are kept, and tried first the next time.
-settings.register_profile(
-    "fuzz", NO_CLOCK, derandomize=False, print_blob=True, database=DirectoryBasedExampleDatabase(ROOT / "fuzz-cases" / "properties")
-)
+# How fast the machine is decides nothing. `make fuzz` takes the other profile, and a seed.
+NO_CLOCK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.register_profile("test", NO_CLOCK, derandomize=True)
+settings.register_profile("fuzz", NO_CLOCK, derandomize=False, print_blob=True)
 settings.load_profile("test")
 
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; look at the diff before committing")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """An example that `make fuzz` found, with what reproduces it, becomes a file."""
+    report = yield
+    seed = item.config.getoption("--hypothesis-seed")
+    if report.failed and seed is not None:
+        FUZZ_CASES.mkdir(exist_ok=True)
+        test = re.sub(r"\W+", "-", item.nodeid)
+        (FUZZ_CASES / f"{test}-seed-{seed}.txt").write_text(report.longreprtext)
+    return report
 
 
 @pytest.fixture(scope="session")
