@@ -6,7 +6,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from dozing import doze
+from dozing import doze, doze_until
 
 from synth import api, bounds
 from synth.collective import collective
@@ -50,13 +50,15 @@ def never(*_):
     raise UsageError("was asked")
 
 
-def test_a_question_that_rests_goes_on_and_is_answered():
+def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
     asked = Awaited(Budget(), ontrees.RACER)
-    asked.begin("late", time.sleep, 0.3)
+    gate = tmp_path / "gate"
+    asked.begin("late", doze_until, gate)
     asked.wait(["late"], time.monotonic())
     asked.rest("late")
     assert "late" in asked.jobs and not asked.found
     asked.begin("late", never)
+    gate.touch()
     asked.wait(["late"], time.monotonic() + LATE)
     assert asked.found == {"late": None} and not asked.jobs
     asked.begin("late", never)  # which has an answer
