@@ -4,6 +4,7 @@
 """
 
 import re
+import signal
 from itertools import count
 from pathlib import Path
 
@@ -23,6 +24,11 @@ settings.load_profile("test")
 
 def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; look at the diff before committing")
+
+
+def pytest_configure():
+    """Where a shell starts the tests in the background Ctrl-C is ignored, by all that they start too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

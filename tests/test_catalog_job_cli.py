@@ -119,6 +119,7 @@ def test_ctrl_c_keeps_what_has_ended(folder):
     assert [row["collective"] for row in json.loads(synth("catalog", "ls", "--format", "json")[1])] == ["allgather"]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
     fleet = "topologies: ['ring:5', 'ring:4']\ncollectives: [allgather, alltoall]\n"
     found = catalog_kills.killed(tmp_path, fleet, kills=2, chance=random.Random(5))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ USES: dict[str, set[str]] = {
 }
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, bool]]:
     """(module, whether at the top level of the file) of every import outside ``if TYPE_CHECKING``."""
     found: list[tuple[str, bool]] = []

@@ -116,6 +116,7 @@ def test_a_frontier_under_a_short_limit() -> None:
         assert interval.upper == min((p.bandwidth for p in found.points if p.steps <= interval.steps), default=None)
 
 
+@pytest.mark.slow
 def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log ends."""
     monkeypatch.setattr(woven, "EFFORT", 1.0)
@@ -189,6 +190,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
     assert [o.steps for o in later.items([], 3, 6, None, floor, reason)] == [4, 5, 6]
 
 
+@pytest.mark.slow
 def test_one_question_is_answered_too() -> None:
     """So many chunks, steps and rounds, with a round to spare."""
     found = solve("ring:20", "scan", chunks=3, steps=21, rounds=22, time_limit=20)
