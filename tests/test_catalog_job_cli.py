@@ -60,7 +60,7 @@ def test_a_page_counts_what_is_named_twice_once(folder):
 
 def test_open_intervals_end_with_four_and_stand_in_the_page(folder):
     (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 6}\n")
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.1")
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.001")
     assert code == 4
     assert [line.split()[0] for line in told.splitlines() if "an interval is left" in line] == ["open"]
     _, page, _ = synth("catalog", "table", "fleet.yaml")
