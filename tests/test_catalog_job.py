@@ -188,6 +188,7 @@ def test_estimates_follow_what_tasks_took():
     assert costs.estimate("allgather", 16, "exact") == 800.0
 
 
+@pytest.mark.slow
 def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
     text = "topologies: ['ring:4', 'ring:5']\ncollectives: [allgather]\n"
     runs = []

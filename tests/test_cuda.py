@@ -100,7 +100,7 @@ def test_what_peers_wait_for_lies_in_their_own_memory():
 
 @needs_compiler
 @pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
-@pytest.mark.parametrize("program", KNOWN[1:3], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [pytest.param(KNOWN[1], marks=pytest.mark.slow), KNOWN[2]], ids=lambda program: program.name)
 def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program, how):
     cupy = Cupy(gpus=2)
     loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1), **how)

@@ -24,7 +24,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
