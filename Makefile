@@ -38,13 +38,13 @@ demo: $(VENV)/.installed
 	$(BIN)/synth verify $(VENV)/demo.json
 
 test: $(VENV)/.installed-test $(addprefix $(VENV)/.installed-,$(EXTRAS))
-	$(BIN)/python -m pytest -n 2 -rs $(if $(SLOW),,-m "not slow") $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(SLOW),,-m "not slow") $(ARGS)
 
 # A property is tried on as many examples a round as in `make test`.
 fuzz: $(VENV)/.installed-test
 	@for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do \
 	  echo "make fuzz SEED=$$seed CASES=$(CASES)"; \
-	  $(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile fuzz --hypothesis-seed $$seed $(ARGS) || exit 1; \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile fuzz --hypothesis-seed $$seed $(ARGS) || exit 1; \
 	  for fuzzer in $(FUZZERS); do $(BIN)/python -m $$fuzzer --seed $$seed --cases $(CASES) || exit 1; done; \
 	done
 
