@@ -38,6 +38,7 @@ def test_a_renumbered_problem_has_the_same_bound_and_symmetries(topology, collec
             assert {(image[a], image[b]): units for (a, b), units in links.items()} == links
 
 
+@pytest.mark.slow
 def test_one_instance_measured():
     row = encodings.measure(("dgx1-v100", "allgather", 2, 2, 3, "sat"), seeds=3, timeout=60)
     jobs.stop()
@@ -118,6 +119,7 @@ def test_the_goals_check_what_they_say(monkeypatch):
     assert goals.frontier({2: "3/2"}, upto={3: "1"})(doc) != ""
 
 
+@pytest.mark.slow
 def test_a_goal_measured(tmp_path):
     goal = goals.Goal("a small one", goals.pareto("ring:4", "allgather"), 60, goals.frontier({2: "3/2"}, complete=True))
     row = goals.measure(goal, tmp_path / "result.json", 120)

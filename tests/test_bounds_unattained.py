@@ -25,7 +25,8 @@ def floor_of(name, what):
     ("name", "what", "steps"),
     [
         ("dgx1", "allgather", 3), ("dgx1", "alltoall", 2), ("ring:8", "allgather", 4), ("hypercube:16", "allgather", 4),
-        ("dgx2", "allgather", 1), ("dgx1*2:cross=0+2+5+7", "allgather", 6), ("dgx1", "gather", 2), ("line:2", "broadcast", 1),
+        ("dgx2", "allgather", 1),
+        pytest.param("dgx1*2:cross=0+2+5+7", "allgather", 6, marks=pytest.mark.slow), ("dgx1", "gather", 2), ("line:2", "broadcast", 1),
     ],
 )  # fmt: skip
 def test_what_is_attained_is_not_called_unattained(name, what, steps):
@@ -35,7 +36,13 @@ def test_what_is_attained_is_not_called_unattained(name, what, steps):
 
 
 @pytest.mark.parametrize(
-    ("name", "what", "steps"), [("mi250", "allgather", 5), ("dgx1", "broadcast", 2), ("ring:5", "broadcast", 2), ("line:4", "broadcast", 3)]
+    ("name", "what", "steps"),
+    [
+        pytest.param("mi250", "allgather", 5, marks=pytest.mark.slow),
+        ("dgx1", "broadcast", 2),
+        ("ring:5", "broadcast", 2),
+        ("line:4", "broadcast", 3),
+    ],
 )
 def test_what_is_never_attained_is_above_its_limit_at_every_number_of_steps(name, what, steps):
     net, task, floor = floor_of(name, what)

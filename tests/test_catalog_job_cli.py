@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +14,6 @@ from bench import catalog_kills
 from synth.cli.root import root
 
 FLEET = "topologies: ['ring:4']\ncollectives: [allgather, {name: broadcast, roots: all}]\noptions: {max-steps: 2}\n"
-SYNTH = str(Path(sys.executable).with_name("synth"))
 
 
 @pytest.fixture
@@ -64,7 +60,7 @@ def test_a_page_counts_what_is_named_twice_once(folder):
 
 def test_open_intervals_end_with_four_and_stand_in_the_page(folder):
     (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [broadcast]\noptions: {max-steps: 6}\n")
-    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.1")
+    code, told, _ = synth("catalog", "build", "fleet.yaml", "--inline", "--time-limit", "0.001")
     assert code == 4
     assert [line.split()[0] for line in told.splitlines() if "an interval is left" in line] == ["open"]
     _, page, _ = synth("catalog", "table", "fleet.yaml")
@@ -94,23 +90,36 @@ def test_what_is_wrong_is_one_line(folder, case):
     assert len(found[2].splitlines()) == 1
 
 
+# The command, interrupted as soon as the second task has begun.
+INTERRUPTED = """
+import os, signal
+from synth.catalog.runners.processes import Processes
+from synth.cli import main
+
+start, calls = Processes.start, []
+
+def stop(self, call):
+    start(self, call)
+    calls.append(call)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+Processes.start = stop
+main()
+"""
+
+
 def test_ctrl_c_keeps_what_has_ended(folder):
     (folder / "fleet.yaml").write_text("topologies: [dgx1]\ncollectives: [allgather, multi-broadcast]\n")
-    process = subprocess.Popen([SYNTH, "catalog", "build", "fleet.yaml", "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        code, told, _ = synth("catalog", "ls", "--format", "json")
-        if code == 0 and json.loads(told):
-            break
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b"left" in out
-    assert err.endswith(b"interrupted; the same command continues\n")
+    words = ["catalog", "build", "fleet.yaml", "--jobs", "1"]
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, *words], capture_output=True, check=False)
+    assert done.returncode == 130
+    assert b"left" in done.stdout
+    assert done.stderr.endswith(b"interrupted; the same command continues\n")
     assert [row["collective"] for row in json.loads(synth("catalog", "ls", "--format", "json")[1])] == ["allgather"]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_and_resumed_gives_the_same_catalog(tmp_path):
     fleet = "topologies: ['ring:5', 'ring:4']\ncollectives: [allgather, alltoall]\n"
     found = catalog_kills.killed(tmp_path, fleet, kills=2, chance=random.Random(5))

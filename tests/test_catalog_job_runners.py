@@ -109,6 +109,7 @@ def test_processes_give_the_same_entries_with_a_child_killed_on_the_way(tmp_path
     assert sorted(item.tries for item in summary.items)[-2:] == [0, 1]
 
 
+@pytest.mark.slow
 def test_two_dask_workers_give_the_same_entries_with_one_killed_on_the_way(tmp_path, reference):
     thread = killed(tmp_path, lambda child, nursery: psutil.Process(nursery).ppid())
     summary = run(tmp_path, runner=lambda: cluster.connect(job_work.first_waits, "local", 2))

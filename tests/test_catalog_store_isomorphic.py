@@ -79,7 +79,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=SEEDS)
 def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> None:
     rng = random.Random(seed)

@@ -20,7 +20,7 @@ from synth.schedule import Schedule
 FLEET = """
 topologies:
   - ring:4
-  - {name: dgx1, collectives: [alltoall], options: {max-steps: 2, time-limit: 0.1s}}
+  - {name: dgx1, collectives: [alltoall], options: {max-steps: 2, time-limit: 0.001s}}
   - {name: line:3, allocations: all}
   - {name: ring:9, collectives: [allgather], options: {engine: flow}}
   - {name: dgx-a100*2, collectives: [allgather], options: {engine: flow, max-steps: 3}}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from fractions import Fraction
 from pathlib import Path
 
@@ -239,19 +237,32 @@ def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
     assert "best known" in outcome.stdout
 
 
+# The command, interrupted as a terminal does it, the whole group, as soon as a point is in the log.
+INTERRUPTED = """
+import os, signal
+from synth.cli import main
+from synth.pareto.log import Log
+
+append = Log.append
+
+def stop(self, record):
+    append(self, record)
+    if record["kind"] == "point":
+        os.killpg(0, signal.SIGINT)
+
+Log.append = stop
+main()
+"""
+
+
 def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
     log = tmp_path / "log.jsonl"
     words = "pareto --topo dgx1 --coll broadcast --max-steps 8 --log log.jsonl"
-    command = [sys.executable, "-c", "from synth.cli import main; main()", *words.split()]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
-        while process.poll() is None and not (log.exists() and '"point"' in log.read_text()):
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
-        out, err = process.communicate()
-    assert process.returncode == 130, err
-    assert "kept in log.jsonl, the same command continues" in err
-    assert "Traceback" not in err
-    assert "incomplete" in out
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, *words.split()], capture_output=True, text=True, start_new_session=True)
+    assert done.returncode == 130, done.stderr
+    assert "kept in log.jsonl, the same command continues" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "incomplete" in done.stdout
     assert '"point"' in log.read_text()
 
 

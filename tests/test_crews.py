@@ -34,7 +34,7 @@ def test_one_launch_a_rank_is_right(on):
 
 
 @pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
-@pytest.mark.parametrize("program", KNOWN, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [KNOWN[0], *(pytest.param(p, marks=pytest.mark.slow) for p in KNOWN[1:])], ids=lambda p: p.name)
 def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(program: Program, how):
     kind, elements = dtype("int32"), 5
     host = Host(threads=1, ranks_on=(0, 0, 1, 1), **how)

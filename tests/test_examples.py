@@ -30,6 +30,7 @@ def test_there_are_two_notebooks():
     assert [path.name for path in NOTEBOOKS] == ["first_frontier.ipynb", "your_machine.ipynb"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_prints_what_it_shows(path, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed; run: pip install 'ccl-synth[test]'")

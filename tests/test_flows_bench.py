@@ -24,6 +24,7 @@ def test_broadcasts_are_measured_too() -> None:
     assert found["depth"] == 4 and set(scale.TIMED["rooted"]) <= set(found["seconds"])
 
 
+@pytest.mark.slow
 def test_wrong_answers_are_seen(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (
         Row("ring:4", "packing", 1.5, 60),

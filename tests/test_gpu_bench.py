@@ -49,7 +49,9 @@ def test_the_suite_on_the_stand_in(tmp_path, section, standin):
     assert found["rows"]
 
 
-@pytest.mark.parametrize(("words", "section"), [(["--executor", "host"], "hops"), (["--small"], "allgather")])
+@pytest.mark.parametrize(
+    ("words", "section"), [(["--executor", "host"], "hops"), pytest.param(["--small"], "allgather", marks=pytest.mark.slow)]
+)
 def test_the_bench_on_cpu_threads_and_on_the_stand_in(tmp_path, words, section, standin):
     found = document(gpu, tmp_path / "a.json", *words, "--only", section)
     assert found["wrong"] == 0
@@ -102,6 +104,7 @@ def test_bytes_that_must_move():
     assert gpu.mandatory(ring, 4800, False) == gpu.mandatory(ring, 4800, True) == (3 * 3 + 3 * 2) * 4800
 
 
+@pytest.mark.slow
 def test_the_bench_of_emulation_writes_its_table(tmp_path, monkeypatch):
     monkeypatch.setattr(emulated, "RESULTS", tmp_path)
     monkeypatch.setattr(emulated, "COLLECTIVES", ("allgather",))

@@ -115,7 +115,7 @@ def test_what_is_put_directly_needs_no_fifo():
 
 @needs_compiler
 @pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
-@pytest.mark.parametrize("on", [None, (0, 0, 0)])
+@pytest.mark.parametrize("on", [None, pytest.param((0, 0, 0), marks=pytest.mark.slow)])
 def test_a_thousand_launches_back_to_back(way, on):
     for program, elements in ((ring_allreduce(3), 5), (direct_allgather(3), 3)):
         machine, launch = loaded(program, elements, threads=1, ranks_on=on, **WAYS[way])

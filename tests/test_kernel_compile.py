@@ -35,6 +35,7 @@ def test_compiles(feature, arch):
     compiled(f"copy-{feature}".rstrip("-"), arch)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("needs_nvrtc")
 def test_a_type():
     compiled("bf16", 90)
@@ -48,6 +49,7 @@ def test_every_instantiation_compiles_for_the_v100(group):
     compiled(group, 70, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("needs_nvrtc")
 def test_the_bench_tells_what_spills_and_what_does_not_compile(monkeypatch, capsys):
     monkeypatch.setattr(kernels, "GROUPS", ("copy", "copy-ll"))

@@ -69,7 +69,9 @@ def test_a_copy_of_a_longer_sum_stays_as_it_may_be_there_for_the_bits():
     assert same_bits(prune(made))
 
 
-@pytest.mark.parametrize(("machine", "task"), [("ring:4", "scan"), ("ring:3", "allreduce"), ("fully-connected:4", "scan")])
+@pytest.mark.parametrize(
+    ("machine", "task"), [("ring:4", "scan"), ("ring:3", "allreduce"), pytest.param("fully-connected:4", "scan", marks=pytest.mark.slow)]
+)
 def test_frontiers_hold_none(machine, task):
     found = api.pareto(machine, task, max_steps=3)
     assert found.points

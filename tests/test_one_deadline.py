@@ -68,7 +68,7 @@ def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
 
 
 def test_bounds_under_a_limit_are_the_bounds():
-    some = ontrees.Ahead(NETWORK, TASK, Budget(60), time.monotonic() + 60)
+    some = ontrees.Ahead(NETWORK, TASK, Budget(1000), time.monotonic() + 1000)
     for steps in (None, 2):
         made = some.bound(steps)
         assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
@@ -116,19 +116,19 @@ def late(monkeypatch):
 
 def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_path):
     with pytest.raises(NoBoundError, match="came before any bound") as none:
-        api.pareto(LARGER, "allgather", engine="exact", time_limit=1, log=tmp_path / "log")
+        api.pareto(LARGER, "allgather", engine="exact", time_limit=1000, log=tmp_path / "log")
     assert none.value.exit_code == 4
-    words = ["pareto", "--topo", "random-regular:20", "--coll", "allgather", "--engine", "exact", "--time-limit", "1s"]
+    words = ["pareto", "--topo", "random-regular:20", "--coll", "allgather", "--engine", "exact", "--time-limit", "1000s"]
     assert CliRunner().invoke(root, words).exit_code == 4
 
 
 def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
-    found = api.pareto(LARGER, "allgather", time_limit=1, log=tmp_path / "log")
+    found = api.pareto(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
     assert isinstance(found, Large) and found.points
     assert "flow methods alone" in found.notes[-1]
     for most, alike in ((4, False), (None, True)):  # which flow methods do not heed
         with pytest.raises(NoBoundError):
-            api.pareto(LARGER, "allgather", time_limit=1, log=tmp_path / "log", max_steps=most, same_bits=alike)
+            api.pareto(LARGER, "allgather", time_limit=1000, log=tmp_path / "log", max_steps=most, same_bits=alike)
 
 
 def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):

@@ -1,7 +1,7 @@
 """Program: text and JSON round trips, and the layout of buffers."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.collective import collective
@@ -39,6 +39,7 @@ def programs(draw):
     )  # fmt: skip
 
 
+@settings(max_examples=30)
 @given(programs())
 def test_text_and_json_give_the_program_back(program):
     assert text.parse(text.dump(program)) == program

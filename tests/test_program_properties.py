@@ -171,7 +171,7 @@ def synthesized(seed: int):
     rng = random.Random(seed)
     machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
     points = api.pareto(
-        machine, floods.task(name, machine.ranks, rng), max_steps=4, max_chunks=2, jobs=1, deterministic=True, fresh=True, time_limit=5
+        machine, floods.task(name, machine.ranks, rng), max_steps=4, max_chunks=2, jobs=1, deterministic=True, fresh=True
     ).points
     return rng.choice(points).schedule if points else made(name, seed)
 

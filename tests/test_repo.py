@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ USES: dict[str, set[str]] = {
 }
 
 
+@cache
 def imports(path: Path) -> list[tuple[str, bool]]:
     """(module, whether at the top level of the file) of every import outside ``if TYPE_CHECKING``."""
     found: list[tuple[str, bool]] = []
@@ -117,7 +119,7 @@ def test_version_and_changelog():
     assert "# Changelog" in (ROOT / "CHANGELOG.md").read_text()
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "fuzz", "check", "bench", "clean"])
 def test_make_knows_its_targets(target):
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -40,7 +40,9 @@ def loads(machine: Topology, found: rings.Rings) -> None:
     assert all(sum(load[i] for i in cap.routes) <= cap.units for cap in network.caps)
 
 
-@pytest.mark.parametrize("name", MOST)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ("mi250*2", "dragonfly:4x4") else []) for name in MOST]
+)
 def test_the_most_rings_that_fit(name):
     machine = topology(name)
     found = rings.disjoint(machine)

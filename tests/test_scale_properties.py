@@ -34,7 +34,7 @@ def fabrics(draw):
     return Topology("drawn", ranks, links, tuple(limits), tuple(f"s{i}" for i in range(switches)))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(fabrics(), st.sampled_from(NAMES))
 def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
     network = machine.network()

@@ -14,6 +14,7 @@ def test_a_row_measures_and_checks(kind, machine):
     assert found["wrong"] == "" and found["seconds"][found["timed"]] > 0 and found["mb"] > 0
 
 
+@pytest.mark.slow
 def test_wrong_answers_and_missed_goals_are_seen(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(
         scale_rates, "ROWS", (Row("weights", "torus:3x3", 0), Row("alltoall", "nonsense"), Row("expanded", "torus:3x3", wanted="equal"))

@@ -58,10 +58,10 @@ def test_only_what_sees_every_schedule_refutes() -> None:
 
 
 def test_what_is_not_decided_says_what_the_bounds_say() -> None:
-    verdict = api.solve("dgx1", "scan", 24, 4, 8, time_limit=0.3)
+    verdict = api.solve("dgx1", "scan", 24, 4, 8, time_limit=0.001)
     assert isinstance(verdict, Unknown)
     assert verdict.detail == "no schedule found; the bounds say at least 8 rounds"
-    asked = ["--chunks", "24", "--steps", "4", "--rounds", "8", "--time-limit", "0.3"]
+    asked = ["--chunks", "24", "--steps", "4", "--rounds", "8", "--time-limit", "0.001"]
     outcome = CliRunner().invoke(root, ["solve", "--topo", "dgx1", "--coll", "scan", *asked])
     assert outcome.exit_code == 4
     assert "at least 8 rounds" in outcome.output

@@ -33,6 +33,7 @@ def asked(steps, seconds=20.0):
     return bound, ontrees.begin(trees.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
 
 
+@pytest.mark.slow
 def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     bound, job = asked(4)
     hard = Problem(MACHINE, TASK, 13, 4, 15)
@@ -74,6 +75,7 @@ def test_bounds_ahead_are_the_bounds():
     assert not ahead.jobs
 
 
+@pytest.mark.slow
 def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
     found = synth.pareto("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
     assert isinstance(found, Frontier)

@@ -133,7 +133,7 @@ def topologies(draw):
 
 
 @given(topologies())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_topology_round_trips(tmp_path, doc):
     try:
         machine = load(tmp_path, json.dumps(doc))
@@ -245,7 +245,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 
 
 @given(st.integers(0, 400), st.binary(max_size=6))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_damage_is_read_or_refused_but_never_crashes(tmp_path, at, noise):
     for name in ("topo.yaml", "topo.json"):
         text = HAND_WRITTEN.encode() if name == "topo.yaml" else json.dumps(files.dump(topology("ring:3"))).encode()

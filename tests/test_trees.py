@@ -74,6 +74,7 @@ def test_too_few_steps_have_no_trees():
     assert generate(net, collective("allgather", 6), 2) is None
 
 
+@pytest.mark.slow
 def test_chunks_that_cannot_be_split_cost_more_than_flows():
     net = network(TWO_BOXES)
     coll = collective("allgather", net.ranks)

@@ -24,7 +24,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
@@ -110,7 +110,9 @@ def rebuilt(tmp_path, file, old, new):
     return folder
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name.startswith(("relaxed", "dropped")) else [pytest.mark.slow]) for name in KERNELS]
+)
 def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     file, old, new, threads, options = KERNELS[name]
@@ -144,6 +146,7 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     assert found.stuck or not found.right
 
 
+@pytest.mark.slow
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")

@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,11 +111,12 @@ def test_what_is_malformed_is_told_without_python():
 def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     path.write_text(json.dumps(api.pareto("ring:4", "broadcast", engine="exact").to_json()))
-    whole = api.verify
+    whole, remark, said = api.verify, piped.remark, threading.Event()
     monkeypatch.setattr(piped, "LONG", 0.01)
+    monkeypatch.setattr(piped, "remark", lambda text: (remark(text), said.set()))
 
     def slow(*given):
-        time.sleep(0.3)
+        assert said.wait(60)
         return whole(*given)
 
     monkeypatch.setattr(api, "verify", slow)

@@ -1,7 +1,8 @@
 """What a user sees of long conversions: progress after a moment, and a limit that is said before minutes are spent."""
 
 import sys
-import time
+import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,8 +14,17 @@ from synth.errors import UsageError
 def test_a_terminal_is_told_what_takes_longer_than_a_moment(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    whole, shown = progress.progress, threading.Event()
+
+    @contextmanager
+    def seen(what):
+        with whole(what) as listen:
+            shown.set()
+            yield listen
+
+    monkeypatch.setattr(progress, "progress", seen)
     with progress.waiting("exporting big.npz"):
-        time.sleep(0.4)
+        assert shown.wait(60)
     assert "exporting big.npz" in capsys.readouterr().err
     monkeypatch.setattr(progress, "PATIENCE", 60)
     with progress.waiting("exporting small.npz"):
@@ -23,9 +33,10 @@ def test_a_terminal_is_told_what_takes_longer_than_a_moment(monkeypatch, capsys)
 
 
 def test_elsewhere_nothing_is_shown(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(progress, "progress", lambda _: pytest.fail("was shown"))
+    monkeypatch.setattr(progress.threading, "Timer", lambda *_: pytest.fail("would be shown"))
     with progress.waiting("exporting big.npz"):
-        time.sleep(0.05)
+        pass
     assert capsys.readouterr().err == ""
 
 

@@ -50,7 +50,12 @@ def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
 
 @pytest.mark.parametrize(
     ("name", "steps", "most"),
-    [("ring:18", 17, Fraction(2)), ("torus:5x4", 11, Fraction(4)), ("random-regular:18", 20, Fraction(8)), ("dgx-a100*3", 3, Fraction(12))],
+    [
+        ("ring:18", 17, Fraction(2)),
+        ("torus:5x4", 11, Fraction(4)),
+        ("random-regular:18", 20, Fraction(8)),
+        pytest.param("dgx-a100*3", 3, Fraction(12), marks=pytest.mark.slow),
+    ],
 )
 def test_a_scan_from_few_steps_to_few_rounds(name: str, steps: int, most: Fraction) -> None:
     """The first point has few steps, more steps lower the rounds per chunk."""
@@ -102,6 +107,7 @@ def test_the_quick_bound_sees_independent_sums() -> None:
     assert found.value == Fraction(1, 2) > bounds.flow(network, asked, None).value
 
 
+@pytest.mark.slow
 def test_a_frontier_under_a_short_limit() -> None:
     """A scan of 24 ranks has points under a short limit, each with the bound it was measured against."""
     found = pareto("ring:24", "scan", time_limit=2.5, fresh=True)
@@ -116,6 +122,7 @@ def test_a_frontier_under_a_short_limit() -> None:
         assert interval.upper == min((p.bandwidth for p in found.points if p.steps <= interval.steps), default=None)
 
 
+@pytest.mark.slow
 def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log ends."""
     monkeypatch.setattr(woven, "EFFORT", 1.0)
@@ -189,6 +196,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
     assert [o.steps for o in later.items([], 3, 6, None, floor, reason)] == [4, 5, 6]
 
 
+@pytest.mark.slow
 def test_one_question_is_answered_too() -> None:
     """So many chunks, steps and rounds, with a round to spare."""
     found = solve("ring:20", "scan", chunks=3, steps=21, rounds=22, time_limit=20)
