@@ -11,6 +11,8 @@ from fractions import Fraction
 from synth.errors import VerificationError, json_kind
 from synth.rational import rational
 
+NOT_CHECKED = "not checked: "  # begins each line on a claim of a document that verification leaves open
+
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
     """`doc`, an object with all fields of `needed` and none beyond `allowed`."""

@@ -30,6 +30,7 @@ KEYS = {
 MOST_WORK = 40_000_000
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
+COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 
 def digest(topology: Topology) -> str:
@@ -75,7 +76,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     """
     try:
         return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -96,7 +97,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
     same(certificate, topology)
     collective, root = certificate["collective"], certificate["root"]
-    need(collective in ("allgather", ANYWHERE, *TURNED, *ROOTED), "has no such bound", "collective")
+    need(collective in COLLECTIVES and collective != "alltoall", "has no such bound", "collective")
     if collective in ROOTED:
         need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
     else:
@@ -113,12 +114,15 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
         total += cuts[-1][0] * shards
     need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
     need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
-    prices = {_limit(k, topology, f"limits[{i}]"): _fraction(price, f"limits[{i}]") for i, (k, price) in enumerate(certificate["limits"])}
+    prices: dict[int, Fraction] = {}
+    for i, (k, price) in enumerate(certificate["limits"]):
+        need(_limit(k, topology, f"limits[{i}]") not in prices, "is given a price again", f"limits[{i}]")
+        prices[k] = _fraction(price, f"limits[{i}]")
     need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
     heights: dict[int, Fraction] = {}
     for i, (n, height) in enumerate(certificate["potentials"]):
         switch = type(n) is int and topology.ranks <= n < topology.ranks + len(topology.switches)
-        need(switch, "is no switch", f"potentials[{i}]")
+        need(switch and n not in heights, "is no switch, or one again", f"potentials[{i}]")
         heights[n] = _fraction(height, f"potentials[{i}]")
     return _ratio(total, cuts, prices, heights, collective in TURNED, topology)
 
@@ -156,6 +160,7 @@ def _ratio(
         for i in set(topology.limits[k].links):
             paid[i] = paid.get(i, 0) + price
     bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
+    need(all(width >= 0 for width in (*bandwidths(topology.links), *bandwidths(topology.limits))), "has a negative bandwidth", "topology")
     single = cuts[0][1] if len(cuts) == 1 and not heights else None
     src, dst, widths = columns(topology.links)
     tails, heads = (dst, src) if turned else (src, dst)
