@@ -79,7 +79,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
     stated = _stated(doc, machine, folder, named, files)
     gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
-    where = machine.name if known is not None else _called(machine, "the document")
+    where = machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
     claim = f"{doc['collective']} on {where}{_rooted(doc['root'])}"
     lines = [f"no {claim} takes fewer than {show(stated)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
     left: list[str] = []

@@ -39,10 +39,10 @@ def load(path: Path) -> Bulk:
             header, columns = _unpacked(archive)
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror or error}", str(path)) from None
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError) as error:
-        raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
     except RecursionError:
         raise FormatError(f"is no schedule of {SCHEMA}: nested too deeply", str(path)) from None
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError) as error:
+        raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
     return _read(header, columns)
 
 

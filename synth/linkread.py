@@ -33,9 +33,8 @@ def read(doc: dict) -> Topology:
     strict.text(doc["name"], f"{place}.name")
     ranks, switches = doc["ranks"], doc["switches"]
     _need(type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks")
-    _need(
-        isinstance(switches, list) and all(isinstance(s, str) and s.isprintable() for s in switches), "expected names", f"{place}.switches"
-    )
+    for i, name in enumerate(strict.items(switches, f"{place}.switches")):
+        strict.text(name, f"{place}.switches[{i}]")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
     links, room = doc["links"], [MOST]
     _need(isinstance(links, dict) and links.keys() == {"src", "dst", "sort"}, "expected src, dst and sort", f"{place}.links")

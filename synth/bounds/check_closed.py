@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from synth.bounds.check_scale import COLLECTIVES, ROOTED, need, same
 from synth.errors import VerificationError, malformed
+from synth.strict import items
 from synth.topology import Topology, columns
 
 KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
@@ -36,7 +37,7 @@ def _check(certificate: dict, topology: Topology) -> tuple[int, int]:
     else:
         need(root is None, "is for rooted collectives", "root")
     closed: set[int] = set()
-    for first, last in certificate["closed"]:
+    for first, last in items(certificate["closed"], "closed"):
         need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "names no node", "closed")
         closed.update(range(first, last + 1))
     need(start in closed, "leaves the source out", "closed")

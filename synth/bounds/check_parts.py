@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from synth.bounds.check_scale import need, same
 from synth.errors import VerificationError, malformed
+from synth.strict import items
 from synth.topology import Topology, bandwidths, columns
 
 KEYS = {"kind", "topology", "regions", "limits"}
@@ -40,7 +41,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(not entering or certificate[ENTERING] is True, "is true or left out", ENTERING)
     need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
     same(certificate, topology)
-    regions, limits = certificate["regions"], certificate["limits"]
+    regions, limits = ([items(row, key) for row in items(certificate[key], key)] for key in ("regions", "limits"))
     nodes = topology.ranks + len(topology.switches)
     need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
     home: dict[int, int] = {}
