@@ -20,7 +20,7 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 def document(doc: dict) -> list[str]:
     """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for another document.
 
-    The bounds of groups on their own carry no certificate; only what is computed from them is checked, and a line says so.
+    Bounds of groups on their own that carry no certificate have a line that begins with `synth.strict.NOT_CHECKED`.
     """
     strict.fields(doc, "$", KEYS, {"open"})
     if doc["schema"] != SCHEMA:
@@ -38,18 +38,43 @@ def document(doc: dict) -> list[str]:
     except VerificationError as error:
         raise VerificationError(str(error), "$.bound.certificate") from None
     _need(proved >= stated, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
-    alone = False
-    for i, row in enumerate(doc["groups"]):
-        if row["alone_seconds"] is None and row["slowdown"] is None and "open" in doc:  # a time limit came before
-            continue
-        alone = True
-        own = strict.fraction(row["alone_seconds"], f"$.groups[{i}].alone_seconds")
-        slower = strict.fraction(row["slowdown"], f"$.groups[{i}].slowdown")
-        _need(own > 0 and slower == stated / own, "is not the joint bound by that alone", f"$.groups[{i}].slowdown")
     least = f"at least {show(stated)} s where size 1 is 1 GB"
     lines = [f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked"]
-    lines += _schedule(doc, network, groups, stated)
-    return [*lines, f"{NOT_CHECKED}the bounds of groups on their own, which carry no certificate"] if alone else lines
+    return [*lines, *_schedule(doc, network, groups, stated), *_alone(doc["groups"], network, groups, stated, "open" in doc)]
+
+
+def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool) -> list[str]:
+    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has one."""
+    proved: dict[int, Fraction] = {}
+    left = 0
+    for i, row in enumerate(rows):
+        place, group = f"$.groups[{i}]", groups[i]
+        if row["alone_seconds"] is None and row["slowdown"] is None and cut_short:  # a time limit came before
+            continue
+        own = strict.fraction(row["alone_seconds"], f"{place}.alone_seconds")
+        slower = strict.fraction(row["slowdown"], f"{place}.slowdown")
+        _need(own > 0 and slower == joint / own, "is not the joint bound by that alone", f"{place}.slowdown")
+        if "alone_certificate" in row:
+            try:
+                proved[i] = groupcheck.check(row["alone_certificate"], network, (group,))
+            except VerificationError as error:
+                raise VerificationError(str(error), f"{place}.alone_certificate") from None
+        elif "alone_as" in row:
+            here = f"{place}.alone_as"
+            pair = strict.items(row["alone_as"], here)
+            _need(len(pair) == 2 and type(pair[0]) is int and pair[0] in proved, "names no group before with a proof of its own", here)
+            like, moved = groups[pair[0]], strict.items(pair[1], here)
+            _need(groupcheck.keeps(network, moved), "is no automorphism of the machine, or has links that it does not tell apart", here)
+            image = {moved[r] for r in like.ranks}, None if like.root is None else moved[like.root]
+            same = (like.collective, like.size, *image) == (group.collective, group.size, set(group.ranks), group.root)
+            _need(same, f"does not take group {pair[0]} to this one", here)
+            proved[i] = proved[pair[0]]
+        else:
+            left += 1
+            continue
+        _need(proved[i] >= own, f"is proved to be {show(proved[i])} at least, {show(own)} is claimed", f"{place}.alone_seconds")
+    lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
+    return [*lines, f"{NOT_CHECKED}the bounds of {counted(left, 'group')} alone, which carry no certificate"] if left else lines
 
 
 def _network(doc: object) -> Network:
@@ -74,7 +99,7 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
     found = []
     for i, row in enumerate(strict.items(rows, "$.groups")):
         place = f"$.groups[{i}]"
-        strict.fields(row, place, GROUP, {"root", "name"})
+        strict.fields(row, place, GROUP, {"root", "name", "alone_certificate", "alone_as"})
         members = tuple(
             strict.number(r, f"{place}.ranks[{j}]", 0, ranks) for j, r in enumerate(strict.items(row["ranks"], f"{place}.ranks"))
         )

@@ -17,6 +17,7 @@ shown to be small first, in Python integers.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
@@ -129,6 +130,22 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     # one region at most holds the root
     root = int(label[group.root] >= 0 and held[int(label[group.root])] < m)  # type: ignore[index]
     return (root if (group.collective == "broadcast") == leaving else len(apart) - root) * group.part
+
+
+def keeps(network: Network, moved: Sequence[object]) -> bool:
+    """Whether `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
+
+    False too where two links join the same ranks, so that it does not say which goes where.
+    """
+    ends = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
+    good = len(moved) == network.ranks and all(type(r) is int and 0 <= r < network.ranks for r in moved)
+    if not good or len(set(moved)) < network.ranks or len(ends) < len(network.routes):
+        return False
+    image = [ends.get((moved[r.src], moved[r.dst])) for r in network.routes]
+    if any(j is None or network.routes[j].units != r.units for j, r in zip(image, network.routes, strict=True)):
+        return False
+    limits = Counter((c.units, tuple(sorted(c.routes))) for c in network.caps)
+    return limits == Counter((c.units, tuple(sorted(image[i] for i in c.routes))) for c in network.caps)  # type: ignore[type-var]
 
 
 def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
