@@ -8,7 +8,7 @@ from synth import difference, groupcheck, strict, verify
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.groups import COLLECTIVES, Group, checked, units
 from synth.rational import counted, show
-from synth.strict import NOT_CHECKED
+from synth.strict import MACHINE, Unchecked
 from synth.topology import Network
 from synth.verify.fabric import Fabric
 
@@ -20,7 +20,7 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 def document(doc: dict) -> list[str]:
     """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for another document.
 
-    Bounds of groups on their own that carry no certificate have a line that begins with `synth.strict.NOT_CHECKED`.
+    Bounds of groups on their own that carry no certificate have a line that is `synth.strict.Unchecked`.
     """
     strict.fields(doc, "$", KEYS, {"open"})
     if doc["schema"] != SCHEMA:
@@ -40,7 +40,8 @@ def document(doc: dict) -> list[str]:
     _need(proved >= stated, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
     least = f"at least {show(stated)} s where size 1 is 1 GB"
     lines = [f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked"]
-    return [*lines, *_schedule(doc, network, groups, stated), *_alone(doc["groups"], network, groups, stated, "open" in doc)]
+    alone = _alone(doc["groups"], network, groups, stated, "open" in doc)
+    return [*lines, *_schedule(doc, network, groups, stated), *alone, f"{MACHINE}; names of groups, and what is left open"]
 
 
 def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool) -> list[str]:
@@ -74,7 +75,7 @@ def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint:
             continue
         _need(proved[i] >= own, f"is proved to be {show(proved[i])} at least, {show(own)} is claimed", f"{place}.alone_seconds")
     lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
-    return [*lines, f"{NOT_CHECKED}the bounds of {counted(left, 'group')} alone, which carry no certificate"] if left else lines
+    return [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")] if left else lines
 
 
 def _network(doc: object) -> Network:
@@ -114,7 +115,10 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
 
 
 def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fraction) -> list[str]:
-    task = units(groups, network.ranks)
+    try:
+        task = units(groups, network.ranks)
+    except UsageError as error:
+        raise VerificationError(str(error), "$.groups") from None
     _need(strict.fraction(doc["unit_bytes"], "$.unit_bytes") == task.unit, f"is {show(task.unit)} for these groups", "$.unit_bytes")
     if doc["schedule"] is None:
         _need(doc["seconds"] is None and doc["gap"] is None, "are those of a schedule, and there is none", "$.seconds")

@@ -14,7 +14,7 @@ from synth.errors import FormatError, VerificationError
 from synth.large import COLLECTIVES
 from synth.linktable import ends
 from synth.rational import counted, rational, show
-from synth.strict import NOT_CHECKED
+from synth.strict import MACHINE, Unchecked
 from synth.topology import Topology
 
 _SPEAKS = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}  # certificates of others name their collective
@@ -63,7 +63,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
 
     The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its name, or where
-    that is None the one that its schedules are for. Lines that begin with `synth.strict.NOT_CHECKED` name what was left open.
+    that is None the one that its schedules are for. Lines that are `synth.strict.Unchecked` name what could not be.
     """
     largedoc.check(doc)
     given = doc["topology"]
@@ -87,7 +87,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     if _least_steps(doc, machine):
         lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
     else:
-        left.append(f"{NOT_CHECKED}that no {claim} takes fewer than {least}: the machine is large")
+        left.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
     before: tuple[int, Fraction] | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
@@ -114,10 +114,9 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             except VerificationError as error:
                 raise VerificationError(f"{files[i]}: {error}", place) from None
         else:
-            left.append(
-                f"{NOT_CHECKED}the point of {row['steps']} steps, R/C={show(rate)}: no schedule of it is kept, so none was replayed"
-            )
-    return [*lines, *left]
+            point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
+            left.append(Unchecked(f"{point}: its schedule is in no file, and was not replayed"))
+    return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
 
 
 def _stated(doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]) -> Fraction:

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 import numpy as np
 
@@ -132,7 +133,7 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     return (root if (group.collective == "broadcast") == leaving else len(apart) - root) * group.part
 
 
-def keeps(network: Network, moved: Sequence[object]) -> bool:
+def keeps(network: Network, moved: Sequence[Any]) -> bool:
     """Whether `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
 
     False too where two links join the same ranks, so that it does not say which goes where.

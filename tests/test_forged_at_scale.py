@@ -126,7 +126,7 @@ def test_an_altered_frontier_is_refused(path, value, tmp_path):
 def test_each_point_that_is_not_replayed_is_named(tmp_path):
     doc = json.loads(ring())
     code, said = verified(doc, tmp_path)
-    lines = [line for line in said.splitlines() if line.startswith("not checked: ")]
+    lines = [line for line in said.splitlines() if line.startswith("not checked: the point")]
     assert code == 4 and len(lines) == len(doc["points"]) > 0
     for line, row in zip(lines, doc["points"], strict=True):
         assert f"the point of {row['steps']} step" in line and f"R/C={row['bandwidth']}:" in line

@@ -117,7 +117,9 @@ def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
     assert done.exit_code == 0 and f"{tmp_path}/a.b.schedules" in done.stderr
     assert [row["file"] for row in points] == [f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)]
     checked = synth("verify", tmp_path / "a.b.json")
-    assert checked.exit_code == 0 and "not checked" not in checked.output and checked.stdout.count("every rank ends") == len(points)
+    assert (
+        checked.exit_code == 0 and "not checked: the point" not in checked.output and checked.stdout.count("every rank ends") == len(points)
+    )
     (tmp_path / points[0]["file"]).unlink()
     assert synth("verify", tmp_path / "a.b.json").exit_code == 5
 
@@ -136,6 +138,13 @@ def test_schedules_in_a_folder_of_their_own_are_found_from_the_document(tmp_path
     assert [row["file"] for row in json.loads((tmp_path / "a.json").read_text())["points"]] == ["kept/01-allgather-S3.npz"]
     assert synth("verify", tmp_path / "a.json", tmp_path / "kept" / "frontier.json").exit_code == 0
     assert not (tmp_path / "a.schedules").exists()
+
+
+def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):
+    (tmp_path / "a.schedules").write_text("a file")
+    done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
+    assert done.exit_code == 1 and "error: cannot write " in done.stderr and "take the 3-step point" in done.stdout
+    assert synth("verify", tmp_path / "a.json").exit_code == 4
 
 
 def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def verify(db: Path, verbose: bool) -> int:
     """
     from synth.api import catalog
     from synth.pareto.events import Event
-    from synth.strict import NOT_CHECKED
+    from synth.strict import Unchecked
 
     count = bad = left = 0
     with catalog.open(db) as store, progress(f"verify {db}") as listen:
@@ -40,7 +40,7 @@ def verify(db: Path, verbose: bool) -> int:
             if found.error is not None:
                 click.echo(f"{found.fingerprint[:12]} {found.name}: {found.error}")
                 continue
-            open_claims = [line for line in found.lines if line.startswith(NOT_CHECKED)]
+            open_claims = [line for line in found.lines if isinstance(line, Unchecked)]
             left += bool(open_claims)
             shown = found.lines if verbose else open_claims
             if shown or verbose:

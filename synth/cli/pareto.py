@@ -115,23 +115,22 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     from synth import api
     from synth.view import large, tables
 
-    output, folder, files = given["output"], given["schedules"], {}
+    output, folder = given["output"], given["schedules"]
     if folder is None and frontier.points and _a_document(output, given["form"]):
         folder = Path(output).with_suffix(".schedules")
-    if folder:
-        files, interrupted = _compact(frontier, folder)
-        code = interrupted or code
-        frontier = _kept(frontier, files)
-    if given["schedules"]:
-        write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
-    if folder:
-        beside = " and frontier.json" if given["schedules"] else ""
-        remark(f"wrote {counted(len(files), 'schedule')}{beside} to {folder}; `synth verify` replays them")
+    beside: dict[int, str] = {}
+    if folder is not None:
+        files, ended = _compact(frontier, folder)
+        code, frontier = ended or code, _kept(frontier, files)
+        base = Path(output).parent if output not in (None, "-") else Path()
+        beside = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
+        if given["schedules"]:
+            write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
+        more = " and frontier.json" if given["schedules"] else ""
+        remark(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
-    base = Path(output).parent if output not in (None, "-") else Path()
-    beside_output = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
-    deliver(lambda: api.large_document(frontier, beside_output), lambda: tables.print_report(content), output, given["form"])
+    deliver(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
     if given["plot"]:
         remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
     if code == INTERRUPTED:
@@ -152,8 +151,8 @@ def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
     from synth.pareto.events import Event
 
     files: dict[int, str] = {}
-    folder.mkdir(exist_ok=True)
     try:
+        folder.mkdir(exist_ok=True)
         with progress("writing schedules") as listen:
             for i, point in enumerate(frontier.points):
                 name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
@@ -166,6 +165,9 @@ def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
                 files[i] = name
     except KeyboardInterrupt:
         return files, INTERRUPTED
+    except OSError as error:  # the frontier is not lost for it
+        remark(f"error: cannot write {folder}: {error.strerror or error}")
+        return files, 1
     return files, 0
 
 

@@ -20,14 +20,15 @@ from synth.rational import counted
 def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver is trusted.
 
-    A claim that could not be checked has a line that begins "not checked: "; the exit code is then 4, and 5 where something is wrong.
+    Lines that begin "not checked: " name what a document states beside its claims, and claims that could not be checked: the exit code
+    is 4 then, and 5 where something is wrong.
 
     \b
     Example:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth verify frontier.json
     """
     from synth import api
-    from synth.strict import NOT_CHECKED
+    from synth.strict import Unchecked
 
     code = 0
     for file in files:
@@ -40,7 +41,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
             raise error if error.file else FormatError(str(error), str(file)) from error
         for line in lines:
             click.echo(line)
-        left = sum(line.startswith(NOT_CHECKED) for line in lines)
+        left = sum(isinstance(line, Unchecked) for line in lines)
         click.echo(f"{file}: " + (f"verified but for {counted(left, 'claim')} not checked" if left else "verified"))
         code = UNDECIDED if left else code
     return code
