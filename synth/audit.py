@@ -15,6 +15,7 @@ from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.rational import counted, show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
+from synth.strict import MACHINE
 
 MAX_BYTES = 1 << 30
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
@@ -24,13 +25,12 @@ BOUND = frozenset({"value", "scope", "certificate"})
 FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
 # The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: " instead.
-MODEL = "assumed, not checked: that the machine has these links, bandwidths and latencies"
 ASSUMED = {
-    "synth.schedule/1": MODEL,
-    "synth.frontier/1": f"{MODEL}; its labels; seconds, construction, reasons and notes",
-    "synth.bounds/1": MODEL,
-    "synth.infeasible/1": MODEL,
-    "synth.refutation/1": MODEL,
+    "synth.schedule/1": MACHINE,
+    "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons, notes and answers",
+    "synth.bounds/1": MACHINE,
+    "synth.infeasible/1": MACHINE,
+    "synth.refutation/1": MACHINE,
 }
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (

@@ -73,3 +73,17 @@ def seconds(value: object, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise VerificationError(f"expected seconds, found {value!r}"[:120], place)
     return value
+
+
+# What no document proves, and its writer states: the end of each verification says so.
+MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
+
+
+class Unchecked(str):
+    """A line, "not checked: " and a claim of a document that verification could not decide: `synth verify` then exits with 4."""
+
+    __slots__ = ()
+
+    def __new__(cls, claim: str) -> Unchecked:
+        """The line on `claim`."""
+        return super().__new__(cls, f"not checked: {claim}")

@@ -18,6 +18,7 @@ from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
 from synth.rational import counted
 from synth.schedule import Problem, Schedule
+from synth.strict import MACHINE
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
 
@@ -283,9 +284,9 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     what is wrong, FormatError for a file that is none of these.
     """
     if isinstance(given, str | Path) and Path(given).suffix == ".npz":
-        from synth import auditlarge, bulk
+        from synth import auditlarge, bulkread
 
-        return [auditlarge.schedule(bulk.load(Path(given)))]
+        return [auditlarge.schedule(bulkread.load(Path(given))), MACHINE]
     collecting = gc.isenabled()
     gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
     try:
@@ -310,7 +311,7 @@ def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None
         if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
             from synth import auditlarge
 
-            return [auditlarge.infeasible(doc)]
+            return [auditlarge.infeasible(doc), MACHINE]
         if doc.get("schema") == GROUPS_SCHEMA:
             from synth import auditgroups
 
