@@ -160,7 +160,8 @@ def test_frontiers_of_both_engines(doc, name, points, least):
     assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(s, value, "optimal") for s, value in points]
     assert found.complete
     audit.document(json.loads(json.dumps(found.to_json())))
-    assert flow_bound(read(doc), name).bound == least  # at least what cuts see, and never above the optimum
+    assert api.bound(read(doc), name)[-1][1].value == min(p.bandwidth for p in found.points)
+    assert flow_bound(read(doc), name).bound == least  # what cuts of the fabric see, never above the optimum
 
 
 @pytest.mark.parametrize("encoding", ["path", "step", "step-mono", "quotient", "tree", "auto"])
