@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from synth import verify
+from synth import jobs, verify
 from synth.collective import collective
 from synth.errors import UsageError
-from synth.pareto import entrants, jobs, race, racers
-from synth.pareto.workers import Nursery
+from synth.pareto import entrants, race, racers
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unknown, Unsat
+from synth.workers import Nursery
 
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
 

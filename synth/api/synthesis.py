@@ -150,8 +150,8 @@ def solve(
     Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
     """
     from synth import verify
+    from synth.jobs import stop
     from synth.pareto import bounded, race, refutation
-    from synth.pareto.jobs import stop
     from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -196,13 +196,14 @@ def bound(
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
     Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own. Where sums differ from
+    those that it has after `time_limit` seconds. Where sums differ from
     rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
     from synth.bounds.fences import fenced
     from synth.flows.until import TimeUp, apart, until
     from synth.pareto import onechunk, woven
+    from synth.pareto.awaited import LEAST_RANKS
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
@@ -211,12 +212,13 @@ def bound(
     seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
     least = onechunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
+    at_once = seconds is None and network.ranks <= LEAST_RANKS
     if least.value == 0:
         return found
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
-        made = kind(network, task, steps) if seconds is None else apart(lambda: kind(network, task, steps))
+        made = kind(network, task, steps) if at_once else apart(kind, network, task, steps)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]

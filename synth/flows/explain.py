@@ -124,7 +124,7 @@ class _Explained:
             try:
                 with until(None if seconds is None else seconds * (1 - spared)):
                     asked = best if self.flows is None or network.ranks <= FEW_RANKS else by_trees
-                    if (found := _timed(lambda: asked(network, name, self.root))) is not None:
+                    if (found := apart(asked, network, name, self.root)) is not None:
                         return found
             except TimeUp:
                 late = True
@@ -223,10 +223,6 @@ class _Explained:
             parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
             return f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
-
-
-def _timed(call: Callable[[], Best | None]) -> Best | None:
-    return call() if left() is None else apart(call)
 
 
 __all__ = ["RATED", "Explanation", "Way", "explain", "runs"]

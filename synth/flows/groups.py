@@ -13,7 +13,8 @@ from synth.errors import UndecidedError, UsageError
 from synth.flows.groupbound import Bound, bound
 from synth.flows.groupsteps import scheduled
 from synth.flows.groupways import packed
-from synth.flows.until import TimeUp, apart, left
+from synth.flows.programs import LIBRARY
+from synth.flows.until import TimeUp, apart
 from synth.groups import Group, Units, checked, units
 from synth.schedule import Schedule
 from synth.symmetry import generators
@@ -72,7 +73,7 @@ def together(
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
     try:
-        joint = _timed(lambda: bound(network, topology.nodes, groups))
+        joint = apart(bound, network, topology.nodes, groups, imports=LIBRARY)
     except TimeUp:
         raise UndecidedError(f"{network.name}: the time limit came before the bound of all groups together; allow more time") from None
     missing: list[str] = []
@@ -94,10 +95,6 @@ def together(
     return Together(network, groups, task, joint, alone, made, tuple(missing))
 
 
-def _timed(call: Callable[[], Bound]) -> Bound:
-    return call() if left() is None else apart(call)
-
-
 def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction | None, ...]:
     """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
     moves = [g.ranks for g in generators(network)]
@@ -111,7 +108,7 @@ def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> t
             seconds = None
             if not over:
                 try:
-                    seconds = _timed(lambda group=group: bound(network, nodes, [group])).seconds
+                    seconds = apart(bound, network, nodes, [group], imports=LIBRARY).seconds
                 except TimeUp:
                     over = True
             images, queue = {key}, [key]

@@ -6,21 +6,20 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from synth import bounds
+from synth import bounds, jobs
 from synth.collective import Collective
 from synth.frontier import LowerBound
-from synth.pareto import jobs
 from synth.pareto.racers import Racer
-from synth.pareto.workers import Job
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown
+from synth.workers import Job
 
 RACER = Racer("tree")
 
 
 def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
-    return jobs.begin(RACER, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
+    return jobs.begin(RACER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
 
 
 def _in_order(network: Network) -> Network:
@@ -48,7 +47,7 @@ def drop(job: Job | None) -> None:
 
 def begin_quick(network: Network, collective: Collective, budget: Budget) -> Job:
     """Starts on a bound for any number of steps whose search for cuts is not let go on; `finish_quick` has it."""
-    return jobs.begin(RACER, _quick, (network, collective), budget)
+    return jobs.begin(RACER.imports, _quick, (network, collective), budget)
 
 
 def finish_quick(job: Job, end: float) -> LowerBound | None:
@@ -78,7 +77,7 @@ class Ahead:
     def begin(self, steps: int | None) -> None:
         """Starts on the bound for `steps` (None: for any number), once."""
         if steps not in self.jobs and steps not in self.lost:
-            self.jobs[steps] = jobs.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
+            self.jobs[steps] = jobs.begin(RACER.imports, bounds.flow, (self.network, self.collective, steps), self.budget)
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:
         """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""

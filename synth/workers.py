@@ -96,7 +96,7 @@ class Nursery:
 
     def __init__(self, modules: tuple[str, ...]) -> None:
         self.control, theirs = socket.socketpair()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from synth.pareto.workers import serve; serve({theirs.fileno()}, {modules!r})"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from synth.workers import serve; serve({theirs.fileno()}, {modules!r})"
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
