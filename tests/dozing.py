@@ -6,3 +6,10 @@ import time
 def doze(*_: object) -> None:
     """Sleeps for a minute, whatever it is asked."""
     time.sleep(60)
+
+
+def hold(size: int) -> None:
+    """Fills so many bytes and sleeps for a minute."""
+    held = b"x" * size
+    time.sleep(60)
+    del held

@@ -93,12 +93,12 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
     job = jobs.finish(jobs.begin((*imports, call.__module__), _within, (end, call, arguments), Budget()), end)
     if job.result is None and not job.ended:
         raise TimeUp
-    kind, value = job.result or ("error", OutOfMemory() if job.over_memory else UndecidedError("a solver's process died"))
-    if isinstance(value, MemoryError):
-        raise OutOfMemory from None
-    if kind == "error":
-        raise value
-    return value
+    if job.result is None:
+        raise OutOfMemory if job.over_memory else UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
+    kind, value = job.result
+    if kind == "ok":
+        return value
+    raise OutOfMemory if isinstance(value, MemoryError) else value
 
 
 def _within(end: float | None, call: Callable[..., Result], arguments: tuple) -> Result:
