@@ -40,6 +40,14 @@ class FewerBounds(UndecidedError):
         self.found = found
 
 
+class BoundsInterrupted(KeyboardInterrupt):
+    """Ctrl-C came before all bounds: `found` are those that there are, as `bound` returns them."""
+
+    def __init__(self, found: list[tuple[int | None, LowerBound]]) -> None:
+        super().__init__("interrupted")
+        self.found = found
+
+
 def pareto(
     topology: str | Path | Topology,
     collective: str | Path | Collective,
@@ -196,7 +204,7 @@ def bound(
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
     Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds. Where sums differ from
+    those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
     rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
@@ -232,6 +240,8 @@ def bound(
         except TimeUp:
             over = "the time limit is over" if time_limit is not None else "the default effort is spent"
             raise FewerBounds([*found, *floor], over) from None
+        except KeyboardInterrupt:
+            raise BoundsInterrupted([*found, *floor]) from None
     return [*found, *floor]
 
 

@@ -18,7 +18,8 @@ from synth.topology import Network
 
 REPRESENTATIVES = 6  # at most, per orbit of units
 MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least; its chunks, at most
-EFFORT = 300_000  # the largest cost of a formula: about its clauses; and as many to count its rounds
+EFFORT = 300_000  # the largest cost of a formula: about its clauses
+COUNTED = 100_000  # clauses that count the rounds of one, and chunks at the ranks of its schedule: more take longer to write than to solve
 LITTLE = 30_000  # that of one with more representatives: what takes longer is found by other engines before
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
@@ -44,8 +45,8 @@ class Candidate:
     def fits(self) -> bool:
         """Whether its formula and its schedule are small enough to be asked for: both grow with R where bandwidths are uneven."""
         asked = self.translation
-        sends = 2 * asked.chunks * asked.collective.units * asked.network.ranks
-        return sends + counting(asked.loads, 2 * len(asked.representatives), self.steps, self.rounds) <= EFFORT
+        chunks = asked.chunks * asked.collective.units * asked.network.ranks
+        return chunks + counting(asked.loads, 2 * len(asked.representatives), self.steps, self.rounds) <= COUNTED
 
     @property
     def complete(self) -> bool:
