@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from synth.verdict import Budget
-from synth.workers import Job, Nursery
+from synth.workers import PATIENCE, Job, Nursery
 
 TURN = threading.Lock()  # held by who starts jobs or waits for them; `start`, `watch`, `drain` and `end` are called by who holds it
 _numbers = itertools.count(1)
@@ -30,10 +30,13 @@ def warm(imports: tuple[str, ...]) -> None:
 def stop() -> None:
     """Ends every helper process. They also end by themselves with this process, and start again when needed."""
     with TURN:
-        for (pid, _), nursery in list(_nurseries.items()):
-            if pid == os.getpid():
-                nursery.close()
+        mine = [nursery for (pid, _), nursery in _nurseries.items() if pid == os.getpid()]
         _nurseries.clear()
+        for nursery in mine:
+            nursery.hang_up()
+        until = time.monotonic() + PATIENCE
+        for nursery in mine:
+            nursery.close(max(0.0, until - time.monotonic()))
 
 
 atexit.register(stop)

@@ -42,6 +42,7 @@ _PROCESS_CLOCK = 2  # how Linux numbers the CPU clock of a process: (~pid << 3) 
 _WATCH = 0.05  # seconds between looks at the children's memory
 _ROW = struct.Struct("=qq")  # of a nursery, on the shared page: bytes that its children hold, and bytes of the largest of them
 _ROWS = 64  # nurseries of one process at a time
+PATIENCE = 1.0  # seconds that a nursery has to end its children
 MOST_TOGETHER = 32 << 30  # bytes of all children of a process, where the machine has more than twice as much
 
 
@@ -171,12 +172,16 @@ class Nursery:
         """Takes what its children held from the page."""
         os.pwrite(self._page, bytes(_ROW.size), self._row * _ROW.size)
 
-    def close(self) -> None:
-        """Ends the nursery and its children, and waits for it."""
+    def hang_up(self) -> None:
+        """Tells the nursery to end its children and itself; `close` waits until it has."""
         self.dead = True
         self.control.close()
+
+    def close(self, patience: float = PATIENCE) -> None:
+        """Ends the nursery and its children, and waits for it: one that still imports after so many seconds has none, and is killed."""
+        self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
+            self._process.wait(patience)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

@@ -14,7 +14,7 @@ from synth.flows.groupbound import Bound, bound
 from synth.flows.groupsteps import scheduled
 from synth.flows.groupways import packed
 from synth.flows.programs import LIBRARY
-from synth.flows.until import TimeUp, apart
+from synth.flows.until import TimeUp, apart, check, give_up, given_up
 from synth.groups import Group, Units, checked, units
 from synth.schedule import Schedule
 from synth.symmetry import generators
@@ -31,7 +31,7 @@ class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
     `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before. `schedule` (not yet
-    verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
+    verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it was Ctrl-C.
     """
 
     network: Network
@@ -41,6 +41,7 @@ class Together:
     alone: tuple[Fraction | None, ...]
     schedule: Schedule | None
     open: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def seconds(self) -> Fraction | None:
@@ -63,7 +64,8 @@ def together(
 ) -> Together:
     """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
-    Under a time limit (`synth.flows.until`) it is what was found by then, UndecidedError where that is not even the joint bound.
+    Under a time limit (`synth.flows.until`), and after Ctrl-C inside one, it is what was found by then; UndecidedError where the time
+    is over before the joint bound.
     Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
     """
     groups = checked(groups, topology.ranks)
@@ -85,14 +87,22 @@ def together(
     if search:
         progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
         try:
+            check()
             packings, whole = packed(network, groups)
             made, every = scheduled(network, task, packings, chunks)
             if not (whole and every):
                 fast = made.bandwidth * task.unit / network.unit == joint.seconds
                 missing.append("a schedule of fewer steps" if fast else "a better schedule")
-        except TimeUp:
+        except (TimeUp, KeyboardInterrupt) as stop:
+            _noted(stop)
             missing.append("a schedule")
-    return Together(network, groups, task, joint, alone, made, tuple(missing))
+    return Together(network, groups, task, joint, alone, made, tuple(missing), given_up())
+
+
+def _noted(stop: BaseException) -> None:
+    """After Ctrl-C nothing more is begun."""
+    if isinstance(stop, KeyboardInterrupt):
+        give_up()
 
 
 def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction | None, ...]:
@@ -109,7 +119,8 @@ def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> t
             if not over:
                 try:
                     seconds = apart(bound, network, nodes, [group], imports=LIBRARY).seconds
-                except TimeUp:
+                except (TimeUp, KeyboardInterrupt) as stop:
+                    _noted(stop)
                     over = True
             images, queue = {key}, [key]
             while queue and len(images) < MOST_IMAGES:

@@ -9,6 +9,7 @@ What raises nothing has finished: an answer that was cut short is never returned
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -70,6 +71,16 @@ def left() -> float | None:
     """Seconds until the end, 0 when it has passed, None without one."""
     end = _end.get()
     return None if end is None else max(0.0, end - time.monotonic())
+
+
+def give_up() -> None:
+    """Leaves no time to what is still to come inside this `until`: after Ctrl-C, whose search is lost, what was found before is kept."""
+    _end.set(-math.inf)
+
+
+def given_up() -> bool:
+    """Whether `give_up` was called inside this `until`."""
+    return _end.get() == -math.inf
 
 
 def check() -> None:
