@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from synth import bounds, jobs
 from synth.collective import Collective
 from synth.frontier import LowerBound
+from synth.pareto.awaited import LEAST_RANKS
 from synth.pareto.racers import Racer
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown
@@ -62,7 +63,7 @@ def _quick(network: Network, collective: Collective) -> LowerBound:
 
 @dataclass
 class Ahead:
-    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`.
+    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end` or many ranks.
 
     `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are not tried again.
     """
@@ -84,6 +85,7 @@ class Ahead:
         if self.end is not None:
             if steps not in self.jobs and time.monotonic() >= self.end:
                 return Unknown("time")
+        if self.end is not None or self.network.ranks > LEAST_RANKS:  # where Ctrl-C need not wait for a linear program
             self.begin(steps)
         if steps in self.lost:
             return self.lost[steps]
