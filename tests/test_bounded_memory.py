@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from synth import api
 from synth.collective import collective
 from synth.encodings import direct, hub
-from synth.frontier import LowerBound
+from synth.frontier import Frontier, LowerBound
 from synth.pareto import built, candidates
 from synth.pareto.built import Built
 from synth.pareto.candidates import COUNTED, Candidates
@@ -60,8 +61,6 @@ def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_points_of_few_steps_are_still_proved(steps):
-    from synth import api
-
     found = api.pareto(importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps)
-    assert found.complete
+    assert isinstance(found, Frontier) and found.complete
     assert found.points[-1].steps == steps and found.points[-1].status == "optimal"

@@ -63,7 +63,8 @@ def _quick(network: Network, collective: Collective) -> LowerBound:
 
 @dataclass
 class Ahead:
-    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end` or many ranks.
+    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`
+    or many ranks.
 
     `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are not tried again.
     """
@@ -82,9 +83,8 @@ class Ahead:
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:
         """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""
-        if self.end is not None:
-            if steps not in self.jobs and time.monotonic() >= self.end:
-                return Unknown("time")
+        if self.end is not None and steps not in self.jobs and time.monotonic() >= self.end:
+            return Unknown("time")
         if self.end is not None or self.network.ranks > LEAST_RANKS:  # where Ctrl-C need not wait for a linear program
             self.begin(steps)
         if steps in self.lost:
