@@ -35,12 +35,11 @@ from pathlib import Path
 from random import Random
 
 from bench import measure, small
-from synth import api
+from synth import api, jobs
 from synth.errors import InfeasibleError, SynthError
 from synth.flows import expand
 from synth.frontier import Frontier
 from synth.large import Large, LargePoint
-from synth.pareto import jobs
 from synth.topologies.files import from_document
 from synth.topologies.reading import parse_json
 from synth.topology import Topology

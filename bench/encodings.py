@@ -22,8 +22,8 @@ from pathlib import Path
 
 from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, setting, where
 from bench.relabel import problem
-from synth import verify
-from synth.pareto import jobs, race
+from synth import jobs, verify
+from synth.pareto import race
 from synth.verdict import Budget, Sat, Unsat, Verdict
 
 SIDES = {"path": ("sccl", "z3"), "auto": ("auto", "auto")}

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
+from synth.api import tuning, tuninginputs
 from synth.api.tuning import SIZES
 from synth.cli import root
 from synth.cli.sizes import Sizes
@@ -20,6 +21,7 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.export import plan_read
 from synth.frontier import Frontier, LowerBound, Point
 from synth.plan import Plan
+from synth.verdict import Unknown
 from synth.view import plans
 
 KIB = 1 << 10
@@ -386,3 +388,40 @@ def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch
     with pytest.raises(UsageError, match="one machine"):  # what the stand-in answers is not of this problem
         api.tune("ring:5", "allgather", catalog="c.db", sizes=[4 * KIB])
     assert len(asked) == 1
+
+
+class Clock:
+    """A clock that only what is asked for moves: frontiers take a tenth more than they may, questions all that they may."""
+
+    def __init__(self, monkeypatch, frontier):
+        self.now, self.asked = 100.0, []
+        for module in (tuning, tuninginputs):
+            monkeypatch.setattr(module, "time", self)
+        monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **given: self._took(given, 1.1) or frontier)
+        monkeypatch.setattr(tuninginputs, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
+
+    def monotonic(self):
+        return self.now
+
+    def _took(self, given, times):
+        self.asked.append(given["time_limit"])
+        self.now += times * (given["time_limit"] or 0)
+
+
+@pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
+def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
+    clock = Clock(monkeypatch, api.pareto("dgx1", "allgather"))
+    api.tune("dgx1", collectives, SIZES, dividing=True, time_limit=60)
+    assert clock.now <= 160.001
+    assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
+    clock.asked.clear()
+    api.tune("dgx1", collectives, SIZES, dividing=True)
+    assert clock.asked[: len(collectives)] == [None] * len(collectives)
+
+
+def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
+    frontier = api.pareto("dgx1", "allgather")
+    clock = Clock(monkeypatch, frontier)
+    monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
+    plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
+    assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)

@@ -41,6 +41,14 @@ class FewerBounds(UndecidedError):
         self.found = found
 
 
+class BoundsInterrupted(KeyboardInterrupt):
+    """Ctrl-C came before all bounds: `found` are those that there are, as `bound` returns them."""
+
+    def __init__(self, found: list[tuple[int | None, LowerBound]]) -> None:
+        super().__init__("interrupted")
+        self.found = found
+
+
 def pareto(
     topology: str | Path | Topology,
     collective: str | Path | Collective,
@@ -130,9 +138,9 @@ def pareto(
 
 def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
     """`found` with z3's answers; Ctrl-C loses only these."""
+    from synth.jobs import stop
     from synth.pareto.crosscheck import cross_check
     from synth.pareto.events import Event
-    from synth.pareto.jobs import stop
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
     budget = Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
@@ -188,9 +196,9 @@ def solve(
     a rank may relay) and `pipeline` (a new run starts every so many steps, one round each) are limits that SCCL's encoding keeps.
     """
     from synth import verify
+    from synth.jobs import stop
     from synth.pareto import bounded, race, refutation
     from synth.pareto.events import Event
-    from synth.pareto.jobs import stop
     from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -240,13 +248,14 @@ def bound(
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
     Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own. Where sums differ from
+    those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
     rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
     from synth.bounds.fences import fenced
     from synth.flows.until import TimeUp, apart, until
     from synth.pareto import onechunk, woven
+    from synth.pareto.awaited import LEAST_RANKS
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
@@ -255,12 +264,13 @@ def bound(
     seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
     least = onechunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
+    at_once = seconds is None and network.ranks <= LEAST_RANKS
     if least.value == 0:
         return found
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
-        made = kind(network, task, steps) if seconds is None else apart(lambda: kind(network, task, steps))
+        made = kind(network, task, steps) if at_once else apart(kind, network, task, steps)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
@@ -274,6 +284,8 @@ def bound(
         except TimeUp:
             over = "the time limit is over" if time_limit is not None else "the default effort is spent"
             raise FewerBounds([*found, *floor], over) from None
+        except KeyboardInterrupt:
+            raise BoundsInterrupted([*found, *floor]) from None
     return [*found, *floor]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.inputs import named_topology
 from synth.api.running import baseline
-from synth.api.tuninginputs import Work, frontier, logged, measurements
+from synth.api.tuninginputs import FOR_FRONTIERS, Search, Work, frontier, logged, measurements
 from synth.api.tuninginputs import dividing as dividing_schedules
 from synth.api.tuninginputs import works as works_of
 from synth.errors import SynthError, UsageError
@@ -74,7 +75,7 @@ def tune(
     output. Without any of these the cost model decides. `protocols`, `instances`: the ways to run a schedule (default: those
     that were measured; by the model Simple, LL and LL128 in one instance). `tolerance`: the loss, as a share, that is
     accepted to save a switch (default: 1%). `dtype`: of the elements that must divide into chunks. `ranks`: for logs without
-    a topology.
+    a topology. `time_limit`: seconds of wall time for all of it.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
     """
@@ -88,7 +89,8 @@ def tune(
     if not 0 <= share < 1:
         raise UsageError(f"tolerance {share}: a share of the best time, at least 0 and below 1")
     wish = _Wish(chosen, element_type(dtype).size, share, tuple(baselines), _ways(protocols, instances))
-    search = {"time_limit": time_limit, "jobs": jobs, "on_event": on_event}
+    end = None if time_limit is None else time.monotonic() + time_limit
+    search = Search(end, jobs, on_event, FOR_FRONTIERS if dividing else 1.0)
     machine, opened = None if topology is None else named_topology(topology), [frontier(given) for given in frontiers]
     name = machine.name if machine else next((f.network.name for f in opened), None)
     held = measurements(measured, catalog, name, in_place)
@@ -96,7 +98,7 @@ def tune(
     if dividing:
         if machine is None:
             raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
-        works = [work._replace(dividing=_dividing(work, machine, wish, search)) for work in works]
+        works = [_with_dividing(work, machine, wish, search, len(works) - place) for place, work in enumerate(works)]
     works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
     return _plan(works, [_answer(work, wish, len(works) > 1) for work in works])
 
@@ -120,8 +122,18 @@ def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str
     return tuple(product([known[name.lower()] for name in protocols] or PROTOCOLS, instances or (1,)))
 
 
-def _dividing(work: Work, machine: Topology, wish: _Wish, search: dict[str, Any]) -> tuple[Schedule, ...]:
-    return tuple(s for f in work.frontiers for s in dividing_schedules(f, machine, wish.sizes, wish.element, search))
+def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, to_come: int) -> Work:
+    """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked for."""
+    made: list[Schedule] = []
+    late: list[int] = []
+    for place, one in enumerate(work.frontiers):
+        schedules, missing = dividing_schedules(one, machine, wish.sizes, wish.element, search, to_come + len(work.frontiers) - place - 1)
+        made += schedules
+        late += missing
+    if not late:
+        return work._replace(dividing=tuple(made))
+    note = f"the time limit ended the search for schedules that divide every size, at {', '.join(map(str, late))} steps"
+    return work._replace(dividing=tuple(made), notes=(*work.notes, note))
 
 
 def _answer(work: Work, wish: _Wish, several: bool) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:

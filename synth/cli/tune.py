@@ -69,7 +69,7 @@ class Share(click.ParamType):
 @click.option("--tolerance", type=Share(), default="1%", show_default=True, metavar="1%", help="Loss that is accepted to save a switch.")
 @click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks.")
 @click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend on a synthesis.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time for all that is synthesized.")
 @click.option("--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given.")
 @click.option("--import", "table", type=FILE, metavar="FILE.csv", help="Take over a tuning table in MCR-DL's form, and nothing else.")
 @output_options

@@ -13,7 +13,8 @@ from synth.errors import UndecidedError, UsageError
 from synth.flows.groupbound import Bound, bound
 from synth.flows.groupsteps import scheduled
 from synth.flows.groupways import packed
-from synth.flows.until import TimeUp, apart, left
+from synth.flows.programs import LIBRARY
+from synth.flows.until import TimeUp, apart, check, give_up, given_up
 from synth.groups import Group, Units, checked, units
 from synth.schedule import Schedule
 from synth.symmetry import generators
@@ -39,7 +40,8 @@ class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
     `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]` says why.
-    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
+    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it was
+    Ctrl-C.
     """
 
     network: Network
@@ -50,6 +52,7 @@ class Together:
     proofs: tuple[Proof | None, ...]
     schedule: Schedule | None
     open: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def seconds(self) -> Fraction | None:
@@ -72,7 +75,8 @@ def together(
 ) -> Together:
     """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
-    Under a time limit (`synth.flows.until`) it is what was found by then, UndecidedError where that is not even the joint bound.
+    Under a time limit (`synth.flows.until`), and after Ctrl-C inside one, it is what was found by then; UndecidedError where the time
+    is over before the joint bound.
     Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
     """
     groups = checked(groups, topology.ranks)
@@ -82,7 +86,7 @@ def together(
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
     try:
-        joint = _timed(lambda: bound(network, topology.nodes, groups))
+        joint = apart(bound, network, topology.nodes, groups, imports=LIBRARY)
     except TimeUp:
         raise UndecidedError(f"{network.name}: the time limit came before the bound of all groups together; allow more time") from None
     missing: list[str] = []
@@ -94,20 +98,24 @@ def together(
     if search:
         progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
         try:
+            check()
             packings, whole = packed(network, groups)
             made, every = scheduled(network, task, packings, chunks)
             if not (whole and every):
                 fast = made.bandwidth * task.unit / network.unit == joint.seconds
                 missing.append("a schedule of fewer steps" if fast else "a better schedule")
-        except TimeUp:
+        except (TimeUp, KeyboardInterrupt) as stop:
+            _noted(stop)
             missing.append("a schedule")
     seconds = tuple(None if found is None else found[0] for found in alone)
     proofs = tuple(None if found is None else found[1] for found in alone)
-    return Together(network, groups, task, joint, seconds, proofs, made, tuple(missing))
+    return Together(network, groups, task, joint, seconds, proofs, made, tuple(missing), given_up())
 
 
-def _timed(call: Callable[[], Bound]) -> Bound:
-    return call() if left() is None else apart(call)
+def _noted(stop: BaseException) -> None:
+    """After Ctrl-C nothing more is begun."""
+    if isinstance(stop, KeyboardInterrupt):
+        give_up()
 
 
 def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[tuple[Fraction, Proof] | None, ...]:
@@ -123,8 +131,9 @@ def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> t
             made = None
             if not over:
                 try:
-                    made = _timed(lambda group=group: bound(network, nodes, [group]))
-                except TimeUp:
+                    made = apart(bound, network, nodes, [group], imports=LIBRARY)
+                except (TimeUp, KeyboardInterrupt) as stop:
+                    _noted(stop)
                     over = True
             images, queue = {key: tuple(range(network.ranks))}, [key]
             while queue and len(images) < MOST_IMAGES:

@@ -224,7 +224,7 @@ def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
             if apart.certificate is not None:  # a pair that no way joins
                 raise apart from None
             made = alltoall.plain(graph, group)
-        found.cut(SEARCH, "interrupted" if found.interrupted else "ended by the time limit")
+        found.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
     if not made.whole:
         found.cut(SEARCH, "ended by the time limit")
     certificate = made.certificate()

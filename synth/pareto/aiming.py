@@ -10,10 +10,10 @@ from synth.frontier import LowerBound
 from synth.pareto import ontrees
 from synth.pareto.asking import answer, ask, begin
 from synth.pareto.ledger import Ledger
-from synth.pareto.workers import Job
 from synth.rational import counted, show
 from synth.schedule import Problem
 from synth.verdict import Sat, Unknown
+from synth.workers import Job
 
 MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from synth.frontier import Answer, LowerBound, Point
 from synth.pareto import ontrees, race
 from synth.pareto.ledger import Ledger
-from synth.pareto.workers import Job
 from synth.schedule import Problem, Schedule
 from synth.verdict import Sat, Unknown, Unsat
+from synth.workers import Job
 
 TREE_SECONDS = 30.0  # CPU seconds of the tree engine for one question
 PATIENCE = 8.0  # wall seconds that a CPU second may take on a busy machine, where nobody limited the time

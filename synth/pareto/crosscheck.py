@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from synth import jobs
 from synth.errors import VerificationError
 from synth.frontier import Answer, Frontier, Point
-from synth.pareto import jobs, race
+from synth.pareto import race
 from synth.pareto.candidates import Candidates
 from synth.pareto.racers import Racer
 from synth.rational import counted
@@ -58,7 +59,7 @@ def _ask(problem: Problem, budget: Budget) -> Verdict:
     """z3's answer: its racers where the problem copies or is the reversal of one that does, else the complete direct encoding."""
     if not problem.collective.combining or problem.collective.reversible:
         return race.solve(problem, budget=budget, solver="z3")
-    job = jobs.alone(Racer("step", "z3"), _direct, (problem, budget.seed), budget, budget.seconds)
+    job = jobs.alone(Racer("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
     return job.result[1] if job.result and job.result[0] == "ok" else Unknown("time" if job.result is None else "memory")
 
 

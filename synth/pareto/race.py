@@ -18,13 +18,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from synth.errors import MissingDependencyError, UsageError
+from synth.jobs import TURN, alone, drain, end, start, watch
 from synth.pareto import refutation
 from synth.pareto.entrants import QUICK, entrants, size
-from synth.pareto.jobs import TURN, alone, drain, end, start, watch
 from synth.pareto.racers import Attempt, Racer, attempt
-from synth.pareto.workers import Job
 from synth.schedule import Problem, Schedule
 from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
+from synth.workers import Job
 
 HEAD_START = 0.03  # seconds the first racer has to itself
 HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
@@ -76,7 +76,7 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
     from synth.encodings.proofs import write_proof
 
     left = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
-    job = alone(Racer("step", "cadical"), write_proof, (problem, folder.absolute()), budget, left)
+    job = alone(Racer("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget, left)
     if job.result and job.result[0] == "ok":
         certificate = job.result[1]
         path = refutation.write(problem, certificate, folder)
@@ -205,7 +205,7 @@ class _Race:
                 continue
             self.tell(f"{runner.racer} starts")
             arguments = (runner.racer, self.problem, runner.generators, self.budget, conflicts)
-            runner.job = start(runner.racer, attempt, arguments, self.budget)
+            runner.job = start(runner.racer.imports, attempt, arguments, self.budget)
 
     def _look(self, runner: _Runner) -> Attempt | None:
         job = runner.job

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
 
-from synth import bounds
+from synth import bounds, jobs
 from synth.frontier import Frontier, LowerBound, Open
-from synth.pareto import closing, higher, jobs, ontrees, remarks, sums
+from synth.pareto import closing, higher, ontrees, remarks, sums
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.ledger import Ledger
+from synth.pareto.racers import Racer
 from synth.rational import show
 from synth.verdict import Unknown
 
@@ -37,7 +38,7 @@ class Sweep(Ledger):
         try:
             direct = self.collective.combining and not self.collective.reversible
             if not direct:
-                jobs.warm()  # while the bounds are computed
+                jobs.warm(Racer("quotient", "cadical", 0).imports)  # while the bounds are computed
             first = self._least_steps()
             if first == 0:
                 self.complete = True
