@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
 TRIES = 3  # numbers of chunks, the best first
-SECONDS = 20.0  # wall time for one of them, unless said
+SECONDS = 3.0  # wall time for one of them, unless said: they are looked for in every run on a machine
 
 
 class Work(NamedTuple):
@@ -190,7 +190,7 @@ def dividing(found: Frontier, machine: Topology, sizes: Sequence[int], element: 
         for rate, chunks in tries[:TRIES]:
             if best is not None and rate >= best:
                 break
-            limits = {"time_limit": search["time_limit"] or SECONDS, "jobs": search["jobs"]}
+            limits = {"time_limit": min(search["time_limit"] or SECONDS, 5 * SECONDS), "jobs": search["jobs"]}
             answer = solve(machine, found.collective, chunks, point.steps, int(rate * chunks), **limits)
             if isinstance(answer, Sat):
                 made.append(answer.schedule)
