@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
 TRIES = 3  # numbers of chunks, the best first
-SECONDS = 20.0  # wall time for one of them, unless said
+SECONDS = 3.0  # wall time for one of them, where nothing limits all
+DIVIDING_SECONDS = 20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
 
 
 # Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of one frontier:
@@ -37,12 +38,13 @@ FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
 
 @dataclass(frozen=True)
 class Search:
-    """How frontiers and schedules are searched: all of it until `end` (monotonic seconds; None: no limit)."""
+    """How frontiers and schedules are searched: all of it until `end` (monotonic seconds; None: no limit), which `limit` names."""
 
     end: float | None = None
     jobs: int | None = None
     on_event: Listener | None = None
     for_frontiers: float = 1.0
+    limit: str = "the time limit"
 
     @property
     def left(self) -> float | None:
