@@ -26,7 +26,7 @@ SEED := $(or $(SEED),$(shell date +%s))
 ROUNDS ?= 1
 CASES ?= 1000
 # Modules run as `python -m NAME --seed N --cases CASES`: bounded, failures are saved under fuzz-cases/ and end with an exit code not 0.
-FUZZERS :=
+FUZZERS := bench.fuzz
 
 .PHONY: demo test fuzz check bench catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
