@@ -8,6 +8,7 @@ import json
 import lzma
 import signal
 import tempfile
+import zipfile
 from contextlib import contextmanager
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,7 +109,10 @@ def packed(doc: dict) -> bytes:
             raise SynthError(f"{name} is no array: {error}") from None
     text = np.frombuffer(json.dumps(doc["header"]).encode(), np.uint8)
     data = io.BytesIO()
-    np.savez(data, header=text, **arrays)
+    with zipfile.ZipFile(data, "w") as file:
+        for name, values in {**arrays, "header": text}.items():
+            with file.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
     return data.getvalue()
 
 

@@ -313,21 +313,18 @@ def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
         count = max(1, len(at[key]))
         at[key] = [((1 << 64) + random.choice((0, 1, count))) // count for _x in at[key]]
         return True
-    # links of width w and length 2^40 - 1 come to a little above 2^63 and so to about -2^63; one wide link makes up for that
-    links, wide = machine["links"], 1 << 23
-    if not all(isinstance(links.get(key), list) and links[key] for key in ("src", "dst", "sort")) or not machine.get("sorts"):
+    # links of width w and length 2^40 - 1 that come to a little above 2^63, and so to about -2^63; one wide link makes up for that
+    links, sorts, wide, long, own = machine["links"], machine.get("sorts"), 1 << 23, (1 << 40) - 1, 1 << random.randrange(30, 36)
+    if not all(isinstance(links.get(key), list) and links[key] for key in ("src", "dst", "sort")) or not sorts:
         return False
-    w = Fraction(machine["sorts"][0][0])
-    machine["sorts"] = [*machine["sorts"], [str(w * wide), "1", "net"]]
-    long = (1 << 40) - 1
-    total = WRAPS * long - (1 << 64)
-    length = -total // wide + random.choice((1, 2, 3))
-    for key, value in (("src", 0), ("dst", 1), ("sort", 0)):
-        links[key] = [*links[key], [value, 0, WRAPS], value if key != "sort" else len(machine["sorts"]) - 1]
-    runs = lengths[0]["links"]
-    lengths[0]["links"] = [*([n, 0] for n, _x in runs), [WRAPS, long], [1, min(length, long)]]
-    lengths[0]["links"][0][1] = runs[0][1]
-    lengths[0]["generators"] = []
+    w, runs = Fraction(sorts[0][0]), lengths[0]["links"]
+    count = sum(n for n, _length in runs)
+    most = own * count * max(Fraction(row[0]) for row in sorts)  # what the links that were there pay at most
+    length = int((w * ((1 << 64) - WRAPS * long) - random.choice((0, most / 2, most))) / (w * wide)) + 1
+    machine["sorts"] = [*sorts, [str(w * wide), "1", "net"]]
+    for key, many, one in (("src", 0, 0), ("dst", 1, 1), ("sort", 0, len(sorts))):
+        links[key] = [*links[key], [many, 0, WRAPS], one]
+    lengths[0] |= {"links": [[count, own], [WRAPS, long], [1, length]], "generators": []}
     return True
 
 
