@@ -11,6 +11,9 @@ from fractions import Fraction
 from synth.errors import VerificationError, json_kind
 from synth.rational import rational
 
+# Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
+BIG = 1 << 200
+
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
     """`doc`, an object with all fields of `needed` and none beyond `allowed`."""
@@ -30,13 +33,13 @@ def items(value: object, place: str) -> list:
     return value
 
 
-def number(value: object, place: str, low: int, below: int | None = None) -> int:
+def number(value: object, place: str, low: int, below: int = BIG) -> int:
     """`value`, a whole number from `low` on, and less than `below`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise VerificationError(f"expected a whole number, found {value!r}"[:120], place)
-    if value < low or (below is not None and value >= below):
-        span = f">= {low}" if below is None else f"in {low}..{below - 1}"
-        raise VerificationError(f"expected a number {span}, found {value}", place)
+    if not low <= value < below:
+        span = f">= {low} and less than 2^200" if below == BIG else f"in {low}..{below - 1}"
+        raise VerificationError(f"expected a number {span}, found {value}"[:120], place)
     return value
 
 

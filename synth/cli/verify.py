@@ -30,7 +30,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> None:
             with waiting(f"verifying {file.name}"), announced(f"verifying {file}"):
                 lines = api.verify(file, proof)
         except VerificationError as error:
-            raise VerificationError(str(error), str(file)) from error
+            raise error.within(str(file)) from error
         except FormatError as error:
             raise error if error.file else FormatError(str(error), str(file)) from error
         for line in lines:
