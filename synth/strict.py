@@ -13,6 +13,7 @@ from synth.rational import rational
 
 # Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
 BIG = 1 << 200
+NOT_CHECKED = "not checked: "  # begins each line on a claim of a document that verification leaves open
 
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:

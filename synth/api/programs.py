@@ -66,10 +66,10 @@ def read(
 ) -> Program | Schedule | Frontier:  # fmt: skip
     """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
     if path.suffix == ".npz":
-        from synth import bulk
+        from synth import bulkread
         from synth.flows.expand import schedule
 
-        return schedule(bulk.load(path))
+        return schedule(bulkread.load(path))
     from synth.export.reading import load
 
     return load(path, collective, root, runtime)

@@ -240,9 +240,9 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     what is wrong, FormatError for a file that is none of these.
     """
     if isinstance(given, str | Path) and Path(given).suffix == ".npz":
-        from synth import auditlarge, bulk
+        from synth import auditlarge, bulkread
 
-        return [auditlarge.schedule(bulk.load(Path(given)))]
+        return [auditlarge.schedule(bulkread.load(Path(given)))]
     collecting = gc.isenabled()
     gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
     try:

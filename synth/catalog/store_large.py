@@ -85,13 +85,13 @@ def _kept(blob: Blob) -> Callable[[], Bulk]:
 
 def bulk(blob: Blob) -> Bulk:
     """The schedule in a blob. Raises FormatError."""
-    from synth import bulk as files
+    from synth import bulkread
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "point.npz"
         path.write_bytes(unpack_bytes(blob))
         try:
-            return files.load(path)
+            return bulkread.load(path)
         except FormatError as error:
             raise FormatError(str(error).removeprefix(f"{path}: ")) from None
 

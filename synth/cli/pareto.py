@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from synth.cli.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Positive, Size
 from synth.errors import UsageError
+from synth.rational import counted
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
@@ -39,7 +42,12 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
               help="By the bounds, or SCCL's loop over steps, rounds and chunks.")  # fmt: skip
 @click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
               help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
-@click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules here, a file each, and frontier.json beside them.")
+@click.option(
+    "--schedules",
+    type=FILE,
+    metavar="DIR",
+    help="Write the schedules here, a file each, and frontier.json beside them (flow methods: FILE.schedules, with -o).",
+)
 @engine_options
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
 @click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
@@ -107,11 +115,23 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     from synth import api
     from synth.view import large, tables
 
+    output, folder, files = given["output"], given["schedules"], {}
+    if folder is None and frontier.points and _a_document(output, given["form"]):
+        folder = Path(output).with_suffix(".schedules")
+    if folder:
+        files, interrupted = _compact(frontier, folder)
+        code = interrupted or code
+        frontier = _kept(frontier, files)
     if given["schedules"]:
-        code = _compact(frontier, given["schedules"]) or code
+        write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
+    if folder:
+        beside = " and frontier.json" if given["schedules"] else ""
+        remark(f"wrote {counted(len(files), 'schedule')}{beside} to {folder}; `synth verify` replays them")
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
-    deliver(lambda: api.large_document(frontier), lambda: tables.print_report(content), given["output"], given["form"])
+    base = Path(output).parent if output not in (None, "-") else Path()
+    beside_output = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
+    deliver(lambda: api.large_document(frontier, beside_output), lambda: tables.print_report(content), output, given["form"])
     if given["plot"]:
         remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
     if code == INTERRUPTED:
@@ -119,26 +139,43 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     return code or (UNDECIDED if frontier.open else 0)
 
 
-def _compact(frontier: Any, folder: Path) -> int:
-    """Writes a compact file for each point, then frontier.json; Ctrl-C loses the file in hand alone. The exit code."""
-    from synth import api
+def _a_document(output: str | None, form: str | None) -> bool:
+    """Whether the frontier goes to a file, as JSON: not to standard output, a pipe or a device."""
+    return output not in (None, "-") and form != "table" and (Path(output).is_file() or not Path(output).exists())
+
+
+def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
+    """Writes a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand and those after it.
+
+    Returns the name of each file that was written, by its point, and the exit code.
+    """
     from synth.pareto.events import Event
 
     files: dict[int, str] = {}
     folder.mkdir(exist_ok=True)
-    code = 0
     try:
         with progress("writing schedules") as listen:
             for i, point in enumerate(frontier.points):
                 name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
                 listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
-                point.make().save(folder / name)
+                try:
+                    made = point.make()
+                except UsageError:
+                    continue
+                made.save(folder / name)
                 files[i] = name
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
-    _wrote(len(files), folder)
-    return code
+        return files, INTERRUPTED
+    return files, 0
+
+
+def _kept(frontier: Any, files: dict[int, str]) -> Any:
+    """`frontier`, with a note on the points whose schedules are in none of `files`."""
+    missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
+    if not missing:
+        return frontier
+    note = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
+    return replace(frontier, notes=(*frontier.notes, note))
 
 
 def _small(frontier: Any, folder: Path) -> None:
@@ -148,11 +185,7 @@ def _small(frontier: Any, folder: Path) -> None:
         name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    _wrote(len(frontier.points), folder)
-
-
-def _wrote(count: int, folder: Path) -> None:
-    remark(f"wrote {count} schedule{'' if count == 1 else 's'} and frontier.json to {folder}; `synth verify` replays them")
+    remark(f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them")
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -9,22 +9,27 @@ import click
 from synth.cli.options import FILE
 from synth.cli.piped import announced
 from synth.cli.progress import waiting
-from synth.cli.root import CONTEXT
+from synth.cli.root import CONTEXT, UNDECIDED
 from synth.errors import FormatError, VerificationError
+from synth.rational import counted
 
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--proof", type=FILE, metavar="DIR", help="Where the proof files are that the documents name.")
-def verify(files: tuple[Path, ...], proof: Path | None) -> None:
+def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver is trusted.
+
+    A claim that could not be checked has a line that begins "not checked: "; the exit code is then 4, and 5 where something is wrong.
 
     \b
     Example:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth verify frontier.json
     """
     from synth import api
+    from synth.strict import NOT_CHECKED
 
+    code = 0
     for file in files:
         try:
             with waiting(f"verifying {file.name}"), announced(f"verifying {file}"):
@@ -35,4 +40,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> None:
             raise error if error.file else FormatError(str(error), str(file)) from error
         for line in lines:
             click.echo(line)
-        click.echo(f"{file}: verified")
+        left = sum(line.startswith(NOT_CHECKED) for line in lines)
+        click.echo(f"{file}: " + (f"verified but for {counted(left, 'claim')} not checked" if left else "verified"))
+        code = UNDECIDED if left else code
+    return code

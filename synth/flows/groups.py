@@ -26,11 +26,20 @@ MOST_IMAGES = 2000
 
 
 @dataclass(frozen=True)
+class Proof:
+    """Of the bound of one group: the certificate of group `of`, whose ranks `moved`, an automorphism, takes to this group's."""
+
+    of: int
+    moved: tuple[int, ...]
+    certificate: dict
+
+
+@dataclass(frozen=True)
 class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
-    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before. `schedule` (not yet
-    verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
+    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]` says why.
+    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
     """
 
     network: Network
@@ -38,6 +47,7 @@ class Together:
     task: Units
     bound: Bound
     alone: tuple[Fraction | None, ...]
+    proofs: tuple[Proof | None, ...]
     schedule: Schedule | None
     open: tuple[str, ...] = ()
 
@@ -91,37 +101,40 @@ def together(
                 missing.append("a schedule of fewer steps" if fast else "a better schedule")
         except TimeUp:
             missing.append("a schedule")
-    return Together(network, groups, task, joint, alone, made, tuple(missing))
+    seconds = tuple(None if found is None else found[0] for found in alone)
+    proofs = tuple(None if found is None else found[1] for found in alone)
+    return Together(network, groups, task, joint, seconds, proofs, made, tuple(missing))
 
 
 def _timed(call: Callable[[], Bound]) -> Bound:
     return call() if left() is None else apart(call)
 
 
-def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction | None, ...]:
+def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[tuple[Fraction, Proof] | None, ...]:
     """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
     moves = [g.ranks for g in generators(network)]
-    known: dict[tuple, Fraction | None] = {}
+    known: dict[tuple, tuple[Fraction, Proof] | None] = {}
     found = []
     over = False
-    for group in groups:
+    for g, group in enumerate(groups):
         key = (frozenset(group.ranks), group.root)
         what = (group.collective, group.size)
         if (*key, *what) not in known:
-            seconds = None
+            made = None
             if not over:
                 try:
-                    seconds = _timed(lambda group=group: bound(network, nodes, [group])).seconds
+                    made = _timed(lambda group=group: bound(network, nodes, [group]))
                 except TimeUp:
                     over = True
-            images, queue = {key}, [key]
+            images, queue = {key: tuple(range(network.ranks))}, [key]
             while queue and len(images) < MOST_IMAGES:
-                ranks, root = queue.pop()
+                ranks, root = last = queue.pop()
                 for pi in moves:
                     image = (frozenset([pi[r] for r in ranks]), None if root is None else pi[root])
                     if image not in images:
-                        images.add(image)
+                        images[image] = tuple(pi[r] for r in images[last])
                         queue.append(image)
-            known |= {(*image, *what): seconds for image in images}
+            for image, moved in images.items():
+                known[*image, *what] = None if made is None else (made.seconds, Proof(g, moved, made.certificate))
         found.append(known[*key, *what])
     return tuple(found)

@@ -63,7 +63,7 @@ class NoBoundError(UndecidedError):
     """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
 
     def __init__(self, network: Network, collective: Collective) -> None:
-        from synth.bulk import COLLECTIVES
+        from synth.large import COLLECTIVES
 
         instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
         super().__init__(f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}")

@@ -40,7 +40,7 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
         raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
     if engine != "auto":
         return engine
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     try:
         name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
@@ -58,7 +58,7 @@ def flow_task(
     machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
 ) -> tuple[str, int]:
     """Name and root of a collective that flow methods know. Raises UsageError."""
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     small = collective if isinstance(collective, Collective) else None
     name = small.name if small else named_collective(str(collective), 2, ()).name
@@ -122,7 +122,7 @@ def exact(
 
 def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> bool:
     """Whether flow methods take `task`: a collective by its name, with one root at most."""
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
         return False
