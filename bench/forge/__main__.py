@@ -31,7 +31,9 @@ WITHIN = 300.0  # seconds in which a fault has to be found
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 1 where the verifier was found wrong, or a mend taken back was not missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.forge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.forge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=0, help="other mutants for another seed")
     parser.add_argument("--time-limit", type=float, default=WITHIN, metavar="SECONDS", help="of wall time (default: 300)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     document = {
         "where": where(), "seed": given.seed, "seconds": given.time_limit, "jobs": given.jobs, "seeds": len(made),
         "rows": [{"cell": list(cell), "answer": answer, "count": n} for (cell, answer), n in sorted(count.items())],
-        "findings": [{"number": f.number, "cell": list(f.cell), "seed": f.seed, "verdict": f.verdict, "reason": f.reason[:200]} for f in found],
+        "findings": [_told(finding) for finding in found],
         "taken_back": kept.get("taken_back", []),
     }  # fmt: skip
     keep(document, table(document), path)
@@ -72,11 +74,19 @@ def _attack(made: Sequence[seeds.Case], given: argparse.Namespace, stop: bool = 
         for finding in more:
             found.append(finding)
             at = campaign.save(finding, given.findings) if given.findings else ""
-            print(f"{finding.verdict}: {finding.seed}, {finding.cell.mutation} ({finding.number}): {finding.reason[:160]} {at}", file=sys.stderr)
+            print(
+                f"{finding.verdict}: {finding.seed}, {finding.cell.mutation} ({finding.number}): {finding.reason[:160]} {at}",
+                file=sys.stderr,
+            )
         if time.monotonic() - shown > 10:
             shown = time.monotonic()
             print(f"{shown - began:.0f} s: {count.total()} mutants, {len(found)} findings", file=sys.stderr)
     return count, found
+
+
+def _told(finding: campaign.Finding) -> dict:
+    told = {key: getattr(finding, key) for key in ("number", "seed", "verdict")}
+    return told | {"cell": list(finding.cell), "reason": finding.reason[:200]}
 
 
 def _shows(found: list[campaign.Finding]) -> bool:
@@ -117,8 +127,8 @@ def table(document: dict) -> str:
     back = [[row["mend"], str(row["mutants"]), str(row["seconds"]), row["found"] or "not found"] for row in document["taken_back"]]
     return (
         f"# Forged documents\n\n{sum(row['count'] for row in document['rows'])} mutants of {document['seeds']} valid documents, seed "
-        f"{document['seed']}, {document['seconds']:g} s with {document['jobs']} jobs. Each that `synth verify` accepted was judged by an oracle "
-        "that shares no code with it (bench/forge/oracle.py): true, false or undecided.\n\n"
+        f"{document['seed']}, {document['seconds']:g} s with {document['jobs']} jobs. Each that `synth verify` accepted was judged by an "
+        "oracle that shares no code with it (bench/forge/oracle.py): true, false or undecided.\n\n"
         + markdown(["mutation", "tried>", "accepted>", "true>", "false>", "undecided>", "crashed>", "slow>"], totals)
         + "\nBy schema and kind of certificate: tried / accepted; `!` false, `?` undecided, `x` crashed or slow, where there are any.\n\n"
         + markdown(["schema", "certificate", *(f"{m}>" for m in OPERATORS)], lines)

@@ -109,7 +109,7 @@ def _batch(given: tuple[int, int]) -> tuple[Counter, list[Finding]]:
 
 def run(seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, stop: Any = None) -> Iterator[tuple[Counter, list[Finding]]]:
     """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over or `stop(findings)` is true."""
-    global _SEEDS  # noqa: PLW0603 - what workers inherit
+    global _SEEDS
     _SEEDS = seeds
     end = time.monotonic() + seconds
     numbers = ((seed, first) for first in iter(range(0, 1 << 60, BATCH)))

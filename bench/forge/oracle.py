@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd, lcm
 from typing import Any
 
@@ -27,7 +29,7 @@ MANY = 10_000  # links
 Verdict = tuple[str, str]
 
 
-class False_(Exception):  # noqa: N801 - the verdict
+class False_(Exception):
     """What the document says does not hold."""
 
 
@@ -81,7 +83,7 @@ def network(doc: dict) -> Machine:
     riders: dict[tuple, Counter[int]] = {}
     for (u, v, via), i in routes.items():
         stops = (u, *via, v)
-        for hop in zip(stops, stops[1:], strict=False):
+        for hop in pairwise(stops):
             if wires:
                 _say(hop in wires, f"wire {hop} does not exist")
                 riders.setdefault(hop, Counter())[i] += 1
@@ -139,7 +141,7 @@ def _split(given: Task, chunks: int) -> Task:
 # ---------------------------------------------------------------- replay
 
 
-def replay(machine: Machine, given: Task, steps: list[tuple[int, list[tuple]]]) -> int:
+def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]]]) -> int:
     """R of a schedule of ``(rounds, [(chunk, src, dst, kind, via)])``, or False_ where it is none for the task."""
     route = {key: i for i, key in enumerate(machine.routes)}
     held: dict[tuple[int, int], frozenset[int]] = {}
@@ -191,7 +193,7 @@ def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]
     return machine, given, chunks, len(steps), replay(machine, given, steps)
 
 
-def _schedule(doc: dict, _: dict, lines: list[str]) -> None:
+def _schedule(doc: dict, files: dict, lines: list[str]) -> None:
     *_, chunks, steps, rounds = _replayed(doc)
     _say(f"C={chunks} S={steps} R={rounds}," in lines[0], f"is C={chunks} S={steps} R={rounds}, said is: {lines[0]}")
 
@@ -253,7 +255,9 @@ def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
         on, of, chunks, steps, rounds = _replayed(row["schedule"], f"points[{i}]")
         _say(on == machine, f"points[{i}] runs on another machine")
         _say(of == _split(given, chunks), f"points[{i}] answers another collective")
-        _say((row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks), f"points[{i}] says other numbers than its schedule has")
+        _say(
+            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks), f"points[{i}] says other numbers than its schedule has"
+        )
         rate = Fraction(rounds, chunks)
         _say(_fraction(row["bandwidth"]) == rate, f"points[{i}] has R/C {rate}")
         _say(not points or (steps > points[-1][0] and rate < points[-1][1]), f"points[{i}] is dominated")
@@ -277,12 +281,10 @@ def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
 def _complete(machine: Machine, given: Task, points: list[tuple[int, Fraction]], doc: dict, lines: list[str]) -> None:
     _say(not doc["open"], "complete, with open intervals")
     if not points:
-        steps_at_least(machine, given, 1) if any(dict(post).keys() - pre for pre, post in zip(given.pre, given.post, strict=True)) else None
-        found = search.fewest_steps(machine, given, 1)
-        _say(found == 0, "says that nothing is to be done")
+        _say(search.fewest_steps(machine, given, 1) == 0, "says that nothing is to be done")
         return
     steps_at_least(machine, given, points[0][0])
-    for (_, rate), (end, _) in zip(points, points[1:], strict=False):
+    for (_, rate), (end, _) in pairwise(points):
         at_least(machine, given, end - 1, rate)
     until = re.search(r"complete: .* up to (\d+) steps", "\n".join(lines))
     last, rate = points[-1]
@@ -299,7 +301,9 @@ def _infeasible(doc: dict, _: dict, __: list[str]) -> None:
         start, end = doc["certificate"]["pair"]
         physical = Physical(doc["topology"])
         collective, root = doc["collective"], doc["certificate"]["root"]
-        _say(0 <= _int(start, 0, "a rank") < physical.ranks and 0 <= _int(end, 0, "a rank") < physical.ranks and start != end, "no two ranks")
+        _say(
+            0 <= _int(start, 0, "a rank") < physical.ranks and 0 <= _int(end, 0, "a rank") < physical.ranks and start != end, "no two ranks"
+        )
         _say(collective not in ("broadcast", "reduce") or root == (start if collective == "broadcast" else end), "not between these")
         _say(collective in SCALE, f"{collective} is no collective")
         _say(end not in search.reached(physical.machine(), start), f"rank {end} can be reached from {start}")
@@ -355,7 +359,7 @@ class Physical:
         rows = zip(arrays["src"], arrays["dst"], arrays["width"], strict=True)
         made.links = [(a, b, widths[_int(w, 0, "a width")]) for a, b, w in rows]
         ends = [0, *arrays["limit_ends"]]
-        sets = [arrays["limit_links"][a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        sets = [arrays["limit_links"][a:b] for a, b in pairwise(ends)]
         made.limits = [(rows, widths[_int(w, 0, "a width")]) for rows, w in zip(sets, arrays["limit_width"], strict=True)]
         made.unit = made._unit(doc["unit"])
         return made
@@ -445,10 +449,8 @@ def _large(doc: dict, files: dict, _: list[str]) -> None:
     value = _fraction(doc["bound"]["value"])
     best = search.rate(machine, _parts(doc["collective"], machine.ranks, doc["root"]))
     _say(best is None or value <= best, f"R/C ≥ {value}, {float(best or 0)} can be reached")
-    far = max(search.hops(machine, r) for r in range(machine.ranks)) if doc["root"] is None else None
-    if far is None:
-        turned = machine.reversed() if doc["collective"] == "reduce" else machine
-        far = search.hops(turned, doc["root"])
+    turned = machine.reversed() if doc["collective"] == "reduce" else machine
+    far = max(search.hops(turned, r) for r in (range(machine.ranks) if doc["root"] is None else [doc["root"]]))
     _say(doc["least_steps"] <= far, f"needs {doc['least_steps']} steps, no rank is farther than {far}")
     for i, row in enumerate(doc["points"]):
         if "file" not in row:
@@ -470,7 +472,7 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
     _say((root is not None) == (collective in ("broadcast", "reduce")), "a root where there is none, or none")
     given = _split(_defined(collective, n, root), chunks)  # type: ignore[arg-type]
     ends = [0, *arrays["path_ends"]]
-    paths = [arrays["path_links"][a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    paths = [arrays["path_links"][a:b] for a, b in pairwise(ends)]
     group = _group(arrays["generators"], physical)
     machine = physical.machine()
     link_of: dict[tuple[int, int], int] = {}
@@ -509,7 +511,7 @@ def _group(generators: list, physical: Physical) -> list[tuple[int, ...]]:
     return found
 
 
-def _bulk(doc: dict, _: dict, lines: list[str]) -> None:
+def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
     *_, chunks, steps, rounds = archived(doc)
     _say(f": S={steps}, R/C={Fraction(rounds, chunks)}, " in lines[0], f"is S={steps} R={rounds} C={chunks}, said is: {lines[0]}"[:200])
 

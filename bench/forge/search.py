@@ -1,8 +1,8 @@
 """What the oracle searches with: schedules below a bound by a constraint program, optimal rates by linear programs. Nothing of `synth`.
 
-    Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts), ...))
-    Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those that want it
-    Found    chunks steps             a schedule, as the oracle replays it
+Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts), ...))
+Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those that want it
+Found    chunks steps             a schedule, as the oracle replays it
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 CHUNKS = 4  # the most that are tried of each unit
 STEPS = 6  # the most that are searched; of more the rest is idle
@@ -155,16 +156,16 @@ def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction
     return most if ceil(most) <= STEPS + 1 else None
 
 
-def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, wide: bool = False) -> tuple[tuple | None, int]:
+def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, wide: bool = False) -> tuple[Any, int]:
     """The best schedule of `chunks` chunks per unit and what R is at least; `free`: steps may be empty; `wide`: loads do not count."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
     ids = [(u, k) for u in range(len(task.pre)) if task.post[u] for k in range(chunks)]
     rounds = [model.new_int_var(0 if free else 1, 10_000, "") for _ in range(steps)]
-    sends: dict[tuple[int, int, int, bool], object] = {}  # chunk, route, step, of the rank's own input
-    keeps: dict[tuple[int, int, int], object] = {}
-    adds: dict[tuple[int, int, int], object] = {}
+    sends: dict[tuple[int, int, int, bool], Any] = {}  # chunk, route, step, of the rank's own input
+    keeps: dict[tuple[int, int, int], Any] = {}
+    adds: dict[tuple[int, int, int], Any] = {}
     one, none = model.new_constant(1), model.new_constant(0)
     for c, (u, _) in enumerate(ids):
         have = task.pre[u]
@@ -225,13 +226,13 @@ def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, max(bound, 0)
 
-    def chosen(variable: object) -> bool:
+    def chosen(variable: Any) -> bool:
         return bool(solver.value(variable))
 
     return _written(machine, task, ids, chunks, [solver.value(r) for r in rounds], sends, keeps, adds, chosen), bound
 
 
-def _both(model, x, y, one, none):  # noqa: ANN001, ANN202 - variables of a model
+def _both(model, x, y, one, none):
     """A variable that is x and y."""
     if y is one or y is none:
         return x if y is one else none
@@ -242,7 +243,7 @@ def _both(model, x, y, one, none):  # noqa: ANN001, ANN202 - variables of a mode
     return z
 
 
-def _written(machine, task, ids, chunks, rounds, sends, keeps, adds, chosen) -> tuple:  # noqa: ANN001 - of `_search`
+def _written(machine, task, ids, chunks, rounds, sends, keeps, adds, chosen) -> tuple:
     """The sends of a solution: the first that comes to a rank which keeps nothing is a copy, the others are added."""
     held: dict[tuple[int, int], frozenset[int]] = {}
     for c, (u, _) in enumerate(ids):
@@ -298,7 +299,7 @@ class _Program:
         from scipy.optimize import linprog
         from scipy.sparse import coo_matrix
 
-        def matrix(rows: list[tuple[dict[int, float], float]]):  # noqa: ANN202
+        def matrix(rows: list[tuple[dict[int, float], float]]):
             where = [(i, j, x) for i, (row, _) in enumerate(rows) for j, x in row.items()]
             i, j, x = zip(*where, strict=True) if where else ((), (), ())
             return coo_matrix((x, (i, j)), shape=(len(rows), self.columns)), [b for _, b in rows]

@@ -167,6 +167,7 @@ def _renumbered(name: str, kind: str, network: Network, task: Collective, steps:
 def limits() -> Iterator[Case]:
     """Lower bounds, one kind of certificate in each document."""
     ring, star = topology("ring:4").network(), topology("star:5").network()
+
     def whole(name: str, kind: str, network: Network, task: Collective, steps: list[int | None]) -> Case:
         return _bounds(name, kind, network, task, [(s, bounds.allreduce(network, task, s)) for s in steps])
 
@@ -224,7 +225,11 @@ def refusals() -> Iterator[Case]:
             doc = {"schema": "synth.infeasible/1", "topology": head | linkdoc.columns(apart.live()), "collective": name, "max_steps": None}
             yield Case(f"infeasible at scale {name}", "closed sets", _json(doc | {"certificate": certificate}))
     ring = topology("ring:4").network()
-    for kind, name, (c, s, r) in (("distance", "allgather", (1, 1, 1)), ("deadline-cuts", "allgather", (2, 2, 2)), ("lrat", "broadcast", (2, 2, 2))):
+    for kind, name, (c, s, r) in (
+        ("distance", "allgather", (1, 1, 1)),
+        ("deadline-cuts", "allgather", (2, 2, 2)),
+        ("lrat", "broadcast", (2, 2, 2)),
+    ):
         problem = Problem(ring, collective(name, 4), c, s, r)
         with TemporaryDirectory(prefix="synth-forge-") as folder:
             if kind == "lrat":
@@ -285,7 +290,8 @@ def scale() -> Iterator[Case]:
         ("broadcast", "throughput-cut", slow, "broadcast"), ("reduce", "throughput-cut", one_way, "reduce"),
         ("allreduce", "throughput-cut", one_way, "allreduce"), ("allreduce parts", "allreduce-parts", slow, "allreduce"),
         ("a shared port", "throughput-cut", NIC, "allgather"), ("alltoall", "alltoall-lengths", slow, "alltoall"),
-        ("alltoall, a shared port", "alltoall-lengths", NIC, "alltoall"), ("alltoall, alike", "alltoall-lengths", topology("ring:5"), "alltoall"),
+        ("alltoall, a shared port", "alltoall-lengths", NIC, "alltoall"),
+        ("alltoall, alike", "alltoall-lengths", topology("ring:5"), "alltoall"),
     ):  # fmt: skip
         found = api.large_bound(machine, what)
         assert found is not None
@@ -294,11 +300,12 @@ def scale() -> Iterator[Case]:
         if name == "a shared port":
             yield Case(f"large {name}, weighed", "throughput-cuts", _weighed(doc))
     for name, machine, what in (
-        ("ring", topology("ring:5"), "allgather"), ("shards", topology("ring:4"), "reduce-scatter"), ("sums", topology("ring:4"), "allreduce"),
-        ("tree", slow, "broadcast"), ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
+        ("ring", topology("ring:5"), "allgather"), ("shards", topology("ring:4"), "reduce-scatter"),
+        ("sums", topology("ring:4"), "allreduce"), ("tree", slow, "broadcast"),
+        ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
     ):  # fmt: skip
         with TemporaryDirectory(prefix="synth-forge-") as folder:
-            found = api.pareto(machine, what, engine="flow")
+            found: Any = api.pareto(machine, what, engine="flow")
             beside = {}
             for i, point in enumerate(found.points):
                 point.make().save(Path(folder) / f"{i}.npz")
@@ -317,7 +324,11 @@ def groups() -> Iterator[Case]:
     for name, rows in (("pairs", pairs), ("mixed", mixed), ("alltoall", asked)):
         for search in (False, True):
             found = api.groups(topology("ring:4"), rows, search=search, chunks=2 if search else None)
-            yield Case(f"groups {name}{', a schedule' if search else ''}", "prices, replay" if search else "prices", _json(groups_view.document(found)))
+            yield Case(
+                f"groups {name}{', a schedule' if search else ''}",
+                "prices, replay" if search else "prices",
+                _json(groups_view.document(found)),
+            )
 
 
 KINDS: dict[str, Callable[[], Iterator[Case]]] = {

@@ -16,6 +16,7 @@ from bench.forge.operators import certificates, schedules
 from bench.forge.seeds import Case
 from synth import auditlarge, groupcheck, lengthcheck, linkread, verify
 from synth.bounds import check, check_scale
+from synth.collective import Collective
 from synth.encodings import proofs
 from synth.errors import VerificationError
 from synth.groups import Group
@@ -23,7 +24,6 @@ from synth.groups import units as units_of
 from synth.rational import rational, show
 from synth.samebits import same_bits
 from synth.schedule import Problem, Schedule, canonical
-from synth.collective import Collective
 from synth.topology import Network
 
 OF_STEPS = ("distance", "too-few-steps")
@@ -130,7 +130,9 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     value = _value(doc, bound["certificate"], replay.steps, at)
     if value > replay.bandwidth and "scale" in bound["certificate"]:
         scale = bound["certificate"]["scale"]
-        bound["certificate"]["scale"] = -(-scale * value.numerator * replay.bandwidth.denominator // (value.denominator * replay.bandwidth.numerator))
+        bound["certificate"]["scale"] = -(
+            -scale * value.numerator * replay.bandwidth.denominator // (value.denominator * replay.bandwidth.numerator)
+        )
         value = _value(doc, bound["certificate"], replay.steps, at)
     bound["value"] = show(value)
     row["status"] = "optimal" if value == replay.bandwidth and at is None else "best-known"
@@ -170,5 +172,3 @@ def _groups(case: Case) -> None:
         inner.pop("fingerprint", None)
         seconds = verify.schedule(inner).bandwidth * unit / network.unit
         doc["seconds"], doc["gap"] = show(seconds), show(seconds / stated - 1)
-
-

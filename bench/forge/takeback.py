@@ -1,12 +1,12 @@
 """Each mend taken back alone, by putting the function that had the fault in the place of the mended one while a campaign runs.
 
-    V1  a certificate that names no pair proves that nothing is to be done
-    V2  of each unit the first chunk alone is compared with the collective asked for
-    V3  rounds of compact schedules are added modulo 2^64
-    V4  lengths are added modulo 2^64
-    V5  certificates of the reversed problem count units that no rank wants
-    V6  the network of process groups is not read strictly
-    V7  an open interval without a certificate takes any lower end
+V1  a certificate that names no pair proves that nothing is to be done
+V2  of each unit the first chunk alone is compared with the collective asked for
+V3  rounds of compact schedules are added modulo 2^64
+V4  lengths are added modulo 2^64
+V5  certificates of the reversed problem count units that no rank wants
+V6  the network of process groups is not read strictly
+V7  an open interval without a certificate takes any lower end
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from synth import audit, auditgroups, bulk, lengthcheck, strict, verify, verifybulk
+from synth import audit, auditgroups, bulk, groupcheck, lengthcheck, strict, verify, verifybulk
 from synth.bounds import check
 from synth.bounds.instance import Instance
 from synth.errors import VerificationError
@@ -36,7 +36,7 @@ def _v1() -> list[Patch]:
 
 
 def _v2() -> list[Patch]:
-    defined = tasks._as_defined  # noqa: SLF001 - it is taken out of there
+    defined = tasks._as_defined
 
     def as_defined(task: tasks.Task, roots: list[int], c: int, place: str) -> bool:
         return task.name not in (*tasks.ROOTED, *tasks.UNROOTED) or defined(task, roots, c, place)
@@ -92,11 +92,16 @@ def _v5() -> list[Patch]:
 
 
 def _v6() -> list[Patch]:
-    return [(auditgroups, "_network", Network.from_json)]
+    mended = groupcheck._need
+
+    def need(truth: object, message: str, place: str) -> None:
+        mended(truth or message == "has links or limits of no units", message, place)
+
+    return [(auditgroups, "_network", Network.from_json), (groupcheck, "_need", need)]
 
 
 def _v7() -> list[Patch]:
-    mended = audit._open  # noqa: SLF001 - it is taken out of there
+    mended = audit._open
 
     def left_open(doc: dict, entry: dict, points: list, bounds: list, place: str) -> str:
         if "certificate" in entry:
