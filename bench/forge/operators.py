@@ -313,7 +313,7 @@ def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """Sums that leave 64 bits: very many links of great length, one row very often, or numbers of which a few come to 2^64."""
     machine = case.doc.get("topology")
     lengths = [c for c in certificates(case.doc) if c.get("kind") == "alltoall-lengths"]
-    if not (lengths and isinstance(machine, dict) and isinstance(machine.get("links"), dict)) or random.random() < 0.7:
+    if not (lengths and isinstance(machine, dict) and isinstance(machine.get("links"), dict)) or random.random() < 0.5:
         for columns in [a["arrays"] for a in archives(case)] if random.random() < 0.5 else []:
             columns["rounds"] = [random.choice((1 << 61, 1 << 62, (1 << 63) - 1))] * len(columns["rounds"])
             return True

@@ -523,7 +523,8 @@ def _groups(doc: dict, _: dict, lines: list[str]) -> None:
     machine, gbps = network(doc["topology"]), Fraction(doc["topology"]["unit_gbps"])
     _say(gbps > 0, f"a unit of {gbps} GB/s")
     parts: list[search.Part] = []
-    for row in doc["groups"]:
+    for i, row in enumerate(doc["groups"]):
+        first = len(parts)
         members, size, root = row["ranks"], Fraction(row["bytes"]), row.get("root")
         _say(len(set(members)) == len(members) >= 2 and size > 0, "no group")
         _say(all(0 <= _int(r, 0, "a rank") < machine.ranks for r in members), "no ranks")
@@ -531,7 +532,13 @@ def _groups(doc: dict, _: dict, lines: list[str]) -> None:
         _say((root in members) if rooted else root is None, "a root where there is none, or none")
         for kind, have, want, _amount in _parts(row["collective"], len(members), members.index(root) if rooted else None):
             share = size if rooted or kind == "allreduce" else size / len(members)
-            parts.append((kind, frozenset(members[i] for i in have), frozenset(members[i] for i in want), share))
+            parts.append((kind, frozenset(members[k] for k in have), frozenset(members[k] for k in want), share))
+        if "alone_certificate" in row or "alone_as" in row:
+            alone = search.rate(machine, parts[first:])
+            _say(
+                alone is None or _fraction(row["alone_seconds"]) <= alone / gbps,
+                f"group {i} alone takes less than {row['alone_seconds']} s",
+            )
     stated = _fraction(doc["bound"]["seconds"])
     best = search.rate(machine, parts)
     seconds = None if best is None else best / gbps
