@@ -105,8 +105,10 @@ def _taken_back(made: Sequence[seeds.Case], given: argparse.Namespace) -> int:
         rows.append({"mend": name, "mutants": count.total(), "seconds": seconds, "found": first.reason[:160] if first else None})
         print(json.dumps(rows[-1]))
     path = RESULTS / "forge.json"
-    document = (json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"where": where(), "rows": []}) | {"taken_back": rows}
-    if "seed" in document:
+    if path.exists():  # beside the campaign's own results, and those of other mends
+        document = json.loads(path.read_text(encoding="utf-8"))
+        done = {row["mend"]: row for row in [*document["taken_back"], *rows]}
+        document["taken_back"] = [done[name] for name in takeback.MENDS if name in done]
         keep(document, table(document), path)
     return 0 if all(row["found"] for row in rows) else 1
 

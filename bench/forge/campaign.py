@@ -10,7 +10,7 @@ import json
 import multiprocessing
 import resource
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -121,22 +121,20 @@ def run(seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, stop: An
                 return
     context = multiprocessing.get_context("fork")
     with context.Pool(jobs, initializer=_limit) as pool:
-        for done in pool.imap(_batch, _until(numbers, end)):
+        pending: deque = deque()
+        while True:
+            while len(pending) < 2 * jobs and time.monotonic() < end:
+                pending.append(pool.apply_async(_batch, (next(numbers),)))
+            if not pending:
+                return
+            done = pending.popleft().get()
             yield done
             if stop and stop(done[1]):
-                pool.terminate()
                 return
 
 
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
-def _until(numbers: Iterator, end: float) -> Iterator:
-    for given in numbers:
-        if time.monotonic() > end:
-            return
-        yield given
 
 
 def save(finding: Finding, folder: Path) -> Path:
