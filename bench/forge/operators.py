@@ -278,7 +278,7 @@ def degenerate(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 WEIGHED = (
     "scale", "distance", "steps", "cuts", "covers", "chunk", "roots", "count", "links", "routes", "caps", "packings", "prices", "limits",
-    "potentials", "inside", "regions", "lemmas",
+    "potentials", "inside", "regions", "lemmas", "closed", "pair",
 )  # fmt: skip
 
 
