@@ -21,14 +21,22 @@ from synth.errors import SynthError, UncheckedError, VerificationError
 from synth.schedule import Problem
 
 KEYS = frozenset({"kind", "problem", "chunks", "steps", "rounds", "cnf", "file", "sha256", "lemmas"})
+MOST_SENDS = 4_000_000  # possible sends, and rounds of all steps, of a problem whose formula is written: some gigabytes of clauses
 MAX_BYTES = 4 << 30  # of an unpacked proof: more is refused, not unpacked
 
 
 def formula(problem: Problem) -> tuple[int, list[list[int]]]:
     """Variables and clauses of the formula that a proof of `problem` refutes (of its reversal, when it combines).
 
-    Raises VerificationError for sums that are no reversal: those that several ranks want, or nobody, or only a part of.
+    Raises VerificationError for sums that are no reversal: those that several ranks want, or nobody, or only a part of. Raises
+    UncheckedError for a problem whose formula would be too large to be written.
     """
+    sends = problem.collective.units * problem.chunks * max(1, len(problem.network.routes)) * problem.steps
+    if sends + problem.steps * problem.rounds > MOST_SENDS:
+        raise UncheckedError(
+            f"C={problem.chunks} S={problem.steps} R={problem.rounds} takes too large a formula: {sends} sends, {MOST_SENDS} are checked",
+            "certificate",
+        )
     if problem.collective.combining and not problem.collective.reversible:
         raise VerificationError(
             f"no formula decides {problem.collective.name}: its sums are not the reversal of copies", "certificate.kind"
