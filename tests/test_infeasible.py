@@ -54,13 +54,13 @@ def test_the_proof_goes_to_stdout_where_asked():
     assert outcome.exit_code == 3
     assert audit.document(json.loads(outcome.stdout)) == [
         "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",
-        audit.MODEL,
+        audit.MACHINE,
     ]
 
 
 def test_too_few_steps_leave_a_proof():
     doc, _ = proof("pareto --topo ring:8 --coll allgather --max-steps 3")
-    assert audit.document(doc) == ["allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked", audit.MODEL]
+    assert audit.document(doc) == ["allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked", audit.MACHINE]
     for most in (4, 100, None, -1, True, "3"):
         with pytest.raises(VerificationError, match=r"max_steps|kind"):
             audit.document(doc | {"max_steps": most})

@@ -1,6 +1,7 @@
 """Documents that are nearly right, shown to the verifier; each that it accepts is judged by an oracle that shares no code with it.
 
 python -m bench.forge [--seed 0] [--time-limit 300] [--jobs 2] [--findings DIR]
+python -m bench.forge --seed 1 --cases 2000          about so many mutants; what is found goes to fuzz-cases/, no table is written
 python -m bench.forge --take-back [V1 V5 ...]
 python -m bench.forge --table
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, help="other mutants for another seed")
     parser.add_argument("--time-limit", type=float, default=WITHIN, metavar="SECONDS", help="of wall time (default: 300)")
+    parser.add_argument("--cases", type=int, help="so many mutants, however long they take, and no table")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--findings", type=Path, metavar="DIR", help="where mutants that show a fault are written")
     parser.add_argument("--take-back", nargs="*", metavar="MEND", help=f"undo mends one by one: {', '.join(takeback.MENDS)}")
@@ -46,10 +48,14 @@ def main(arguments: Sequence[str]) -> int:
         document = json.loads(path.read_text(encoding="utf-8"))
         keep(document, table(document), path)
         return 0
+    if given.cases is not None:
+        given.findings, given.time_limit = given.findings or Path("fuzz-cases"), float("inf")
     made = seeds.cases()
     if given.take_back is not None:
         return _taken_back(made, given)
     count, found = _attack(made, given)
+    if given.cases is not None:
+        return _said(count)
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     document = {
         "where": where(), "seed": given.seed, "seconds": given.time_limit, "jobs": given.jobs, "seeds": len(made),
@@ -58,7 +64,12 @@ def main(arguments: Sequence[str]) -> int:
         "taken_back": kept.get("taken_back", []),
     }  # fmt: skip
     keep(document, table(document), path)
-    total = Counter()
+    return _said(count)
+
+
+def _said(count: Counter) -> int:
+    """Prints how many mutants had which answer; the exit code."""
+    total: Counter = Counter()
     for (_, answer), n in count.items():
         total[answer] += n
     print(json.dumps(dict(total)))
@@ -69,7 +80,9 @@ def _attack(made: Sequence[seeds.Case], given: argparse.Namespace, stop: bool = 
     count: Counter = Counter()
     found: list[campaign.Finding] = []
     began = shown = time.monotonic()
-    for some, more in campaign.run(made, given.seed, seconds=given.time_limit, jobs=given.jobs, stop=_shows if stop else None):
+    for some, more in campaign.run(
+        made, given.seed, seconds=given.time_limit, jobs=given.jobs, stop=_shows if stop else None, cases=given.cases
+    ):
         count += some
         for finding in more:
             found.append(finding)

@@ -107,24 +107,30 @@ def _batch(given: tuple[int, int]) -> tuple[Counter, list[Finding]]:
     return count, found
 
 
-def run(seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, stop: Any = None) -> Iterator[tuple[Counter, list[Finding]]]:
-    """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over or `stop(findings)` is true."""
+def run(
+    seeds: Sequence[Case], seed: int, *, seconds: float, jobs: int, stop: Any = None, cases: int | None = None
+) -> Iterator[tuple[Counter, list[Finding]]]:
+    """Counts by (cell, answer) and findings, batch after batch, until `seconds` are over or `stop(findings)` is true.
+
+    With `cases` until about so many mutants have been tried, whole batches of them.
+    """
     global _SEEDS
     _SEEDS = seeds
     end = time.monotonic() + seconds
-    numbers = ((seed, first) for first in iter(range(0, 1 << 60, BATCH)))
+    numbers = ((seed, first) for first in iter(range(0, cases or 1 << 60, BATCH)))
     if jobs == 1:
         for given in numbers:
             done = _batch(given)
             yield done
             if time.monotonic() > end or (stop and stop(done[1])):
-                return
+                break
+        return
     context = multiprocessing.get_context("fork")
     with context.Pool(jobs, initializer=_limit) as pool:
         pending: deque = deque()
         while True:
-            while len(pending) < 2 * jobs and time.monotonic() < end:
-                pending.append(pool.apply_async(_batch, (next(numbers),)))
+            while len(pending) < 2 * jobs and time.monotonic() < end and (given := next(numbers, None)) is not None:
+                pending.append(pool.apply_async(_batch, (given,)))
             if not pending:
                 return
             done = pending.popleft().get()
