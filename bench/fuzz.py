@@ -340,11 +340,12 @@ def run(asked: Case, folder: Path) -> Ended:
         except subprocess.TimeoutExpired as late:
             return Ended(None, f"still running after {SECONDS:g} s", (late.stderr or b"").decode(errors="replace")[-2000:], SECONDS)
     said = done.stderr.decode(errors="replace")
-    return Ended(done.returncode, fault(done.returncode, said), said[-2000:], time.monotonic() - began)
+    wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
+    return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)
 
 
 def fault(code: int, said: str) -> str:
-    """What is wrong with how a command ended, "" where nothing is."""
+    """What is wrong with how a command ended that `said` this on stderr, or else on stdout; "" where nothing is."""
     if code < 0:
         return f"ended by signal {-code}"
     if code not in DOCUMENTED:
