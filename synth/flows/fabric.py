@@ -4,7 +4,8 @@
 
 Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
 node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
-so a cut of the fabric bounds the topology, and `links_of` tells which ways through the fabric the topology really has.
+so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no schedule
+takes them: `links_of` tells which ways through the fabric schedules may take.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.flows.maxflow import checked
+from synth.flows.shortest import Shortest
 from synth.linktable import ends, widths
 from synth.topology import Topology
 
@@ -45,6 +47,7 @@ class Fabric:
     tail: np.ndarray
     head: np.ndarray
     unit: Fraction
+    shortest: Shortest | None
     flipped: bool = False
     sets: tuple[list[int], ...] = ()
 
@@ -68,7 +71,10 @@ class Fabric:
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
 
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
-        """The topology's links that a path of edges stands for, in the order data takes them; None where there is no such way."""
+        """The topology's links that a path of edges stands for, in the order data takes them.
+
+        None where the topology has no such way, or a shorter one through switches.
+        """
         return self._links(tuple(path))
 
     @cached_property
@@ -97,7 +103,11 @@ class Fabric:
                     result = False
                     break
                 found.append(inner)
-        whole = tuple(found[::-1] if self.flipped else found) if result else None
+        if self.flipped:
+            found.reverse()
+        if result and len(found) > 1 and self.shortest is not None:
+            result = self.shortest.allows(int(self.tail[found[0]]), int(self.head[found[-1]]), len(found))
+        whole = tuple(found) if result else None
         self._known[path] = whole
         return whole
 
@@ -178,4 +188,4 @@ def fabric(topology: Topology) -> Fabric:
     keep = rows[:, 2] > 0
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
-    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, sets=tuple(build.sets))
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, Shortest(topology), sets=tuple(build.sets))
