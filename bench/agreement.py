@@ -15,7 +15,8 @@ sets of links, often both links of a way through a switch; one collective is ask
 - a document that `synth verify` refuses, or a machine that only some methods call disconnected
 - a schedule, of either engine, over a way through switches that is longer than another (docs/model.md)
 
-What an engine refuses, or has no answer to in time, is counted by its reason. Results are written as they come; the same command continues where it was ended.
+What an engine refuses, or has no answer to in time, is counted by its reason. Results are written as they come; the same
+command continues where it was ended.
 """
 
 from __future__ import annotations

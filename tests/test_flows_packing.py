@@ -92,7 +92,7 @@ def test_unequal_directions(seed: int) -> None:
     built = build(fabric(machine), "allgather")
     found = verify(built.forest)
     assert found.time == built.forest.time
-    assert built.gap == 0 or (seed == 360 and needs_longer_ways(machine, "allgather", built.bound.time / built.bound.fabric.unit))
+    assert built.gap == (Fraction(1, 2) if seed == 360 else 0)  # there the trees found at the bound take longer ways through switches
     assert check_scale.check(built.bound.certificate, machine) == built.bound.time / built.bound.fabric.unit
     assert (built.bound.proof is not None) == (seed > 12)
 
@@ -159,11 +159,11 @@ def test_weighed_cuts_are_checked() -> None:
         ({"cuts": [[1, [[0, 2]]]]}, "fraction"),
         ({"cuts": [["1/0", [[0, 2]]]]}, "malformed"), ({"potentials": [[0, "1"]]}, "no switch"),
         ({"potentials": [[19, "1"]]}, "no switch"), ({"limits": [[0, "1"]]}, "no limit"), ({"inside": []}, "keys"),
+        ({"cuts": []}, "no weight"),
     ]  # fmt: skip
     for change, message in wrong:
         with pytest.raises(VerificationError, match=message):
             check_scale.check({**good, **change}, machine)
-    assert check_scale.check({**good, "cuts": []}, machine) == 0
     assert check_scale.check({**good, "potentials": []}, machine) < check_scale.check(good, machine)
 
 

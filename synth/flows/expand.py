@@ -61,4 +61,3 @@ def schedule(given: Bulk) -> Schedule:
         rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
     steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(full.rounds.tolist(), rows, strict=True))
     return Schedule(network, task, full.chunks, steps)
-

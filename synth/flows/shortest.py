@@ -26,7 +26,7 @@ class Shortest:
         self.counted: dict[tuple[int, bool], np.ndarray] = {}
 
     def allows(self, start: int, end: int, links: int) -> bool:
-        """Whether a way of so many links between ranks may be taken; one that starts or ends at a switch, whether it is part of such a way."""
+        """Whether a way of so many links between ranks may be taken; of one from or to a switch, whether it is part of such a way."""
         if links == 1 and start < self.ranks and end < self.ranks:
             return True
         key = start, end, links
