@@ -31,7 +31,7 @@ class Fabric:
     `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else below 0:
     -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
     `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
-    `tail` and `head` are the ends of the topology's links.
+    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may take, all where None.
     In a `flipped` fabric every edge runs against the links it stands for.
     """
 
@@ -73,7 +73,7 @@ class Fabric:
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
         """The topology's links that a path of edges stands for, in the order data takes them.
 
-        None where the topology has no such way, or a shorter one through switches.
+        None where the topology has no such way, or schedules may not take it, as there is a shorter one through switches.
         """
         return self._links(tuple(path))
 

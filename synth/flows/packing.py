@@ -38,9 +38,11 @@ def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
     common = math.gcd(q, *(p * int(c) for c in np.unique(fabric.cap)))
     weight = q // common
     scaled = replace(fabric, cap=fabric.cap * p // common)
-    for graph in (replace(scaled, shortest=None), scaled) if fabric.topology.switches else (scaled,):
+    for graph in (replace(scaled, shortest=None), scaled):  # any ways, put onto shortest ones after; else those alone from the first
         logical = split(graph, 1, shards * weight)
-        grown = None if logical is None else shortened(scaled, _Packing(logical, weight).run(), scaled.cap)
+        if logical is None:
+            break
+        grown = shortened(scaled, _Packing(logical, weight).run(), scaled.cap)
         if grown is not None:
             return grown
     return None
