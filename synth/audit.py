@@ -295,6 +295,20 @@ def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], boun
     return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + ("none is known" if upper is None else f"{show(upper)} is known")
 
 
+def unproved(points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int) -> list[tuple[int, int]]:
+    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point is not ruled out.
+
+    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S steps and fewer, as
+    idle steps can be added to any schedule.
+    """
+    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [(until, points[-1][1])]
+    return [
+        (start, end)
+        for (start, _), (end, bandwidth) in zip(points, ends, strict=True)
+        if end > start and not any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
+    ]
+
+
 def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]) -> str:
     """Every point optimal, none possible before the first or between two, nothing better after the last."""
     place = "$.complete"
@@ -314,11 +328,8 @@ def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: l
     until = last_steps if floor is not None and floor >= last else doc["max_steps"]
     if until is None:
         raise VerificationError("no bound for every S meets the last point, and max_steps is null", place)
-    # a bound at S holds at fewer steps too: idle steps can be added to any schedule
-    ends = [(steps - 1, bandwidth) for (_, bandwidth, _), (steps, _, _) in itertools.pairwise(points)] + [(until, last)]
-    for (start, _, _), (end, bandwidth) in zip(points, ends, strict=True):
-        if end > start and not any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds):
-            raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
+    for start, end in unproved([point[:2] for point in points], bounds, until):
+        raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
     return "complete: no schedule in this model, with any number of chunks, is better" + (
         "" if floor is not None and floor >= last else f" up to {until} steps"
     )

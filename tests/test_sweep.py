@@ -226,3 +226,15 @@ def test_labels_belong_to_ranks(tmp_path):
 def test_the_blind_sweep_too_knows_when_steps_are_too_few(tmp_path):
     with pytest.raises(InfeasibleError, match="needs at least 2 steps"):
         frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_steps=1)
+
+
+def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatch):
+    """Where the time limit comes between a point and the bound at more steps, an interval is left open."""
+    whole = frontier(tmp_path, "ring:4", "allreduce")
+    first = whole.points[0]
+    weak = next(bound for steps, bound in whole.bounds if steps is None)
+    monkeypatch.setattr("synth.pareto.allreduce.points", lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)]))
+    found = synth.pareto("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
+    assert not found.complete
+    assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.bandwidth)]
+    audit.document(found.to_json())
