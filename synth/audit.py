@@ -6,7 +6,6 @@ import itertools
 import json
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from synth import difference, strict, verify
 from synth.bounds import check
@@ -43,7 +42,7 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        doc = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant, object_pairs_hook=_fields)
+        doc = strict.parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except json.JSONDecodeError as error:
@@ -55,18 +54,6 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     if not isinstance(doc, dict):
         raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
     return doc
-
-
-def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise ValueError(f"the field {twice[:40]!r} is given twice")
-    return found
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number")
 
 
 def document(doc: dict) -> list[str]:

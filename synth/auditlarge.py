@@ -67,7 +67,7 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     """
     largedoc.check(doc)
     given = doc["topology"]
-    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row}
+    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
     known = None if "links" in given else named()
     machine = linkread.read(given) if "links" in given else known
     if machine is None and files:
@@ -115,7 +115,8 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
                 raise VerificationError(f"{files[i]}: {error}", place) from None
         else:
             point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
-            left.append(Unchecked(f"{point}: its schedule is in no file, and was not replayed"))
+            where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
+            left.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
     return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
 
 
@@ -138,11 +139,16 @@ def _stated(doc: dict, machine: Topology, folder: Path, named: Callable[[], Topo
     return stated
 
 
+def _there(folder: Path, name: str, point: int) -> bool:
+    """Whether the file of a point is there. Raises VerificationError for a name that is no way from the document."""
+    if Path(name).is_absolute():
+        raise VerificationError(f"{name}: expected a file beside the document", f"points[{point}].file")
+    return (folder / name).is_file()
+
+
 def _load(folder: Path, point: int, name: str) -> bulk.Bulk:
     """The schedule of a point, from a file that is named by its way from the document."""
     try:
-        if Path(name).is_absolute() or not (folder / name).is_file():
-            raise VerificationError(f"{name}: there is no such file beside the document")
         return bulkread.load(folder / name)
     except (VerificationError, FormatError) as error:
         told = str(error) if name in str(error) else f"{name}: {error}"

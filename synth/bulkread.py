@@ -6,7 +6,6 @@ something: ends of links, bandwidths, links of paths and of limits. Whether the 
 
 from __future__ import annotations
 
-import json
 import zipfile
 import zlib
 from itertools import pairwise
@@ -76,7 +75,7 @@ def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
     header = found.pop("header")
     if header.dtype != np.uint8:
         raise ValueError("the header is no text")
-    return json.loads(header.tobytes()), {name: values.astype(np.int64) for name, values in found.items()}
+    return strict.parsed(header.tobytes()), {name: values.astype(np.int64) for name, values in found.items()}
 
 
 def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
@@ -144,6 +143,7 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     limits = tuple(Limit(n, Members(m), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
     if len(columns["nodes"]) not in (0, ranks):
         raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
+    within(columns["nodes"], 1 << 31, "nodes")
     unit = None if machine["unit"] is None else strict.fraction(machine["unit"], f"{place}.unit")
     if unit == 0:
         raise VerificationError(f"{show(unit)} is no bandwidth", f"{place}.unit")

@@ -5,14 +5,33 @@ Whatever is wrong raises `VerificationError` with the place in the document.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Set
 from fractions import Fraction
+from typing import Any
 
 from synth.errors import VerificationError, json_kind
 from synth.rational import rational
 
 # Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
 BIG = 1 << 200
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of a JSON text. Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice."""
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the field {twice[:40]!r} is given twice")
+    return found
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
 
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
@@ -77,6 +96,7 @@ def seconds(value: object, place: str) -> float:
 
 # What no document proves, and its writer states: the end of each verification says so.
 MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
+ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # what an archive states besides
 
 
 class Unchecked(str):

@@ -122,6 +122,12 @@ def test_solve_takes_the_limits_too():
     assert isinstance(synth.solve("ring:4", "allgather", 1, 3, 3, pipeline=1), Unsat)
 
 
+def test_a_pipelined_schedule_says_how_often_a_run_may_start():
+    words = "solve --topo ring:4 --coll allgather --chunks 1 --steps 3 --rounds 3 --pipeline 2"
+    outcome = CliRunner().invoke(root, words.split())
+    assert (outcome.exit_code, outcome.stderr) == (0, "synth: repeated, a run may start every 2 steps: 2 rounds per chunk\n")
+
+
 def test_a_frontier_without_answers_is_read(ring):
     document = replace(ring, answers=()).to_json()
     del document["answers"]

@@ -6,6 +6,7 @@ import copy
 import json
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -333,3 +334,16 @@ def test_prices_of_groups_are_added_up_without_wrapping(key):
     certificate["packings"] = [{"groups": [0], "families": [[str((1 << 53) + 1), "leaving", [0, -1, -1, -1]]]}]
     with pytest.raises(VerificationError, match="weighs more than a route's price"):
         groupcheck.check(certificate, network, pair)
+
+
+def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(root, ["bound", "--topo", "ring:4", "--coll", "allgather", "-o", "right.json"]).exit_code == 0
+    lie = json.loads(Path("right.json").read_text())
+    lie["bounds"][-1]["value"] = "99"
+    Path("lie.json").write_text(json.dumps(lie))
+    Path("no.json").write_text("{")
+    outcome = CliRunner().invoke(root, ["verify", "no.json", "lie.json", "right.json"])
+    assert outcome.exit_code == 5
+    assert "right.json: verified" in outcome.stdout
+    assert "no.json" in outcome.stderr and "says 99" in outcome.stderr

@@ -121,7 +121,7 @@ def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
         checked.exit_code == 0 and "not checked: the point" not in checked.output and checked.stdout.count("every rank ends") == len(points)
     )
     (tmp_path / points[0]["file"]).unlink()
-    assert synth("verify", tmp_path / "a.b.json").exit_code == 5
+    assert synth("verify", tmp_path / "a.b.json").exit_code == 4
 
 
 def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):

@@ -160,7 +160,7 @@ def test_a_time_limit_leaves_what_was_found():
         found = rings.disjoint(topology("dgx-a100*2"))
     assert not found.whole and not found.most
     shown = CliRunner().invoke(root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"])
-    assert shown.exit_code == 4 and "left open by the time limit" in shown.output and "Traceback" not in shown.output
+    assert shown.exit_code == 4 and "left open" in shown.output and "Traceback" not in shown.output
 
 
 def test_one_rank_is_refused():
@@ -185,7 +185,7 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = api.groups("ring:4", path)
     assert found.schedule is None and found.open == ("a schedule",)
     shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path)])
-    assert shown.exit_code == 4 and "left open by the time limit: a schedule" in shown.output
+    assert shown.exit_code == 4 and "left open: a schedule" in shown.output
 
 
 def test_parallel_links_that_were_left_out_leave_no_proof() -> None:

@@ -18,7 +18,7 @@ from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
 from synth.rational import counted
 from synth.schedule import Problem, Schedule
-from synth.strict import MACHINE
+from synth.strict import ARCHIVED, MACHINE
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
 
@@ -109,7 +109,8 @@ def pareto(
         return _flow(machine, frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
-        raise UsageError(f"{task.name} has engines of its own; leave --max-extra-rounds and --extra-memory out")
+        named = " and ".join(n for n, x in (("--max-extra-rounds", max_extra_rounds), ("--extra-memory", extra_memory)) if x is not None)
+        raise UsageError(f"{task.name} has engines of its own, which know no {named}; leave that out")
     if extra_memory is not None:
         if cross_check:
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
@@ -298,7 +299,7 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     if isinstance(given, str | Path) and Path(given).suffix == ".npz":
         from synth import auditlarge, bulkread
 
-        return [auditlarge.schedule(bulkread.load(Path(given))), MACHINE]
+        return [auditlarge.schedule(bulkread.load(Path(given))), ARCHIVED]
     collecting = gc.isenabled()
     gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
     try:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import click
 
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, engine, engine_options, machine_options, output_options
-from synth.cli.output import deliver, ready
+from synth.cli.output import deliver, ready, remark
 from synth.cli.progress import progress
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
 from synth.errors import InfeasibleError, UndecidedError
+from synth.rational import counted, show
 from synth.verdict import Sat, Unknown, Unsat
 
 
@@ -43,6 +45,9 @@ def solve(**given: Any) -> None:
         verdict = api.solve(topology, collective, *cs, **engine(given), pipeline=given["pipeline"], on_event=listen)
     match verdict:
         case Sat(schedule=schedule):
+            if given["pipeline"]:
+                rate = show(Fraction(given["pipeline"], given["chunks"]))
+                remark(f"repeated, a run may start every {counted(given['pipeline'], 'step')}: {rate} rounds per chunk")
             deliver(
                 schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost, topology.labels), given["output"], given["form"]
             )

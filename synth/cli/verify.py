@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from synth.cli.options import FILE
+from synth.cli.output import remark
 from synth.cli.piped import announced
 from synth.cli.progress import waiting
 from synth.cli.root import CONTEXT, UNDECIDED
@@ -21,7 +22,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver is trusted.
 
     A line for each claim. Lines that begin "not checked: " name claims that could not be checked: the exit code is 4 then, and 5 where
-    something is wrong.
+    something is wrong; of several files all are checked.
 
     \b
     Example:
@@ -30,18 +31,25 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
     from synth import api
     from synth.strict import Unchecked
 
-    code = 0
+    code, wrong = 0, []
     for file in files:
         try:
             with waiting(f"verifying {file.name}"), announced(f"verifying {file}"):
                 lines = api.verify(file, proof)
         except VerificationError as error:
-            raise error.within(str(file)) from error
+            wrong.append(error.within(str(file)))
+            continue
         except FormatError as error:
-            raise error if error.file else FormatError(str(error), str(file)) from error
+            wrong.append(error if error.file else FormatError(str(error), str(file)))
+            continue
         for line in lines:
             click.echo(line)
         left = sum(isinstance(line, Unchecked) for line in lines)
         click.echo(f"{file}: " + (f"verified but for {counted(left, 'claim')} not checked" if left else "verified"))
         code = UNDECIDED if left else code
+    if wrong:
+        *others, gravest = sorted(wrong, key=lambda error: (5, 1, 4).index(error.exit_code), reverse=True)
+        for error in others:
+            remark(f"error: {error}")
+        raise gravest
     return code

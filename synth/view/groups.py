@@ -70,7 +70,7 @@ def _lines(found: Any) -> tuple[str, ...]:
             f" a chunk is {show(found.task.unit / made.chunks)} of size 1"
         )
     if found.open:
-        lines.append(f"left open by the time limit: {', '.join(found.open)}")
+        lines.append(f"left open: {', '.join(found.open)}")
     lines.append("GB/s: size / time of all groups (algorithmic bandwidth) for large messages, without latency; slower: together / alone")
     return tuple(lines)
 

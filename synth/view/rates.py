@@ -42,7 +42,7 @@ def allocations(
             row += [_ratio(best, rates.composed)] if name == "allreduce" else []
             row += [number(slow[allocation.ranks][name])] if slow is not None else []
         table.append(tuple(row))
-    left = [f"left open by the time limit: {', '.join(missing)}"] if missing else []
+    left = [f"left open: {', '.join(missing)}"] if missing else []
     return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
 
 
@@ -87,7 +87,7 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     )
     lines = [f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency"]
     if made.open:
-        lines.append(f"left open by the time limit: {', '.join(made.open)}")
+        lines.append(f"left open: {', '.join(made.open)}")
     return Report(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
 
 
