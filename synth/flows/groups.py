@@ -28,7 +28,7 @@ MOST_IMAGES = 2000
 
 @dataclass(frozen=True)
 class Proof:
-    """Of the bound of one group: the certificate of group `of`, whose ranks `moved`, an automorphism, takes to this group's."""
+    """The proof of a group's bound: the certificate of group `of`, and `moved`, an automorphism that maps that group's ranks to its own."""
 
     of: int
     moved: tuple[int, ...]

@@ -82,7 +82,7 @@ class _Router:
             self.riders[e].pop(hop, None)
 
     def _best(self, hop: Hop) -> Path | None:
-        """Of the ways that schedules may take the first with room for all of a hop, else the one whose full edges are cheapest."""
+        """The first shortest way with capacity for the whole hop, else the shortest way whose full edges are cheapest."""
         start, weight = self.rows[hop[0]][hop[1]].parent, self.grown.weights[hop[0]]
         best: tuple[float, Path | None] = (math.inf, None)
         begun: list[tuple[int, Path]] = [(0, ())]

@@ -22,7 +22,10 @@ Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
 class Buffers:
-    """Of a program for units of `padding`, of `kind`, rank r on GPU `on[r]`. `sets[k][r]`: input and output, made when first used."""
+    """Device buffers of a program for units of `padding` and elements of `kind`, rank r on GPU `on[r]`.
+
+    `sets[k][r]`: input and output, made when first used.
+    """
 
     def __init__(
         self, cupy: Any, program: Program, layout: Layout, arena: Arena, state: State, *, padding: Padding, kind: Dtype,

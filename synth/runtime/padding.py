@@ -23,7 +23,7 @@ class Padding(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Of a chunk."""
+        """Elements of one chunk, padding included."""
         return -(-self.unit // self.chunks)
 
     @property
@@ -44,7 +44,7 @@ class Padding(NamedTuple):
         return rows.reshape(-1, self.chunks * self.elements)[:, : self.unit] if self.padded else rows
 
     def layout(self, task: Collective) -> Layout:
-        """Of what `units` returns."""
+        """The layout of the buffers that `units` returns: a chunk for each unit where there is padding, else as in the program."""
         return Layout(task, 1 if self.padded else self.chunks)
 
     def count(self, chunks: int) -> int:
