@@ -1,7 +1,7 @@
 # make demo    install, run the main job, show its result
 # make test    install with the test extra, run the tests (make test SLOW=1: the slow ones too;
 #              EXTRAS="mpi test-cuda": with MPI and NVRTC, ARGS=... for pytest)
-# make fuzz    random exploration, a new seed each time, printed (SEED=..: this one, ROUNDS=..: as many seeds from it on);
+# make fuzz    random exploration, a new seed each time, printed (SEED=..: this one, ROUNDS=..: as many seeds from it on, CASES=..);
 #              stops at the first failure, and keeps its cases in fuzz-cases/
 # make check   formatting, lint, types, layers
 # make bench   the benchmarks; make clean removes the environment and everything built
@@ -24,9 +24,7 @@ DB ?= catalog.db
 JOBS ?= 2
 SEED := $(or $(SEED),$(shell date +%s))
 ROUNDS ?= 1
-CASES ?= 1000
-# Modules run as `python -m NAME --seed N --cases CASES`: bounded, failures are saved under fuzz-cases/ and end with an exit code not 0.
-FUZZERS :=
+CASES ?= 200
 
 .PHONY: demo test fuzz check bench catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
@@ -40,12 +38,13 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test $(addprefix $(VENV)/.installed-,$(EXTRAS))
 	$(BIN)/python -m pytest -n 2 --dist worksteal -rs $(if $(SLOW),,-m "not slow") $(ARGS)
 
-# A property is tried on as many examples a round as in `make test`.
+# A property is tried on as many examples a round as in `make test`; CASES command lines, and twenty times as many documents, are tried.
 fuzz: $(VENV)/.installed-test
 	@for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do \
 	  echo "make fuzz SEED=$$seed CASES=$(CASES)"; \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis --hypothesis-profile fuzz --hypothesis-seed $$seed $(ARGS) || exit 1; \
-	  for fuzzer in $(FUZZERS); do $(BIN)/python -m $$fuzzer --seed $$seed --cases $(CASES) || exit 1; done; \
+	  $(BIN)/python -m bench.forge --seed $$seed --cases $$((20 * $(CASES))) || exit 1; \
+	  $(BIN)/python -m bench.fuzz --seed $$seed --cases $(CASES) || exit 1; \
 	done
 
 check: $(VENV)/.installed-dev

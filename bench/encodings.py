@@ -1,4 +1,4 @@
-"""SCCL's `path` encoding in z3 against the default, instance by instance.
+"""SCCL's encoding (`sccl`) in z3 against the default, instance by instance.
 
 python -m bench.encodings [--seeds 5] [--only TEXT] [--timeout 300] [-o results.json]
 python -m bench.encodings --table            the table again, from the JSON
@@ -22,11 +22,11 @@ from pathlib import Path
 
 from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, setting, where
 from bench.relabel import problem
-from synth import verify
-from synth.pareto import jobs, race
+from synth import jobs, verify
+from synth.pareto import race
 from synth.verdict import Budget, Sat, Unsat, Verdict
 
-SIDES = {"path": ("path", "z3"), "auto": ("auto", "auto")}
+SIDES = {"path": ("sccl", "z3"), "auto": ("auto", "auto")}
 
 # Topology, collective, C, S, R and the answer: all rows of tests/data/known_results.csv; then the hard ones of SCCL's
 # kind on 16 ranks; then other machines and collectives. Fixed before it was measured, nothing left out afterwards.

@@ -25,8 +25,8 @@ from synth.frontier import Frontier
 from synth.lint import deadlock
 from synth.lint.analysis import modes
 from synth.lint.wiring import wire
+from synth.lowering import onesided
 from synth.program.layout import Layout
-from synth.program.onesided import onesided
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 from synth.runtime import data

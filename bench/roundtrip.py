@@ -17,9 +17,8 @@ from synth.collective import Collective
 from synth.errors import SynthError, UsageError
 from synth.export import msccl_xml_read, mscclpp_read
 from synth.lint.analysis import modes
+from synth.lowering import lower, onesided
 from synth.program.layout import Layout
-from synth.program.lower import lower
-from synth.program.onesided import onesided
 from synth.program.program import Program
 from synth.runtime import data
 from synth.runtime.bound import certified

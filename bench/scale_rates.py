@@ -180,7 +180,7 @@ def explain(clock: Clock, name: str) -> dict:
 
 def written(clock: Clock, name: str) -> dict:
     """A point of the frontier at one pipelining depth: from the name to a file, verified, read back, verified again."""
-    from synth import bulk, verifybulk
+    from synth import bulkread, verifybulk
     from synth.flows.large import frontier
     from synth.topologies import topology
 
@@ -193,7 +193,7 @@ def written(clock: Clock, name: str) -> dict:
         clock("solve", made.save, path)
         size = path.stat().st_size
         digest, checked = made.digest(), clock("solve", verifybulk.bulk, made)
-        again = clock("solve", bulk.load, path)
+        again = clock("solve", bulkread.load, path)
     same = again.digest() == digest and verifybulk.bulk(again) == checked and checked.bandwidth == point.bandwidth
     says = f"S={point.steps}, {float(found.gap(point)):.2%} above the bound, {checked.sends} sends, {size / 1e6:.1f} MB"
     return {"timed": "solve", "says": says, "wrong": "" if same else "read back as another", "ranks": machine.ranks}

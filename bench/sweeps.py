@@ -21,7 +21,7 @@ from bench.measure import RESULTS, command, keep, markdown, median, seconds, set
 TOPOLOGY, COLLECTIVE = "dgx1", "allgather"
 SWEEPS = {
     "guided": (),
-    "blind": ("--encoding", "path", "--solver", "z3", "--sweep", "blind", "--max-chunks", "6"),
+    "blind": ("--encoding", "sccl", "--solver", "z3", "--sweep", "blind", "--max-chunks", "6"),
 }
 
 
@@ -78,7 +78,7 @@ def inside(kind: str, limit: float) -> dict:
 
     options: dict = {"fresh": True, "time_limit": limit}
     if kind == "blind":
-        options |= {"encoding": "path", "solver": "z3", "sweep": "blind", "max_chunks": 6}
+        options |= {"encoding": "sccl", "solver": "z3", "sweep": "blind", "max_chunks": 6}
     api.pareto("ring:4", COLLECTIVE, **options)
     spent = {"queries": 0, "engines": 0.0, "winners": 0.0}
     solve = race.solve
@@ -101,7 +101,7 @@ def inside(kind: str, limit: float) -> dict:
 def table(document: dict) -> str:
     """The measurement as Markdown."""
     rows = []
-    for kind, label in (("blind", "SCCL's: `path` in z3, C ≤ 6"), ("guided", "guided, default")):
+    for kind, label in (("blind", "SCCL's: `sccl` in z3, C ≤ 6"), ("guided", "guided, default")):
         runs = document[kind]
         middle = {key: median(run[key] for run in runs) for key in ("synthesis_cpu", "process_cpu", "process_wall", "queries")}
         proved = "any C" if runs[0]["complete"] else "C ≤ 6 only"

@@ -1,6 +1,7 @@
-"""The tuner on a DGX-1: fitted on half of the sizes, judged on the other half.
+"""The tuner on a DGX-1: fitted on half of the sizes, judged on the other half; and its advice by the model alone on several machines.
 
 python -m bench.tuning [--only TEXT] [-o results.json]
+python -m bench.tuning --advice [-o results.json]
 python -m bench.tuning --table
 
 Every point of a frontier and its baselines, in each protocol and in 1, 2 and 4 instances, is timed by the reference executor
@@ -8,6 +9,10 @@ Every point of a frontier and its baselines, in each protocol and in 1, 2 and 4 
 to what all of them divide; where that is no small number (broadcast: 22, 26, 38 .. chunks) each program moves what it divides
 of the size, and counts as if it moved all. The tuner sees every other size. The loss is what its choice takes longer, at a size that it has
 not seen, than the best that was timed there.
+
+The advice: `synth tune --topo MACHINE --coll COLLECTIVE --time-limit LIMIT`, 1 KiB to 1 GiB. No size may be without an answer, nothing may
+be chosen that is predicted slower than the best candidate, ring, tree and NCCL's own among them; what a runtime that does not pad gets
+instead is judged by what `synth export --plan` writes for it. The candidates' times are worked out here once more, from their schedules.
 """
 
 from __future__ import annotations
@@ -17,21 +22,29 @@ import json
 import sys
 import time
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import lcm
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
 from synth.catalog import tune as tuner
-from synth.catalog.fit import SYNC, Model, nominal
+from synth.catalog.fit import SYNC, WIRE, Model, nominal
 from synth.catalog.tune import Candidate, Question
 from synth.catalog.tune_candidates import Named, candidates
 from synth.catalog.tune_measured import Sample, document, merged
+from synth.errors import SynthError
 from synth.frontier import Frontier
-from synth.plan import Algorithm, Table
+from synth.plan import Algorithm, Plan, Table
+from synth.schedule import Schedule
+from synth.topology import Network, Topology
+from synth.view.report import size_text
 
 GOAL = 0.05
 LOW, HIGH = 10, 30  # 1 KiB to 1 GiB
@@ -47,6 +60,18 @@ SUBJECTS = {
     "allreduce": ("ring", "tree", "recursive-doubling"),
 }
 Times = dict[str, dict[int, float]]  # by label, by size
+ADVISED = ("dgx1", "dgx-a100", "dgx-h100", "mi250", "pcie-box")
+COLLECTIVES = ("allreduce", "allgather", "alltoall")
+LIMIT = 30.0  # seconds of wall time for a synthesis
+# eight GPUs without NVLink in two halves of a PCIe tree
+PCIE_KINDS = ("X", "PXB", "NODE", "SYS")
+
+
+def _pcie() -> str:
+    """Eight GPUs without NVLink: pairs under a PCIe bridge, four on each of two sockets, as nvidia-smi prints them."""
+    rows = [[PCIE_KINDS[sum(i // n != j // n for n in (1, 2, 4))] for j in range(8)] for i in range(8)]
+    names = [f"GPU{i}" for i in range(8)]
+    return "\n".join(["\t" + "\t".join(names), *("\t".join([name, *row]) for name, row in zip(names, rows, strict=True))]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -118,10 +143,9 @@ def losses(given: Set, table: Table, algorithms: tuple[Algorithm, ...], held: li
     made = []
     for size in held:
         row = table.at(size)
-        chosen = next((algorithms[k] for k in (row.order if row else ()) if algorithms[k].admits(size, 4)), None)
-        if chosen is None:
+        if row is None:
             raise ValueError(f"{given.collective}: nothing was chosen at {size}")
-        own = given.time(chosen, size)
+        own = given.time(algorithms[row.order[0]], size)
         made.append((size, own / min(times[size] for times in given.times.values() if size in times) - 1))
     return made
 
@@ -159,6 +183,80 @@ def judged(given: Set) -> dict:
     }  # fmt: skip
 
 
+def advised(machine: str, collective: str) -> dict:
+    """What the tuner says without measurements, and what of it an MSCCL executor is given."""
+    start = time.process_time()
+    plan = api.tune(_machine(machine), collective, time_limit=LIMIT)
+    (one,) = plan.tables
+    network = plan.topology
+    if network is None:
+        raise TypeError(f"{machine} has no network")
+    times = _candidates(machine, collective, plan)
+    slower = [size for size, own in zip(one.sizes, one.seconds, strict=True) if own is None or own > times[size] * (1 + 1e-12)]
+    try:
+        made = api.export_plan(plan)
+        exported = [len(made.files), *(line for line in made.remarks if "what runs is at most" in line)]
+    except SynthError as error:
+        exported = [0, str(error)]
+    left = [
+        [size, library, ours] for size, k, library, ours in zip(one.sizes, one.chosen, one.library, one.ours, strict=True)
+        if k is not None and plan.algorithms[k].backend != "synth"
+    ]  # fmt: skip
+    return {
+        "machine": machine, "collective": collective, "sizes": len(one.sizes), "judged": list(one.sizes),
+        "without": sum(k is None for k in one.chosen), "slower": slower, "loss": max(x or 0.0 for x in one.losses), "left": left,
+        "chosen": [None if k is None else plan.algorithms[k].label for k in one.chosen], "seconds": list(one.seconds),
+        "library": list(one.library), "ours": list(one.ours), "exported": exported, "cpu": time.process_time() - start,
+    }  # fmt: skip
+
+
+def _machine(name: str) -> Topology:
+    if name != "pcie-box":
+        return api.topology(name)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "pcie-box.txt"
+        file.write_text(_pcie(), encoding="utf-8")
+        return api.topology(file)
+
+
+def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
+    """By size the least time of the plan's schedules and of ring, tree and direct as this file works it out: in every protocol that
+    the links allow, with padding; of ring and tree without padding too, as NCCL has them."""
+    topology = _machine(machine)
+    network, task = topology.network(), api.collective(collective, topology.ranks)
+    schedules = [(a.schedule, False) for a in plan.algorithms if a.schedule is not None]
+    for name in ("ring", "tree", "direct"):
+        try:
+            made = api.baseline(name, topology, task)
+        except SynthError:
+            continue
+        schedules += [(made, False)] + [(made, True)] * (name != "direct")
+    protocols = ("Simple", "LL", "LL128") if {link.kind for link in topology.links} == {"nvlink"} else ("Simple", "LL")
+    best: dict[int, float] = {}
+    for size in plan.tables[0].sizes:
+        found = []
+        for schedule, whole in schedules:
+            step = 1 if whole else 4 * schedule.chunks * task.buffer_units
+            found += [_predicted(schedule, network, -(-size // step) * step, protocol) for protocol in protocols]
+        best[size] = min(found)
+    return best
+
+
+def _predicted(schedule: Schedule, network: Network, size: int, protocol: str) -> float:
+    """Seconds: of each step its latency, what the protocol adds, and the bytes of its busiest link or limit."""
+    index = {(r.src, r.dst, r.via): i for i, r in enumerate(network.routes)}
+    chunk, total = float(size * schedule.collective.unit_share / schedule.chunks), 0.0
+    for step in schedule.steps:
+        load = Counter(index[s.src, s.dst, s.via] for s in step.sends if not s.local)
+        rounds = [Fraction(n, network.routes[i].units) for i, n in load.items()]
+        rounds += [Fraction(sum(load[i] for i in cap.routes), cap.units) for cap in network.caps]
+        latency = max((network.routes[i].latency for i in load), default=network.latency)
+        total += (
+            float(latency) * 1e-6 + SYNC[protocol] + WIRE[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
+        )
+    return total
+
+
 def _plain(frontier: Frontier) -> Model:
     """α and β as the network says; the executor charges nothing else."""
     model = nominal(frontier.network)
@@ -176,13 +274,26 @@ def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 where the goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.tuning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", metavar="TEXT", help="collectives whose name contains TEXT")
+    parser.add_argument("--advice", action="store_true", help="the advice by the model alone, on several machines; the rest is kept")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "tuning.json", metavar="FILE.json")
     given, _ = parser.parse_known_args(arguments)
     if given.table:
         print(table(json.loads(given.output.read_text(encoding="utf-8"))))
         return 0
-    document: dict = {"setting": where(), "goal": GOAL, "noise": NOISE, "repeats": REPEATS, "rows": []}
+    document: dict
+    before = json.loads(given.output.read_text(encoding="utf-8")) if given.output.exists() else {}
+    if given.advice:
+        document = before | {"advised_where": where(), "limit": LIMIT, "advice": []}
+        for machine, name in product(ADVISED, COLLECTIVES):
+            if given.only in f"{machine} {name}":
+                document["advice"].append(advised(machine, name))
+                print(machine, name, document["advice"][-1]["exported"], file=sys.stderr)
+        keep(document, table(document), given.output)
+        print(advice_table(document))
+        return int(any(row["without"] or row["slower"] for row in document["advice"]))
+    document = {"setting": where(), "goal": GOAL, "noise": NOISE, "repeats": REPEATS, "rows": []}
+    document |= {key: before[key] for key in ("advised_where", "limit", "advice") if key in before}
     for name, baselines in SUBJECTS.items():
         if given.only in name:
             start = time.process_time()
@@ -202,7 +313,7 @@ def table(document: dict) -> str:
     """The measurement as Markdown."""
     head = ("collective", "points>", "ways to run>", "sizes>", "ranges>", "fit off by>", *(f"{n}>" for n in COLUMNS.values()), "CPU s>")
     rows = []
-    for row in document["rows"]:
+    for row in document.get("rows", ()):
         off = max(row["fits"], key=lambda f: f["greatest"])
         cells = [f"{100 * row['losses'][k]['greatest']:.2f}% ({100 * row['losses'][k]['mean']:.2f}%)" for k in COLUMNS]
         rows.append((
@@ -210,7 +321,9 @@ def table(document: dict) -> str:
             f"{100 * off['typical']:.1f}%, at most {100 * off['greatest']:.0f}%", *cells, seconds(row["timing_cpu"] + row["tuning_cpu"]),
         ))  # fmt: skip
     lines = [
-        "# The tuner on a DGX-1\n",
+        "# The tuner\n",
+        *([advice_table(document)] if "advice" in document else []),
+        "## Measured on half of the sizes of a DGX-1\n",
         "Every way to run a point or a baseline (3 protocols; 1, 2 and 4 instances) was timed by the reference executor, an"
         " execution-driven model of the machine, at sizes from 1 KiB to 1 GiB. The tuner saw every other size; the greatest (mean)"
         f" loss at the others stands here, with the halves exchanged too. Goal: below {100 * document['goal']:.0f}% at every size.\n",
@@ -221,6 +334,43 @@ def table(document: dict) -> str:
         f"{setting(document['setting'])}\n",
     ]
     return "\n".join(lines)
+
+
+def advice_table(document: dict) -> str:
+    """The advice as Markdown."""
+    head = (
+        "machine",
+        "collective",
+        "sizes>",
+        "no answer>",
+        "slower than the best>",
+        "left to the library>",
+        "GB/s at 1 GiB>",
+        "files of an MSCCL executor>",
+        "CPU s>",
+    )
+    rows, left, lost = [], [], []
+    for row in document["advice"]:
+        where_ = f"{row['machine']} {row['collective']}"
+        rows.append((
+            row["machine"], row["collective"], str(row["sizes"]), str(row["without"]), str(len(row["slower"])), str(len(row["left"])),
+            f"{row['judged'][-1] / row['seconds'][-1] / 1e9:.1f}", str(row["exported"][0]), seconds(row["cpu"]),
+        ))  # fmt: skip
+        for size, library, ours in row["left"]:
+            left.append((where_, size_text(size), f"{1e6 * library:.4g}", f"{1e6 * ours:.4g}"))
+        lost += [(where_, line.partition(": ")[2]) for line in row["exported"][1:]]
+    lines = [
+        "## Advice by the model alone\n",
+        f"`synth tune --topo MACHINE --coll COLLECTIVE --time-limit {document['limit']:.0f}s`, 1 KiB to 1 GiB. Candidates are all points,"
+        " ring, tree and direct, schedules that divide the sizes, and NCCL's own ring and tree by the same model; times of the best are"
+        " worked out here once more."
+        " Goal: no size without an answer, nothing chosen that is slower than the best.\n",
+        markdown(head, rows), "Left to the library, with both times:\n" if left else "",
+        markdown(("for", "size>", "the library µs>", "the best schedule µs>"), left) if left else "",
+        "What a runtime that does not pad loses (`synth export --plan`, executor):\n", markdown(("for", "loss"), lost),
+        f"{setting(document['advised_where'])}\n",
+    ]  # fmt: skip
+    return "\n".join(line for line in lines if line)
 
 
 if __name__ == "__main__":

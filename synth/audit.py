@@ -6,19 +6,32 @@ import itertools
 import json
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from synth import difference, strict, verify
 from synth.bounds import check
+from synth.bounds.instance import Instance
 from synth.errors import FormatError, VerificationError, json_kind, malformed
 from synth.rational import counted, show
 from synth.samebits import same_bits
 from synth.schedule import Schedule
+from synth.strict import MACHINE
 
 MAX_BYTES = 1 << 30
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
+PROBLEM = frozenset({"schema", "topology", "collective"})
 POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"})
 BOUND = frozenset({"value", "scope", "certificate"})
+FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
+# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: " instead.
+ASSUMED = {
+    "synth.schedule/1": MACHINE,
+    "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons, notes and answers",
+    "synth.bounds/1": MACHINE,
+    "synth.infeasible/1": MACHINE,
+    "synth.refutation/1": MACHINE,
+}
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (
     "synth.schedule/1", "synth.frontier/1", "synth.bounds/1", "synth.infeasible/1", "synth.refutation/1", "synth.large/1", "synth.groups/1",
@@ -30,7 +43,7 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
-        doc = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        doc = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant, object_pairs_hook=_fields)
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except json.JSONDecodeError as error:
@@ -44,49 +57,64 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
     return doc
 
 
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the field {twice[:40]!r} is given twice")
+    return found
+
+
 def _no_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
 def document(doc: dict) -> list[str]:
-    """Check a schedule or a frontier; returns one line for each thing established. Raises VerificationError."""
-    match doc.get("schema"):
+    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside them.
+
+    Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another schema.
+    """
+    match schema := doc.get("schema"):
         case "synth.schedule/1":
             replay = verify.schedule(doc)
             sends = counted(replay.sends, "send")
-            return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"]
+            lines = [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"]
         case "synth.frontier/1":
-            return frontier(doc)
+            lines = frontier(doc)
         case "synth.bounds/1":
-            return bounds(doc)
+            lines = bounds(doc)
         case "synth.infeasible/1":
-            return [infeasible(doc)]
+            lines = [infeasible(doc)]
         case other:
             raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
+    return [*lines, ASSUMED[schema]]
 
 
 def bounds(doc: dict) -> list[str]:
     """Check every bound of the document that `synth bound -o` writes."""
-    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "bounds"})
-    if wrong:
-        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
+    strict.fields(doc, "$", PROBLEM | {"bounds"})
     try:
         verify.problem(doc["topology"], doc["collective"])
-        found = [_bound(doc, entry, f"$.bounds[{i}]", entry["steps"]) for i, entry in enumerate(doc["bounds"])]
+        rows = strict.items(doc["bounds"], "$.bounds")
+        entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise VerificationError(malformed(error), "$") from None
-    what = {None: "R/C ≥ {} for any S", 0: "S ≥ {}"}
-    return [f"bound: {what.get(steps, f'R/C ≥ {{}} at S={steps}').format(show(value))}, certificate checked" for steps, value in found]
+    if not entries:
+        raise VerificationError("is empty: the document claims nothing", "$.bounds")
+    return [f"bound: {_said(steps, value)}, certificate checked" for steps, value in entries]
+
+
+def _said(steps: int | None, value: Fraction) -> str:
+    """What a bound for `steps` says: None is any number of steps, 0 is about the number of steps itself."""
+    if steps == 0:
+        return f"S ≥ {show(value)}"
+    return f"R/C ≥ {show(value)} " + ("for any S" if steps is None else f"at S={steps}")
 
 
 def infeasible(doc: dict) -> str:
     """Check the proof that there is no schedule at all, or none of at most `max_steps` steps."""
-    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "max_steps", "certificate"})
-    if wrong:
-        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
-    most = doc["max_steps"]
-    if most is not None and (type(most) is not int or most < 0):
-        raise VerificationError(f"expected a number of steps or null, found {most!r}", "$.max_steps")
+    strict.fields(doc, "$", PROBLEM | {"max_steps", "certificate"})
+    most = None if doc["max_steps"] is None else strict.number(doc["max_steps"], "$.max_steps", 0)
     try:
         verify.problem(doc["topology"], doc["collective"])
         certificate = doc["certificate"]
@@ -95,7 +123,7 @@ def infeasible(doc: dict) -> str:
         kinds = ("unreachable",) if most is None else OF_STEPS
         if certificate["kind"] not in kinds:
             raise VerificationError(f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind")
-        value = check.check(certificate, doc["topology"], doc["collective"])
+        value = proved(doc, certificate, "$.certificate")
         name = f"{doc['collective']['name']} on {doc['topology']['name']}"
         if most is None:
             unit, rank = certificate["pair"]
@@ -108,49 +136,69 @@ def infeasible(doc: dict) -> str:
 
 
 def frontier(doc: dict) -> list[str]:
-    """Check every point, bound and claim of a frontier document."""
-    needed = {"schema", "topology", "collective", "complete", "max_steps", "points", "open", "seconds"}
-    for key in sorted(needed - doc.keys()):
-        raise VerificationError(f"{key!r} is missing", "$")
-    if unknown := sorted(doc.keys() - needed - {"bounds", "notes", "labels"}):
-        raise VerificationError(f"{unknown[0]!r} is not a known field", "$")
+    """Check every point, bound, open interval and the completeness of a frontier document: a line for each claim."""
+    strict.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
+    strict.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
     try:
+        verify.problem(doc["topology"], doc["collective"])
         return _frontier(doc)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise VerificationError(malformed(error), "$") from None
 
 
 def _frontier(doc: dict) -> list[str]:
-    said, points = [], []
-    for i, entry in enumerate(doc["points"]):
-        points.append(_point(doc, entry, f"$.points[{i}]", said))
+    said, points, floors = [], [], []
+    for i, entry in enumerate(strict.items(doc["points"], "$.points")):
+        point, floor = _point(doc, entry, f"$.points[{i}]", said)
+        points.append(point)
+        floors.append((point[0], floor))
     for i, (before, after) in enumerate(itertools.pairwise(points)):
         if after[0] <= before[0] or after[1] >= before[1]:
             raise VerificationError("is dominated by the point before it", f"$.points[{i + 1}]")
-    bounds = [_bound(doc, entry, f"$.bounds[{i}]", entry["steps"]) for i, entry in enumerate(doc.get("bounds", []))]
-    for i, entry in enumerate(doc["open"]):
-        _open(doc, entry, points, f"$.open[{i}]")
-    if not isinstance(doc["complete"], bool) or not (doc["max_steps"] is None or type(doc["max_steps"]) is int):
-        raise VerificationError("'complete' is true or false, 'max_steps' a number or null", "$")
+    rows = strict.items(doc.get("bounds", []), "$.bounds")
+    bounds = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
+    if bounds:
+        said.append(f"bounds: {'; '.join(itertools.starmap(_said, bounds))}: {counted(len(bounds), 'certificate')} checked")
+    for i, entry in enumerate(strict.items(doc["open"], "$.open")):
+        said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+    if not isinstance(doc["complete"], bool):
+        raise VerificationError("is true or false", "$.complete")
+    if doc["max_steps"] is not None:
+        strict.number(doc["max_steps"], "$.max_steps", points[-1][0] if points else 0)
     strict.seconds(doc["seconds"], "$.seconds")
     for i, line in enumerate(strict.items(doc.get("notes", []), "$.notes")):
         strict.text(line, f"$.notes[{i}]")
+    for i, row in enumerate(strict.items(doc.get("answers", []), "$.answers")):
+        _answer(row, f"$.answers[{i}]")
     labels = strict.items(doc.get("labels", []), "$.labels")
-    if labels and (len(labels) != doc["topology"]["ranks"] or len(set(map(str, labels))) < len(labels)):
+    for i, label in enumerate(labels):
+        strict.number(label, f"$.labels[{i}]", 0)
+    if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
         raise VerificationError("must give each rank a label of its own", "$.labels")
-    if doc["complete"]:
-        said.append(_completeness(doc, points, bounds))
+    said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
     return said
 
 
+def _answer(row: dict, place: str) -> None:
+    """A record of who answered a question has the form of one; nothing rests on it."""
+    strict.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
+    for key in ("chunks", "steps", "rounds"):
+        strict.number(row[key], f"{place}.{key}", 1)
+    strict.text(row["solver"], f"{place}.solver")
+    strict.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
+
+
 def _at_one(coll: dict, chunks: int) -> dict:
+    """The collective of a schedule, whose chunks of a unit are all alike (`synth.verify.task`), with one chunk of each unit."""
+
     def keep(rows: list) -> list:
         return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
 
     return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
 
 
-def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fraction, bool]:
+def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[int, Fraction, bool], Fraction]:
+    """S, R/C and whether that is optimal, and what is proved of R/C at S for any number of chunks."""
     strict.fields(entry, place, POINT)
     strict.text(entry["construction"], f"{place}.construction")
     replay = verify.schedule(entry["schedule"], f"{place}.schedule")
@@ -169,17 +217,20 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[int, Fr
     if stated != replay.bandwidth:
         raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
     strict.seconds(entry["seconds"], f"{place}.seconds")
-    value = _certificate(doc, entry["bound"], f"{place}.bound", replay.steps, replay.chunks)
+    value = _certificate(doc, strict.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks)
     if value > replay.bandwidth:
         raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
-    optimal = value == replay.bandwidth and entry["bound"]["scope"] == "any-chunks"
+    any_chunks = entry["bound"]["scope"] == "any-chunks"
+    optimal = value == replay.bandwidth and any_chunks
     if entry["status"] not in ("optimal", "best-known") or (entry["status"] == "optimal") != optimal:
         raise VerificationError(f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status")
     _same_bits(entry, place)
-    proved = "optimal for any C" if optimal else f"bound {show(value)}"
+    proved = "optimal for any C" if optimal else f"bound {show(value)}" + ("" if any_chunks else f" at C={replay.chunks}")
+    if inner["collective"]["combining"]:
+        proved += ", same bits on all ranks" if entry["same_bits"] else ", bits may differ"
     sends = counted(replay.sends, "send")
     said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {sends} replayed, {proved}")
-    return replay.steps, replay.bandwidth, optimal
+    return (replay.steps, replay.bandwidth, optimal), value if any_chunks else Fraction(0)
 
 
 def _same_bits(entry: dict, place: str) -> None:
@@ -191,50 +242,71 @@ def _same_bits(entry: dict, place: str) -> None:
         raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
 
 
+def proved(doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None) -> Fraction:
+    """What the certificate at `place` proves about the problem of the document."""
+    try:
+        return check.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
+    except VerificationError as error:
+        raise error.within(place) from None
+
+
 def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
-    strict.fields(entry, place, BOUND, {"steps"})
     if not isinstance(entry["certificate"], dict):
         raise VerificationError(NO_CERTIFICATE, f"{place}.certificate")
-    scope = entry["scope"]
-    if scope not in ("any-chunks", "this-chunks"):
-        raise VerificationError(f"{scope!r} is neither any-chunks nor this-chunks", f"{place}.scope")
-    at = chunks if scope == "this-chunks" else None
-    try:
-        value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps, chunks=at)
-    except VerificationError as error:
-        raise VerificationError(str(error), f"{place}.certificate") from None
+    scope = strict.one_of(entry["scope"], ("any-chunks", "this-chunks") if chunks else ("any-chunks",), f"{place}.scope")
+    value = proved(doc, entry["certificate"], f"{place}.certificate", steps, chunks if scope == "this-chunks" else None)
     stated = strict.fraction(entry["value"], f"{place}.value")
     if stated != value:
         raise VerificationError(f"says {show(stated)}, the certificate proves {show(value)}", f"{place}.value")
     return value
 
 
-def _bound(doc: dict, entry: dict, place: str, steps: int | None) -> tuple[int | None, Fraction]:
-    if steps is not None and type(steps) is not int:
-        raise VerificationError(f"expected a number of steps or null, found {steps!r}", f"{place}.steps")
+def _bound(doc: dict, entry: dict, place: str) -> tuple[int | None, Fraction]:
+    strict.fields(entry, place, BOUND | {"steps"})
+    steps = None if entry["steps"] is None else strict.number(entry["steps"], f"{place}.steps", 0)
     kind = entry["certificate"].get("kind") if isinstance(entry["certificate"], dict) else None
+    if kind == "unreachable":
+        raise VerificationError("'unreachable' proves that there is no schedule, not a bound", f"{place}.certificate.kind")
     value = _certificate(doc, entry, place, None if kind in OF_STEPS else steps, None)
     if (kind in OF_STEPS) != (steps == 0):
         raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")
     return steps, value
 
 
-def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], place: str) -> None:
+def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]], place: str) -> str:
+    """The interval that is left at so many steps. `bounds`: what is proved for any number of chunks, by number of steps."""
     strict.fields(entry, place, {"steps", "lower", "upper", "reason"}, {"certificate"})
     strict.text(entry["reason"], f"{place}.reason")
     steps = strict.number(entry["steps"], f"{place}.steps", 1)
     lower = strict.fraction(entry["lower"], f"{place}.lower")
-    if entry.get("certificate"):
-        try:
-            value = check.check(entry["certificate"], doc["topology"], doc["collective"], steps=steps)
-        except VerificationError as error:
-            raise VerificationError(str(error), f"{place}.certificate") from None
+    if "certificate" in entry:
+        value = proved(doc, entry["certificate"], f"{place}.certificate", steps)
         if value != lower:
             raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
+    # a bound at S holds at fewer steps too: idle steps can be added to any schedule
+    elif lower > max((value for s, value in bounds if s is None or s >= steps > 0), default=0):
+        raise VerificationError(f"nothing proves {show(lower)} at S={steps}: no certificate, no bound of the document", f"{place}.lower")
     upper = None if entry["upper"] is None else strict.fraction(entry["upper"], f"{place}.upper")
     best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
     if upper != best:
         raise VerificationError(f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper")
+    if upper is not None and lower > upper:
+        raise VerificationError(f"is {show(lower)}, above the upper end {show(upper)}", f"{place}.lower")
+    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + ("none is known" if upper is None else f"{show(upper)} is known")
+
+
+def unproved(points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int) -> list[tuple[int, int]]:
+    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point is not ruled out.
+
+    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S steps and fewer, as
+    idle steps can be added to any schedule.
+    """
+    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [(until, points[-1][1])]
+    return [
+        (start, end)
+        for (start, _), (end, bandwidth) in zip(points, ends, strict=True)
+        if end > start and not any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
+    ]
 
 
 def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]) -> str:
@@ -243,9 +315,9 @@ def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: l
     if doc["open"]:
         raise VerificationError("claims to be complete with open intervals", place)
     if not points:
-        if (0, Fraction(0)) not in bounds:
-            raise VerificationError("has no points and no proof that nothing is to be done", place)
-        return "complete: nothing is to be done"
+        if not check.nothing_to_do(Instance(doc["topology"], doc["collective"], False)):
+            raise VerificationError("has no points, but a rank wants what it does not have", place)
+        return "complete: nothing is to be done, every rank has what it must have"
     if not all(optimal for _, _, optimal in points):
         raise VerificationError("claims to be complete with a point that is not optimal", place)
     least = max((value for steps, value in bounds if steps == 0), default=None)
@@ -256,12 +328,8 @@ def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: l
     until = last_steps if floor is not None and floor >= last else doc["max_steps"]
     if until is None:
         raise VerificationError("no bound for every S meets the last point, and max_steps is null", place)
-    # a bound at S holds at fewer steps too: idle steps can be added to any schedule
-    fences = {steps: value for steps, value in bounds if steps}
-    ends = [(steps - 1, bandwidth) for (_, bandwidth, _), (steps, _, _) in itertools.pairwise(points)] + [(until, last)]
-    for (start, _, _), (end, bandwidth) in zip(points, ends, strict=True):
-        if end > start and not any(steps >= end and value >= bandwidth for steps, value in fences.items()):
-            raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
+    for start, end in unproved([point[:2] for point in points], bounds, until):
+        raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
     return "complete: no schedule in this model, with any number of chunks, is better" + (
         "" if floor is not None and floor >= last else f" up to {until} steps"
     )

@@ -6,10 +6,11 @@ from fractions import Fraction
 
 from synth import difference, groupcheck, strict, verify
 from synth.errors import FormatError, UsageError, VerificationError
-from synth.groups import Group, checked, units
-from synth.rational import counted, rational, show
-from synth.schedule import Schedule
+from synth.groups import COLLECTIVES, Group, checked, units
+from synth.rational import counted, show
+from synth.strict import MACHINE, Unchecked
 from synth.topology import Network
+from synth.verify.fabric import Fabric
 
 SCHEMA = "synth.groups/1"
 GROUP = frozenset({"ranks", "collective", "bytes", "alone_seconds", "slowdown"})
@@ -19,32 +20,75 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 def document(doc: dict) -> list[str]:
     """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for another document.
 
-    The bounds of groups on their own carry no certificate; only what is computed from them is checked, and a line says so.
+    Bounds of groups on their own that carry no certificate have a line that is `synth.strict.Unchecked`.
     """
+    strict.fields(doc, "$", KEYS, {"open"})
     if doc["schema"] != SCHEMA:
         raise FormatError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
-    strict.fields(doc, "$", KEYS, {"open"})
     for i, line in enumerate(strict.items(doc.get("open", []), "$.open")):
         strict.text(line, f"$.open[{i}]")
-    if not isinstance(doc["topology"], dict):
-        raise FormatError("names its topology without its links; write it anew with `synth groups`", place="$.topology")
-    network = Network.from_json(doc["topology"])
+    network = _network(doc["topology"])
     groups = _groups(doc["groups"], network.ranks)
-    _need(isinstance(doc["bound"]["certificate"], dict), "there is no certificate: nothing proves this", "$.bound.certificate")
-    proved = groupcheck.check(doc["bound"]["certificate"], network, groups)
-    stated = rational(doc["bound"]["seconds"])
-    _need(proved >= stated > 0, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
-    for i, row in enumerate(doc["groups"]):
-        if row["alone_seconds"] is None and row["slowdown"] is None and "open" in doc:  # a time limit came before
-            continue
-        alone = rational(row["alone_seconds"])
-        _need(alone > 0 and rational(row["slowdown"]) == stated / alone, "is not the joint bound by that alone", f"$.groups[{i}].slowdown")
+    bound = strict.fields(doc["bound"], "$.bound", {"seconds", "certificate"})
+    _need(isinstance(bound["certificate"], dict), "there is no certificate: nothing proves this", "$.bound.certificate")
+    stated = strict.fraction(bound["seconds"], "$.bound.seconds")
+    _need(stated > 0, f"{show(stated)} is no bound", "$.bound.seconds")
+    try:
+        proved = groupcheck.check(bound["certificate"], network, groups)
+    except VerificationError as error:
+        raise VerificationError(str(error), "$.bound.certificate") from None
+    _need(proved >= stated, f"the certificate proves {show(proved)} s, {show(stated)} is claimed", "$.bound")
     least = f"at least {show(stated)} s where size 1 is 1 GB"
-    lines = [
-        f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked",
-        "the bounds of groups on their own are stated without a certificate, and were not checked",
-    ]
-    return [*lines, *_schedule(doc, network, groups, stated)]
+    lines = [f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked"]
+    alone = _alone(doc["groups"], network, groups, stated, "open" in doc)
+    return [*lines, *_schedule(doc, network, groups, stated), *alone, f"{MACHINE}; names of groups, and what is left open"]
+
+
+def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool) -> list[str]:
+    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has one."""
+    proved: dict[int, Fraction] = {}
+    left = 0
+    for i, row in enumerate(rows):
+        place, group = f"$.groups[{i}]", groups[i]
+        if row["alone_seconds"] is None and row["slowdown"] is None and cut_short:  # a time limit came before
+            continue
+        own = strict.fraction(row["alone_seconds"], f"{place}.alone_seconds")
+        slower = strict.fraction(row["slowdown"], f"{place}.slowdown")
+        _need(own > 0 and slower == joint / own, "is not the joint bound by that alone", f"{place}.slowdown")
+        if "alone_certificate" in row:
+            try:
+                proved[i] = groupcheck.check(row["alone_certificate"], network, (group,))
+            except VerificationError as error:
+                raise VerificationError(str(error), f"{place}.alone_certificate") from None
+        elif "alone_as" in row:
+            here = f"{place}.alone_as"
+            pair = strict.items(row["alone_as"], here)
+            _need(len(pair) == 2 and type(pair[0]) is int and pair[0] in proved, "names no group before with a proof of its own", here)
+            like, moved = groups[pair[0]], strict.items(pair[1], here)
+            _need(groupcheck.keeps(network, moved), "is no automorphism of the machine, or has links that it does not tell apart", here)
+            image = {moved[r] for r in like.ranks}, None if like.root is None else moved[like.root]
+            same = (like.collective, like.size, *image) == (group.collective, group.size, set(group.ranks), group.root)
+            _need(same, f"does not take group {pair[0]} to this one", here)
+            proved[i] = proved[pair[0]]
+        else:
+            left += 1
+            continue
+        _need(proved[i] >= own, f"is proved to be {show(proved[i])} at least, {show(own)} is claimed", f"{place}.alone_seconds")
+    lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
+    return [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")] if left else lines
+
+
+def _network(doc: object) -> Network:
+    """The machine, read strictly, whether or not a schedule runs on it."""
+    place = "$.topology"
+    if not isinstance(doc, dict):
+        raise FormatError("names its topology without its links; write it anew with `synth groups`", place=place)
+    Fabric.read(doc, place)
+    strict.text(doc["name"], f"{place}.name")
+    _need(strict.fraction(doc["unit_gbps"], f"{place}.unit_gbps") > 0, "is no bandwidth", f"{place}.unit_gbps")
+    for i, late in enumerate(strict.items(doc.get("latency_us", []), f"{place}.latency_us")):
+        strict.fraction(late, f"{place}.latency_us[{i}]")
+    return Network.from_json(doc)
 
 
 def _need(truth: bool, message: str, place: str) -> None:
@@ -54,11 +98,16 @@ def _need(truth: bool, message: str, place: str) -> None:
 
 def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
     found = []
-    for i, row in enumerate(rows):
-        strict.fields(row, f"$.groups[{i}]", GROUP, {"root", "name"})
-        good = isinstance(row["ranks"], list) and all(type(r) is int for r in row["ranks"]) and type(row.get("root", 0)) is int
-        _need(good, "expected a group", f"$.groups[{i}]")
-        found.append(Group(tuple(row["ranks"]), row["collective"], rational(row["bytes"]), row.get("root"), row.get("name", "")))
+    for i, row in enumerate(strict.items(rows, "$.groups")):
+        place = f"$.groups[{i}]"
+        strict.fields(row, place, GROUP, {"root", "name", "alone_certificate", "alone_as"})
+        members = tuple(
+            strict.number(r, f"{place}.ranks[{j}]", 0, ranks) for j, r in enumerate(strict.items(row["ranks"], f"{place}.ranks"))
+        )
+        root = strict.number(row["root"], f"{place}.root", 0, ranks) if "root" in row else None
+        collective = strict.one_of(row["collective"], COLLECTIVES, f"{place}.collective")
+        size, name = strict.fraction(row["bytes"], f"{place}.bytes"), strict.text(row.get("name", ""), f"{place}.name")
+        found.append(Group(members, collective, size, root, name))
     try:
         return checked(found, ranks)
     except UsageError as error:
@@ -66,22 +115,29 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
 
 
 def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fraction) -> list[str]:
-    task = units(groups, network.ranks)
-    _need(rational(doc["unit_bytes"]) == task.unit, f"is {show(task.unit)} for these groups", "$.unit_bytes")
+    try:
+        task = units(groups, network.ranks)
+    except UsageError as error:
+        raise VerificationError(str(error), "$.groups") from None
+    _need(strict.fraction(doc["unit_bytes"], "$.unit_bytes") == task.unit, f"is {show(task.unit)} for these groups", "$.unit_bytes")
     if doc["schedule"] is None:
         _need(doc["seconds"] is None and doc["gap"] is None, "are those of a schedule, and there is none", "$.seconds")
         return []
-    replay = verify.schedule(doc["schedule"], "$.schedule")
-    made = Schedule.from_json(doc["schedule"])
-    same = (made.network.routes, made.network.caps, made.network.unit) == (network.routes, network.caps, network.unit)
-    differs = "" if same else difference.told(doc["schedule"]["topology"], doc["topology"], "in $.topology")
-    _need(same, f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology")
-    wanted = task.collective
-    same = (made.collective.pre, made.collective.post, made.collective.combining) == (wanted.pre, wanted.post, wanted.combining)
+    inner = doc["schedule"]
+    replay = verify.schedule(inner, "$.schedule")
+    if inner["topology"] != doc["topology"]:
+        differs = difference.told(inner["topology"], doc["topology"], "in $.topology")
+        raise VerificationError(f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology")
+    # chunk by chunk: every one of every unit
+    moved, wanted = inner["collective"], task.collective.to_json(replay.chunks)
+    same = all(moved[key] == wanted[key] for key in ("ranks", "chunks", "combining"))
+    same = same and all(sorted(moved[key]) == sorted(wanted[key]) for key in ("pre", "post"))
     _need(same, "moves other data than the groups ask for", "$.schedule.collective")
-    seconds = made.bandwidth * task.unit / network.unit
-    _need(rational(doc["seconds"]) == seconds, f"the schedule takes {show(seconds)} s", "$.seconds")
-    _need(rational(doc["gap"]) == seconds / bound - 1, f"the gap is {show(seconds / bound - 1)}", "$.gap")
-    how = "optimal" if seconds == bound else f"{float(seconds / bound - 1):.2%} above the bound"
+    seconds = replay.bandwidth * task.unit / network.unit
+    _need(strict.fraction(doc["seconds"], "$.seconds") == seconds, f"the schedule takes {show(seconds)} s", "$.seconds")
+    gap = seconds / bound - 1
+    _need(gap >= 0, f"takes {show(seconds)} s, less than the bound", "$.schedule")
+    _need(strict.fraction(doc["gap"], "$.gap") == gap, f"the gap is {show(gap)}", "$.gap")
+    how = "optimal" if seconds == bound else f"{float(gap):.2%} above the bound"
     sends = counted(replay.sends, "send")
     return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, {show(seconds)} s, {how}"]

@@ -8,14 +8,21 @@ from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
-from synth import bulk, difference, largedoc, lengthcheck, linkread, verifybulk
+from synth import bulk, bulkread, difference, largedoc, lengthcheck, linkread, strict, verifybulk
 from synth.bounds import check_closed, check_parts, check_scale
 from synth.errors import FormatError, VerificationError
+from synth.large import COLLECTIVES
+from synth.linktable import ends
 from synth.rational import counted, rational, show
+from synth.strict import MACHINE, Unchecked
 from synth.topology import Topology
 
 _SPEAKS = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}  # certificates of others name their collective
 MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
+# What two machines must have in common for a schedule on one to be one on the other, and a bound.
+_SAME: tuple[Callable[[Topology], object], ...] = (
+    lambda t: t.ranks, lambda t: len(t.switches), lambda t: t.links, lambda t: t.limits, lambda t: t.unit_bandwidth(),
+)  # fmt: skip
 
 
 def bound(certificate: dict, topology: Topology) -> Fraction:
@@ -41,14 +48,14 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
         raise VerificationError(str(error), place) from None
 
 
-def schedule(given: bulk.Bulk) -> str:
-    """One line on a bulk schedule that is right. Raises VerificationError."""
+def schedule(given: bulk.Bulk, where: str = "") -> str:
+    """One line on a bulk schedule that is right; `where` names its machine, if it is that of a document. Raises VerificationError."""
     found = verifybulk.bulk(given)
     sends = counted(found.sends, "send")
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
     return (
-        f"{given.collective} on {given.topology.name}: S={found.steps}, R/C={show(found.bandwidth)}, {sends}{images}:"
-        f" every rank ends with what it must; no link or limit is overfull"
+        f"{given.collective} on {where or _called(given.topology, 'the file')}{_rooted(given.root)}: S={found.steps},"
+        f" R/C={show(found.bandwidth)}, {sends}{images}: every rank ends with what it must; no link or limit is overfull"
     )
 
 
@@ -56,104 +63,152 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
 
     The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its name, or where
-    that is None the one that its schedules are for.
+    that is None the one that its schedules are for. Lines that are `synth.strict.Unchecked` name what could not be.
     """
     largedoc.check(doc)
-    files = {i: bulk.load(folder / Path(row["file"]).name) for i, row in enumerate(doc["points"]) if "file" in row}
     given = doc["topology"]
-    machine = linkread.read(given) if "links" in given else named() or next((made.topology for made in files.values()), None)
+    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row}
+    known = None if "links" in given else named()
+    machine = linkread.read(given) if "links" in given else known
+    if machine is None and files:
+        machine = _load(folder, *next(iter(files.items()))).topology
     if machine is None:
         raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
     for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
         if given[key] != value:
             raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
-    if not isinstance(doc["bound"]["certificate"], dict):
-        raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
-    stated = rational(doc["bound"]["value"])
-    others = ((f"the machine of {doc['points'][i]['file']}", made.topology) for i, made in files.items())
-    by_name = ((given["name"], make()) for make in (named,) if "links" in given)
-    proved = _bound(doc["bound"]["certificate"], machine, chain(by_name, others))
-    if proved < stated:
-        raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
-    certificate = doc["bound"]["certificate"]
-    if _SPEAKS.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
-        raise VerificationError("the certificate is for another collective", "bound")
-    if certificate.get("root") != doc["root"]:
-        raise VerificationError("the certificate is for another root", "bound")
-    gbps = machine.unit_bandwidth() / (proved * rational(_share(doc["collective"], machine.ranks)))
-    where = _called(machine) if "links" in given else machine.name
-    lines = [f"no {doc['collective']} on {where} takes fewer than {show(proved)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
-    lines += _least_steps(doc, machine)
-    before: Fraction | None = None
+    stated = _stated(doc, machine, folder, named, files)
+    gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
+    where = machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
+    claim = f"{doc['collective']} on {where}{_rooted(doc['root'])}"
+    lines = [f"no {claim} takes fewer than {show(stated)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
+    left: list[str] = []
+    least = counted(doc["least_steps"], "step")
+    if _least_steps(doc, machine):
+        lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
+    else:
+        left.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
+    before: tuple[int, Fraction] | None = None
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
-        if rate < proved or (before is not None and rate >= before):
+        if rate < stated or (before is not None and rate >= before[1]):
             raise VerificationError(f"R/C={show(rate)} lies below the bound or does not improve on the point before", place)
+        if before is not None and row["steps"] <= before[0]:
+            raise VerificationError(f"says {row['steps']}, the point before takes {before[0]}", f"{place}.steps")
         if rational(row["gap"]) != rate / stated - 1:
             raise VerificationError(f"the gap is {show(rate / stated - 1)}, {row['gap']} is claimed", place)
-        before = rate
+        before = row["steps"], rate
         if rate != Fraction(row["rounds"], row["chunks"]):
             raise VerificationError(f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds")
         if i in files:
-            made = files[i]
+            made = _load(folder, i, files[i])
             same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
             if same != (doc["collective"], doc["root"], row["steps"], rate, row["chunks"]):
                 raise VerificationError("its file holds another schedule", place)
             own = made.topology
-            if (own.links, own.limits, own.unit_bandwidth()) != (machine.links, machine.limits, machine.unit_bandwidth()):
+            if any(key(own) != key(machine) for key in _SAME):
                 differs = difference.told(difference.plain(own), difference.plain(machine), "in the document")
                 raise VerificationError(f"its file is for another machine: {differs}", place)
-            lines.append(schedule(made))
-    if len(files) < len(doc["points"]):
-        without = len(doc["points"]) - len(files)
-        lines.append(f"{counted(without, 'point')} listed without a schedule: not replayed, but not below the bound")
-    return lines
+            try:
+                lines.append(schedule(made, where))
+            except VerificationError as error:
+                raise VerificationError(f"{files[i]}: {error}", place) from None
+        else:
+            point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
+            left.append(Unchecked(f"{point}: its schedule is in no file, and was not replayed"))
+    return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
 
 
-def _called(machine: Topology) -> str:
-    """A machine that is known by its links alone: its name is what the document says."""
+def _stated(doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]) -> Fraction:
+    """The bound that the document states, which its certificate proves. Raises VerificationError."""
+    certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
+    if not isinstance(certificate, dict):
+        raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
+    if stated <= 0:
+        raise VerificationError(f"{show(stated)} is no bound: it must be above 0", "bound.value")
+    others = ((f"the machine of {name}", _load(folder, i, name).topology) for i, name in files.items())
+    by_name = ((doc["topology"]["name"], make()) for make in (named,) if "links" in doc["topology"])
+    proved = _bound(certificate, machine, chain(by_name, others))
+    if proved < stated:
+        raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
+    if _SPEAKS.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
+        raise VerificationError("the certificate is for another collective", "bound")
+    if certificate.get("root") != doc["root"]:
+        raise VerificationError("the certificate is for another root", "bound")
+    return stated
+
+
+def _load(folder: Path, point: int, name: str) -> bulk.Bulk:
+    """The schedule of a point, from a file that is named by its way from the document."""
+    try:
+        if Path(name).is_absolute() or not (folder / name).is_file():
+            raise VerificationError(f"{name}: there is no such file beside the document")
+        return bulkread.load(folder / name)
+    except (VerificationError, FormatError) as error:
+        told = str(error) if name in str(error) else f"{name}: {error}"
+        raise VerificationError(told, f"points[{point}].file") from None
+
+
+def _called(machine: Topology, place: str) -> str:
+    """A machine that is known by its links alone: its name is what the document or file says."""
     size = f"{counted(machine.ranks, 'rank')}, {counted(len(machine.links), 'link')}"
-    return f"the machine written in the document ({machine.name!r}, {size})"
+    return f"the machine written in {place} ({machine.name!r}, {size})"
+
+
+def _rooted(root: int | None) -> str:
+    return "" if root is None else f" with root {root}"
 
 
 def infeasible(doc: dict) -> str:
     """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises VerificationError."""
-    wrong = sorted(doc.keys() ^ {"schema", "topology", "collective", "max_steps", "certificate"})
-    if wrong:
-        raise VerificationError(f"{wrong[0]!r} is missing or not a known field", "$")
+    strict.fields(doc, "$", {"schema", "topology", "collective", "max_steps", "certificate"})
+    collective = strict.one_of(doc["collective"], COLLECTIVES, "$.collective")
     if doc["max_steps"] is not None:
         raise VerificationError("is null where no number of steps is enough", "$.max_steps")
     machine, certificate = linkread.read(doc["topology"]), doc["certificate"]
+    unit = show(machine.unit_bandwidth())
+    if doc["topology"].get("unit_gbps", unit) != unit:
+        raise VerificationError(f"says {doc['topology']['unit_gbps']!r}, the machine has {unit!r}"[:120], "$.topology.unit_gbps")
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
     start, end = check_closed.check(certificate, machine)
-    if doc["collective"] not in bulk.COLLECTIVES or certificate["collective"] != doc["collective"]:
+    if certificate["collective"] != collective:
         raise VerificationError("the certificate is for another collective", "$.certificate.collective")
-    return f"{doc['collective']} on {_called(machine)}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
+    claim = f"{collective} on {_called(machine, 'the document')}{_rooted(certificate['root'])}"
+    return f"{claim}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
 
 
 def _share(collective: str, ranks: int) -> str:
     return f"1/{ranks}" if collective in ("allgather", "reduce-scatter", "alltoall") else "1"
 
 
-def _least_steps(doc: dict, machine: Topology) -> list[str]:
-    """Whether so many steps are needed: the farthest that data go, in ranks entered. A line where the machine is too large to look."""
+def _least_steps(doc: dict, machine: Topology) -> bool:
+    """Whether so many steps were seen to be needed: one rank that is as many others away from another. False: too many to look at.
+
+    Raises VerificationError where no rank is so far, or a point takes fewer steps.
+    """
     least = doc["least_steps"]
     if any(row["steps"] < least for row in doc["points"]):
         raise VerificationError(f"says {least}, a point takes fewer steps", "least_steps")
+    if not least:
+        return True
     machine = machine.live()
-    root = doc["root"] if doc["collective"] in ("broadcast", "reduce") else None
-    starts = range(machine.ranks) if root is None else (root,)
-    if len(starts) * len(machine.links) > MOST_LOOKED_AT:
-        return [f"the least number of steps ({least}) was not checked: the machine is large"]
+    starts = range(machine.ranks) if doc["root"] is None else (doc["root"],)
+    looked = MOST_LOOKED_AT // max(1, len(machine.links))
+    if not looked:
+        return False
     out: list[list[int]] = [[] for _ in range(machine.ranks + len(machine.switches))]
-    for link in machine.links:
-        a, b = (link.dst, link.src) if doc["collective"] == "reduce" else (link.src, link.dst)
-        out[a].append(b)
-    far = max(_farthest(out, machine.ranks, start) for start in starts)
-    if least > far:
-        raise VerificationError(f"says {least}, no rank is farther than {far} from another", "least_steps")
-    return []
+    for a, b in zip(*ends(machine.links), strict=True):
+        a, b = (b, a) if doc["collective"] == "reduce" else (a, b)
+        out[int(a)].append(int(b))
+    far = 0
+    for start in starts[:looked]:
+        far = max(far, _farthest(out, machine.ranks, start))
+        if far >= least:
+            return True
+    if looked < len(starts):
+        return False
+    raise VerificationError(f"says {least}, no rank is farther than {far} from another", "least_steps")
 
 
 def _farthest(out: list[list[int]], ranks: int, start: int) -> int:

@@ -12,30 +12,23 @@ it passes switches. Times are those of `synth.schedule`: sends of a step read th
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from synth.errors import FormatError, SynthError
-from synth.large import COLLECTIVES
+from synth.errors import SynthError
 from synth.linktable import LinkTable, members
-from synth.rational import rational, show
-from synth.topology import KINDS, Limit, Link, Topology
+from synth.rational import show
+from synth.topology import KINDS, Topology
 
 SCHEMA = "synth.bulk/1"
 COPY, REDUCE = 0, 1
-MOST_BYTES = 4 << 30
-_ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "generators", "src", "dst", "width", "late", "sort")
-_LIMITS = ("limit_links", "limit_ends", "limit_width", "nodes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +55,7 @@ class Bulk:
     @property
     def bandwidth(self) -> Fraction:
         """R / C."""
-        return Fraction(int(self.rounds.sum()), self.chunks)
+        return Fraction(sum(self.rounds.tolist()), self.chunks)  # Python integers: NumPy's wrap
 
     @property
     def units(self) -> int:
@@ -137,51 +130,6 @@ def over_links(topology: Topology, collective: str, root: int | None, chunks: in
     used, path = np.unique(table[:, 2], return_inverse=True)
     paths = tuple((int(i),) for i in used)
     return Bulk(topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
-
-
-def load(path: Path) -> Bulk:
-    """The inverse of `Bulk.save`. Raises FormatError for a file that is none, or too large."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            total = sum(item.file_size for item in archive.infolist())
-        if total > MOST_BYTES:
-            raise FormatError(f"unpacks to {total} bytes; at most {MOST_BYTES} are read", str(path))
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            columns = {name: file[name].astype(np.int64) for name in (*_ARRAYS, *_LIMITS)}
-        return _read(header, columns)
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror or error}", str(path)) from None
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, IndexError, EOFError) as error:
-        raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
-
-
-def _read(header: dict, columns: dict[str, np.ndarray]) -> Bulk:
-    if header["schema"] != SCHEMA:
-        raise ValueError(f"schema {header['schema']!r}")
-    if header["collective"] not in COLLECTIVES:
-        raise ValueError(f"collective {header['collective']!r}")
-    machine = header["topology"]
-    widths, lates = [list(map(rational, machine[key])) for key in ("widths", "latencies")]
-    row = [columns[name].tolist() for name in ("src", "dst", "width", "late", "sort")]
-    links = tuple(Link(a, b, widths[w], lates[late], KINDS[sort]) for a, b, w, late, sort in zip(*row, strict=True))
-    members = _split(columns["limit_links"], columns["limit_ends"])
-    limits = tuple(Limit(n, m, widths[w]) for n, m, w in zip(machine["limits"], members, columns["limit_width"].tolist(), strict=True))
-    unit = None if machine["unit"] is None else rational(machine["unit"])
-    topology = Topology(
-        str(machine["name"]), int(machine["ranks"]), links, limits, tuple(machine["switches"]), tuple(columns["nodes"].tolist()), unit
-    )
-    generators = tuple(map(tuple, columns["generators"].tolist()))
-    return Bulk(
-        topology, header["collective"], header["root"], int(header["chunks"]), columns["rounds"], columns["step"], columns["chunk"],
-        columns["path"], columns["kind"], _split(columns["path_links"], columns["path_ends"]), generators,
-    )  # fmt: skip
-
-
-def _split(flat: np.ndarray, ends: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    starts = [0, *ends.tolist()]
-    values = flat.tolist()
-    return tuple(tuple(values[a:b]) for a, b in pairwise(starts))
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:

@@ -308,7 +308,8 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
         if name.endswith("v"):
             raise UsageError(f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')")
         return ((1,) * ranks,) * ranks
-    rows = tuple(tuple(row) if isinstance(row, Sequence) else () for row in sizes)
+    given = [sizes] if ranks == 1 and all(isinstance(n, int) for n in sizes) else sizes  # of one rank a row is a matrix
+    rows = tuple(tuple(row) if isinstance(row, Sequence) else () for row in given)
     if len(rows) != ranks or any(len(row) != ranks or any(not isinstance(n, int) or n < 0 for n in row) for row in rows):
         raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
     if sum(map(sum, rows)) > MAX_UNITS:

@@ -61,6 +61,16 @@ class VerificationError(SynthError):
         super().__init__(f"{place}: {message}" if place else message)
         self.place = place
 
+    def within(self, place: str) -> VerificationError:
+        """The same error, of the same kind, of a part that stands at `place` of a document."""
+        return type(self)(str(self), place)
+
+
+class UncheckedError(VerificationError):
+    """A claim of a document that could not be checked: its proof file is not there, or it is too large. Exit code 4."""
+
+    exit_code = 4
+
 
 def malformed(error: Exception, what: str = "document") -> str:
     """What is wrong with a document on whose shape code stumbled with `error`: a line that names no Python type."""

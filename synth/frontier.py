@@ -3,6 +3,7 @@
 LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
 Point       steps rounds chunks schedule bound status construction same_bits seconds
 Open        steps lower upper reason                an interval that the budget left open
+Answer      chunks steps rounds verdict solver      who decided a question
 Frontier    network collective points open complete max_steps seconds
 """
 
@@ -119,6 +120,33 @@ class Open:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """Which solver decided whether there is a schedule with C `chunks`, S `steps` and R `rounds`; a record, and no proof.
+
+    `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction without one.
+    """
+
+    chunks: int
+    steps: int
+    rounds: int
+    verdict: str
+    solver: str
+
+    def __str__(self) -> str:
+        what = {"schedule": "a schedule", "infeasible": "no schedule"}.get(self.verdict, self.verdict)
+        return f"C={self.chunks} S={self.steps} R={self.rounds}: {what}{f', by {self.solver}' if self.solver else ''}"
+
+    @property
+    def question(self) -> tuple[int, int, int]:
+        """(C, S, R)."""
+        return self.chunks, self.steps, self.rounds
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {"chunks": self.chunks, "steps": self.steps, "rounds": self.rounds, "verdict": self.verdict, "solver": self.solver}
+
+
+@dataclass(frozen=True)
 class Frontier:
     """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
 
@@ -136,6 +164,7 @@ class Frontier:
     bounds: tuple[tuple[int | None, LowerBound], ...] = ()
     notes: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
     def __repr__(self) -> str:
         said = ", ".join(f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points)
@@ -175,6 +204,7 @@ class Frontier:
             "complete": self.complete, "max_steps": self.max_steps, "points": [p.to_json() for p in self.points],
             "open": [o.to_json() for o in self.open], "seconds": round(self.seconds, 3),
             "bounds": [{"steps": s} | b.to_json() for s, b in self.bounds], "notes": list(self.notes), "labels": list(self.labels),
+            "answers": [a.to_json() for a in self.answers],
         }  # fmt: skip
 
     @staticmethod
@@ -187,5 +217,5 @@ class Frontier:
             tuple(Point.from_json(p) for p in doc["points"]), tuple(Open.from_json(o) for o in doc["open"]),
             doc["complete"], doc["max_steps"], doc["seconds"],
             tuple((b["steps"], LowerBound.from_json(b)) for b in doc.get("bounds", [])),
-            tuple(doc.get("notes", [])), tuple(doc.get("labels", [])),
+            tuple(doc.get("notes", [])), tuple(doc.get("labels", [])), tuple(Answer(**a) for a in doc.get("answers", [])),
         )  # fmt: skip

@@ -10,27 +10,29 @@ caps. In one second no more can be paid than Σ bandwidth · price. Each group m
   before the first region has the whole sum of a byte the contributions of h - 1 others have left them, and from then on each
   of those others must still be entered, by a send that leaves another region.
 
-So all groups together take at least what they pay by what can be paid in a second.
+So all groups together take at least what they pay by what can be paid in a second. No sum can wrap: all that is paid for is
+shown to be small first, in Python integers.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from math import lcm
+from typing import Any
 
 import numpy as np
 
+from synth import strict
 from synth.errors import VerificationError, malformed
 from synth.groups import Group
-from synth.rational import rational
 from synth.topology import Network
+from synth.wholesums import MOST, fits, total
 
 KEYS = {"kind", "problem", "routes", "caps", "packings"}
 MOST_WORK = 200_000_000
-MOST = 1 << 61
-
 
 ALTERED = "speaks about other groups or another topology than these: a number of it was altered, or one in the links, limits or groups here"
 
@@ -51,7 +53,7 @@ def check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fract
     """
     try:
         return _check(certificate, network, groups)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -61,25 +63,30 @@ def _need(truth: object, message: str, place: str) -> None:
 
 
 def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Fraction:
-    _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
+    strict.fields(certificate, "$", KEYS)
     _need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
     _need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
+    _need(all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps), "has links or limits of no units", "problem")
+    _need(network.unit > 0, "has a unit of no bandwidth", "problem")
     own = _prices(certificate["routes"], len(network.routes), "routes")
     caps = _prices(certificate["caps"], len(network.caps), "caps")
     budget = sum((p * network.routes[i].units for i, p in own.items()), Fraction(0))
     budget += sum((p * network.caps[k].units for k, p in caps.items()), Fraction(0))
     _need(budget > 0, "nothing has a price, so nothing is proved", "routes")
     # whole numbers: every price and weight times `scale`
-    packings = [_packing(row, network.ranks, len(groups), f"packings[{i}]") for i, row in enumerate(certificate["packings"])]
+    rows = enumerate(strict.items(certificate["packings"], "packings"))
+    packings = [_packing(row, network.ranks, len(groups), f"packings[{i}]") for i, row in rows]
     weights = [weight for _, families in packings for weight, _, _ in families]
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
-    _need(budget * scale < MOST and sum(weights) * scale * 2 < MOST, "is too long to add up", "$")
+    fits(int(sum(weights) * scale), "weights", "packings")
+    times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
+    dearest = sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items()) + sum(int(p * scale) for p in own.values())
+    fits(dearest * network.ranks, "the prices of a way", "routes")
     price = np.zeros(len(network.routes), np.int64)
     for i, p in own.items():
         price[i] = int(p * scale)
     for k, p in caps.items():
-        price[np.array(network.caps[k].routes, np.int64)] += int(p * scale)
-    _need(int(price.max(initial=0)) * network.ranks < MOST, "is too long to add up", "$")
+        price[times[k][0]] += int(p * scale) * times[k][1]
     ends = np.array([(r.src, r.dst) for r in network.routes], np.int64).reshape(-1, 2)
     paid = [Fraction(0)] * len(groups)
     seen: set[int] = set()
@@ -101,8 +108,8 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     for g in asked:
         ranks = list(groups[g].ranks)
         _need(all((far[r][ranks] < MOST).all() for r in ranks), f"group {g} cannot be run: ranks do not reach each other", "problem")
-        total = sum(int(far[r][ranks].sum()) for r in ranks)
-        paid[g] = max(paid[g], Fraction(total, scale) * groups[g].part)
+        paid[g] = max(paid[g], Fraction(sum(total(far[r][ranks]) for r in ranks), scale) * groups[g].part)
+    _need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
     return sum(paid, Fraction(0)) / (budget * network.unit)
 
 
@@ -126,27 +133,46 @@ def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
     return (root if (group.collective == "broadcast") == leaving else len(apart) - root) * group.part
 
 
+def keeps(network: Network, moved: Sequence[Any]) -> bool:
+    """Whether `moved`, ranks by rank, takes links to links of as many units and limits to such limits.
+
+    False too where two links join the same ranks, so that it does not say which goes where.
+    """
+    ends = {(r.src, r.dst): i for i, r in enumerate(network.routes)}
+    good = len(moved) == network.ranks and all(type(r) is int and 0 <= r < network.ranks for r in moved)
+    if not good or len(set(moved)) < network.ranks or len(ends) < len(network.routes):
+        return False
+    image = [ends.get((moved[r.src], moved[r.dst])) for r in network.routes]
+    if any(j is None or network.routes[j].units != r.units for j, r in zip(image, network.routes, strict=True)):
+        return False
+    limits = Counter((c.units, tuple(sorted(c.routes))) for c in network.caps)
+    return limits == Counter((c.units, tuple(sorted(image[i] for i in c.routes))) for c in network.caps)  # type: ignore[type-var]
+
+
 def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
     found: dict[int, Fraction] = {}
-    for j, (i, text) in enumerate(rows):
-        _need(type(i) is int and 0 <= i < count and i not in found and type(text) is str, "is no price", f"{place}[{j}]")
-        found[i] = rational(text)
-        _need(found[i] >= 0, "is below 0", f"{place}[{j}]")
+    for j, row in enumerate(strict.items(rows, place)):
+        here = f"{place}[{j}]"
+        _need(isinstance(row, list) and len(row) == 2, "is no price", here)
+        i = strict.number(row[0], f"{here}[0]", 0, count)
+        _need(i not in found, "is given a price again", here)
+        found[i] = strict.fraction(row[1], f"{here}[1]")
     return found
 
 
 def _packing(row: dict, ranks: int, groups: int, place: str) -> tuple[list[int], list[tuple[Fraction, bool, np.ndarray]]]:
-    _need(row.keys() == {"groups", "families"}, "expected groups and families", place)
-    members = row["groups"]
-    _need(all(type(g) is int and 0 <= g < groups for g in members) and len(set(members)) == len(members), "names no groups", place)
+    strict.fields(row, place, {"groups", "families"})
+    members = [strict.number(g, f"{place}.groups[{j}]", 0, groups) for j, g in enumerate(strict.items(row["groups"], f"{place}.groups"))]
+    _need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
     families = []
-    for j, (text, way, label) in enumerate(row["families"]):
+    for j, family in enumerate(strict.items(row["families"], f"{place}.families")):
         here = f"{place}.families[{j}]"
-        _need(type(text) is str and rational(text) >= 0, "has no weight >= 0", here)
+        _need(isinstance(family, list) and len(family) == 3, "expected a weight, a way and the region of each rank", here)
+        weight, way, label = strict.fraction(family[0], f"{here}[0]"), family[1], strict.items(family[2], f"{here}[2]")
         _need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
         good = len(label) == ranks and all(type(x) is int and -1 <= x < ranks for x in label)
         _need(good, f"gives no region for each of {ranks} ranks", here)
-        families.append((rational(text), way == "leaving", np.array(label, np.int64)))
+        families.append((weight, way == "leaving", np.array(label, np.int64)))
     return members, families
 
 

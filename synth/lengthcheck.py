@@ -3,7 +3,8 @@
 Give every link and every limit a length >= 0; a link's price is its length and those of the limits that hold it. A unit
 from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth · length.
 So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit under
-permutations that are checked to keep bandwidths and lengths.
+permutations that are checked to keep bandwidths and lengths. No sum can wrap: the greatest price and distance are shown to be
+small first, lengths are added up as Python integers.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import numpy as np
 from synth.difference import size
 from synth.errors import VerificationError, malformed
 from synth.linktable import ends, members, widths
+from synth.strict import items
 from synth.topology import Topology
+from synth.wholesums import MOST as FAR
+from synth.wholesums import fits, total
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
 MOST = 1 << 40
-# A distance that no way has; bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own.
-FAR, TOGETHER, APART = 1 << 62, 1 << 18, 8
+# Bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own. FAR: no way is so long.
+TOGETHER, APART = 1 << 18, 8
 # The same in short integers, in which it and one length more have room.
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
 
@@ -58,7 +62,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     """
     try:
         return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -69,13 +73,14 @@ def _need(truth: object, message: str, place: str) -> None:
 
 def _lengths(runs: list, count: int, place: str) -> np.ndarray:
     found: list[np.ndarray] = []
-    total = 0
-    for i, (times, length) in enumerate(runs):
-        good = type(times) is int and type(length) is int and 0 < times <= count - total and 0 <= length < MOST
-        _need(good, "is no stretch of lengths >= 0", f"{place}[{i}]")
+    given = 0
+    for i, row in enumerate(items(runs, place)):
+        _need(isinstance(row, list) and len(row) == 2 and type(row[0]) is type(row[1]) is int, "expected [times, length]", f"{place}[{i}]")
+        times, length = row
+        _need(0 < times <= count - given and 0 <= length < MOST, "is no stretch of lengths >= 0", f"{place}[{i}]")
         found.append(np.full(times, length, np.int64))
-        total += times
-    _need(total == count, f"gives {total} lengths for {count}", place)
+        given += times
+    _need(given == count, f"gives {given} lengths for {count}", place)
     return np.concatenate(found) if found else np.zeros(0, np.int64)
 
 
@@ -91,15 +96,19 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     holder = np.repeat(np.arange(len(limit)), widths.counts)
     both = holder * np.int64(len(price) or 1) + widths.members
     _need(len(np.unique(both)) == len(both), "has a limit that lists a link twice", "topology")
+    shared = int(np.bincount(widths.members, minlength=1).max(initial=0))  # limits that one link is in
+    dearest = int(own.max(initial=0)) + shared * int(limit.max(initial=0))
+    fits(nodes * dearest, "the lengths of a way", "links")
     np.add.at(price, widths.members, limit[holder])
-    _need(nodes * int(price.max(initial=0)) < MOST * MOST // nodes, "is too long to add up", "links")
-    paid = sum((w * int(own[widths.link == i].sum()) for i, w in enumerate(widths.names)), Fraction(0))
-    paid += sum((w * int(limit[widths.limit == i].sum()) for i, w in enumerate(widths.names)), Fraction(0))
-    _need(paid > 0, "proves nothing: every length is 0", "links")
+    paid = sum((w * total(own[widths.link == i]) for i, w in enumerate(widths.names)), Fraction(0))
+    paid += sum((w * total(limit[widths.limit == i]) for i, w in enumerate(widths.names)), Fraction(0))
+    _need(paid > 0, "proves nothing: every length is 0, or that of links that carry nothing", "links")
+    _need(ranks > 1, "proves nothing: one rank has no other to send to", "topology")
     label = _orbits(certificate["generators"], widths, own, limit, ranks, nodes)
     starts, times = np.unique(label, return_counts=True)
-    total = sum(n * far for n, far in zip(times.tolist(), _distances(widths, price, starts, ranks, nodes), strict=True))
-    return Fraction(total) / paid
+    far = sum(n * far for n, far in zip(times.tolist(), _distances(widths, price, starts, ranks, nodes), strict=True))
+    _need(far > 0, "proves nothing: no way has a length", "links")
+    return Fraction(far) / paid
 
 
 def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int) -> np.ndarray:
@@ -111,8 +120,9 @@ def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarra
     single = bool((np.diff(keys[order]) > 0).all())
     starts = np.cumsum(widths.counts) - widths.counts
     named = sorted(_limit_rows(widths.members, starts, widths, limit))
-    for g, row in enumerate(generators):
+    for g, row in enumerate(items(generators, "generators")):
         place = f"generators[{g}]"
+        _need(isinstance(row, list) and all(type(n) is int and 0 <= n < nodes for n in row), "is no permutation", place)
         pi = np.array(row, np.int64)
         _need(pi.shape == (nodes,) and (np.sort(pi) == np.arange(nodes)).all() and (pi[:ranks] < ranks).all(), "is no permutation", place)
         moved = pi[widths.src] * nodes + pi[widths.dst]

@@ -12,7 +12,6 @@ A list of numbers holds numbers and stretches ``[first, difference, count]``: bo
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from synth import strict
 from synth.errors import VerificationError
 from synth.largedoc import LINKS, MOST_RANKS
 from synth.linktable import LinkTable, Members, Sort
-from synth.rational import printable, rational
+from synth.rational import printable
 from synth.topology import KINDS, Limit, Topology
 
 MOST = 1 << 25  # numbers that all lists of a document may hold
@@ -31,9 +30,11 @@ def read(doc: dict) -> Topology:
     """The machine that the `topology` of a document holds. Raises VerificationError, with the place, for one that makes no sense."""
     place = "topology"
     strict.fields(doc, place, LINKS | {"name", "ranks"}, {"unit_gbps"})
+    strict.text(doc["name"], f"{place}.name")
     ranks, switches = doc["ranks"], doc["switches"]
     _need(type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks")
-    _need(isinstance(switches, list) and all(isinstance(s, str) for s in switches), "expected names", f"{place}.switches")
+    for i, name in enumerate(strict.items(switches, f"{place}.switches")):
+        strict.text(name, f"{place}.switches[{i}]")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
     links, room = doc["links"], [MOST]
     _need(isinstance(links, dict) and links.keys() == {"src", "dst", "sort"}, "expected src, dst and sort", f"{place}.links")
@@ -46,14 +47,14 @@ def read(doc: dict) -> Topology:
 
     def limit(row: list, at: str) -> Limit:
         name, width, held = row
-        _need(isinstance(name, str), f"expected a name, found {name!r}", at)
+        strict.text(name, at)
         numbers = _numbers(held, len(src), at, room)
         _need(len(np.unique(numbers)) == len(numbers), "lists a link twice", at)
-        return Limit(printable(name), Members(numbers), _positive(width, at))
+        return Limit(printable(name), Members(numbers), strict.fraction(width, at))
 
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
-    unit = None if doc["unit"] is None else _positive(doc["unit"], f"{place}.unit")
-    _need(unit is None or unit > 0, "is no bandwidth", f"{place}.unit")
+    unit = None if doc["unit"] is None else strict.fraction(doc["unit"], f"{place}.unit")
+    _need(unit != 0, "is no bandwidth", f"{place}.unit")
     return Topology(printable(doc["name"]), ranks, LinkTable(src, dst, sort, sorts), limits, tuple(map(printable, switches)), unit=unit)
 
 
@@ -68,16 +69,7 @@ def _each(rows: Any, place: str, make: Callable[[list, str], Any]) -> list:
 
 def _sort(row: list, place: str) -> Sort:
     _need(row[2] in KINDS, f"{row[2]!r} is no kind of link", place)
-    return Sort(_positive(row[0], place), _positive(row[1], place), row[2])
-
-
-def _positive(value: object, place: str) -> Fraction:
-    try:
-        found = rational(value)
-    except ValueError as error:
-        raise VerificationError(str(error), place) from None
-    _need(found >= 0, f"{value!r} is negative", place)
-    return found
+    return Sort(strict.fraction(row[0], place), strict.fraction(row[1], place), row[2])
 
 
 def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:

@@ -2,8 +2,8 @@
 
     Algorithm  label backend schedule protocol instances divisor
     Range      low high order
-    Table      collective ranks root element ranges sizes chosen seconds best
-    Plan       topology algorithms tables source says labels model notes
+    Table      collective ranks root element ranges sizes chosen seconds best times
+    Plan       topology algorithms tables source says labels kinds nodes model notes
 
 Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share` units).
 """
@@ -27,7 +27,8 @@ OURS = "synth"
 class Algorithm:
     """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone), "nccl", "mpi", …
 
-    `divisor`: a call must have a multiple of so many elements, counted over the whole buffer; 1 where any count will do.
+    `divisor`: a call of a multiple of so many elements, counted over the whole buffer, needs no padding; 1 where any count will do.
+    This project's executors pad all others. The loaders of MSCCL-IR and MSCCL++ do not, and leave those to their library.
     `options`: further facts of the backend's own by name (NCCL's algorithm and protocol, say), as text.
     """
 
@@ -40,7 +41,7 @@ class Algorithm:
     options: tuple[tuple[str, str], ...] = ()
 
     def admits(self, size: int, element: int = 1) -> bool:
-        """May a call of `size` bytes, in elements of `element` bytes, take this algorithm?"""
+        """May a call of `size` bytes, in elements of `element` bytes, take this algorithm without padding?"""
         return size % element == 0 and (size // element) % self.divisor == 0
 
     def to_json(self) -> dict:
@@ -60,7 +61,9 @@ class Algorithm:
 
 
 class Range(NamedTuple):
-    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`) that admits the size."""
+    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`), the best of all. The others
+    stand in where a runtime does not take it: for a count that it does not divide, or for its protocol. A library's own takes all that is
+    left; schedules after it are slower, and there to compare."""
 
     low: int
     high: int | None
@@ -72,7 +75,9 @@ class Table:
     """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the greatest.
 
     `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
-    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best there (None: not known).
+    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates, `ours[i]` and
+    `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the range's order.
+    None: not known.
     """
 
     collective: str
@@ -84,6 +89,9 @@ class Table:
     root: int | None = None
     element: int = 1
     chosen: tuple[int | None, ...] = ()
+    ours: tuple[float | None, ...] = ()
+    library: tuple[float | None, ...] = ()
+    times: tuple[tuple[float | None, ...], ...] = ()
 
     @property
     def losses(self) -> tuple[float | None, ...]:
@@ -102,6 +110,7 @@ class Table:
             "collective": self.collective, "ranks": self.ranks, "root": self.root, "element": self.element,
             "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
             "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best), "chosen": list(self.chosen),
+            "ours": list(self.ours), "library": list(self.library), "times": [list(row) for row in self.times],
             "losses": list(self.losses), "greatest_loss": max((x for x in self.losses if x is not None), default=None),
         }  # fmt: skip
 
@@ -111,7 +120,8 @@ class Table:
         ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
         return Table(
             doc["collective"], doc["ranks"], ranges, tuple(doc["sizes"]), tuple(doc["seconds"]), tuple(doc["best"]), doc["root"],
-            doc["element"], tuple(doc.get("chosen", ())),
+            doc["element"], tuple(doc.get("chosen", ())), tuple(doc.get("ours", ())), tuple(doc.get("library", ())),
+            tuple(map(tuple, doc.get("times", ()))),
         )  # fmt: skip
 
 
@@ -120,6 +130,8 @@ class Plan:
     """`source`: "measured" (a clock was read), "model" or "imported"; `says`: what the times are, in words that stand beside every table.
 
     `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
+    `kinds[i]`: the kinds of link (`synth.topology.KINDS`) that data on route i of the topology can pass, `nodes[r]`: the box of rank r;
+    () where they are not known.
     `model`: the cost model behind the times, as a document ({}: none). `notes`: what else its readers should know.
     """
 
@@ -131,6 +143,8 @@ class Plan:
     labels: tuple[int, ...] = ()
     model: dict = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, ...], ...] = ()
+    nodes: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         said = ", ".join(f"{t.collective} on {t.ranks} ranks in {len(t.ranges)} ranges" for t in self.tables)
@@ -143,12 +157,15 @@ class Plan:
         """The table of `collective` (on `ranks` ranks, where the plan has more than one), None where there is none."""
         return next((t for t in self.tables if t.collective == collective and ranks in (None, t.ranks)), None)
 
-    def choose(self, collective: str, size: int, element: int = 1, ranks: int | None = None) -> Algorithm | None:
-        """What to use for `size` bytes in elements of `element` bytes; None where no algorithm of the plan admits the size."""
+    def choose(
+        self, collective: str, size: int, element: int = 1, ranks: int | None = None, *, padding: bool = True
+    ) -> Algorithm | None:  # fmt: skip
+        """What to use for `size` bytes in elements of `element` bytes; None beyond the judged sizes. Without `padding` the first that
+        divides the size."""
         table = self.table(collective, ranks)
         found = table.at(size) if table else None
         able: Iterable[int] = found.order if found else ()
-        return next((a for i in able if (a := self.algorithms[i]).admits(size, element)), None)
+        return next((a for i in able if (a := self.algorithms[i]).admits(size, element) or padding), None)
 
     def to_json(self) -> dict:
         """The plan as a JSON document (schema: docs/formats.md)."""
@@ -156,6 +173,7 @@ class Plan:
             "schema": SCHEMA, "topology": None if self.topology is None else self.topology.to_json(), "labels": list(self.labels),
             "source": self.source, "says": self.says, "algorithms": [a.to_json() for a in self.algorithms],
             "tables": [t.to_json() for t in self.tables], "model": self.model, "notes": list(self.notes),
+            "kinds": [list(kinds) for kinds in self.kinds], "nodes": list(self.nodes),
         }  # fmt: skip
 
     @staticmethod
@@ -166,5 +184,5 @@ class Plan:
         return Plan(
             tuple(Algorithm.from_json(a) for a in doc["algorithms"]), tuple(Table.from_json(t) for t in doc["tables"]),
             doc["source"], doc["says"], None if doc["topology"] is None else Network.from_json(doc["topology"]), tuple(doc["labels"]),
-            doc.get("model", {}), tuple(doc.get("notes", ())),
+            doc.get("model", {}), tuple(doc.get("notes", ())), tuple(map(tuple, doc.get("kinds", ()))), tuple(doc.get("nodes", ())),
         )  # fmt: skip

@@ -11,6 +11,9 @@ from fractions import Fraction
 from synth.errors import VerificationError, json_kind
 from synth.rational import rational
 
+# Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
+BIG = 1 << 200
+
 
 def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
     """`doc`, an object with all fields of `needed` and none beyond `allowed`."""
@@ -30,13 +33,13 @@ def items(value: object, place: str) -> list:
     return value
 
 
-def number(value: object, place: str, low: int, below: int | None = None) -> int:
+def number(value: object, place: str, low: int, below: int = BIG) -> int:
     """`value`, a whole number from `low` on, and less than `below`."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise VerificationError(f"expected a whole number, found {value!r}"[:120], place)
-    if value < low or (below is not None and value >= below):
-        span = f">= {low}" if below is None else f"in {low}..{below - 1}"
-        raise VerificationError(f"expected a number {span}, found {value}", place)
+    if not low <= value < below:
+        span = f">= {low} and less than 2^200" if below == BIG else f"in {low}..{below - 1}"
+        raise VerificationError(f"expected a number {span}, found {value}"[:120], place)
     return value
 
 
@@ -70,3 +73,17 @@ def seconds(value: object, place: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise VerificationError(f"expected seconds, found {value!r}"[:120], place)
     return value
+
+
+# What no document proves, and its writer states: the end of each verification says so.
+MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
+
+
+class Unchecked(str):
+    """A line, "not checked: " and a claim of a document that verification could not decide: `synth verify` then exits with 4."""
+
+    __slots__ = ()
+
+    def __new__(cls, claim: str) -> Unchecked:
+        """The line on `claim`."""
+        return super().__new__(cls, f"not checked: {claim}")

@@ -6,7 +6,7 @@
 
     Network   name ranks routes limits unit wires     rank to rank only, capacities in whole units (chunks per round)
     Route     src dst units via                       `via`: names of the switches on the way
-    Cap       routes units                            those routes together carry at most `units` per round
+    Cap       routes units                            those routes, each as often as listed, carry at most `units` per round
 
 Bandwidths are GB/s (1e9 bytes/s) per direction, latencies µs. `Topology.network()` goes from one to the other;
 everything exact (bounds, encodings, verify) sees the Network only.
@@ -42,7 +42,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A set of links (indices into `Topology.links`) that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root."""
+    """A set of links (indices into `Topology.links`, none twice) that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root."""
 
     name: str
     links: Sequence[int]
@@ -74,7 +74,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """Routes (indices into `Network.routes`) that together carry at most `units` chunks per round."""
+    """Routes (indices into `Network.routes`) that together carry at most `units` chunks per round.
+
+    `routes` is a multiset: a route is listed as often as it crosses links of the limit, and counts that often against it.
+    """
 
     routes: tuple[int, ...]
     units: int
@@ -117,7 +120,7 @@ class Network:
 
     @cached_property
     def caps_of(self) -> tuple[tuple[int, ...], ...]:
-        """Indices of the caps on each route."""
+        """Indices of the caps on each route, each as often as the cap lists the route."""
         found: list[list[int]] = [[] for _ in self.routes]
         for k, cap in enumerate(self.caps):
             for r in cap.routes:
@@ -246,6 +249,9 @@ class Topology:
 
     def network(self) -> Network:
         """Routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
+        for limit in self.limits:
+            if len(set(limit.links)) < len(limit.links):
+                raise SynthError(f"{self.name}: limit {limit.name!r} lists a link twice; a limit is a set of links")
         unit = self.unit_bandwidth()
         units = [int(link.bandwidth / unit) for link in self.links]
         if self.switches:
@@ -268,9 +274,9 @@ class Topology:
                 riders[i].append(len(routes) - 1)
         caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
         for limit in self.limits:
-            riding = {r for i in limit.links for r in riders[i]}
-            if riding:  # no route may pass the links of a limit
-                caps.append(Cap(tuple(sorted(riding)), int(limit.bandwidth / unit)))
+            crossing = sorted(r for i in limit.links for r in riders[i])  # a route stands there once for each of its links
+            if crossing:  # no route may pass the links of a limit
+                caps.append(Cap(tuple(crossing), int(limit.bandwidth / unit)))
         used = any(route.via for route in routes)  # no switch may join two ranks
         wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used)
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)

@@ -5,11 +5,14 @@ and limits onto limits of the same bandwidth; the generators commute and no elem
 the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
 sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each chunk
 is summed up a tree: the time reversal of a copy in which every rank receives once); loads of links and limits, step by
-step, over all images.
+step, over all images. No sum can wrap: numbers are shown to be small before arrays of them are added, and loads are compared with
+bandwidth times rounds as Python integers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,7 +20,13 @@ import numpy as np
 
 from synth.bulk import COPY, REDUCE, Bulk
 from synth.errors import VerificationError
-from synth.linktable import ends, widths
+from synth.large import COLLECTIVES, ROOTED
+from synth.linktable import LinkTable, ends, members, widths
+from synth.wholesums import fits
+
+MOST_STEPS = 1 << 22
+MOST_GENERATORS = 64  # of which each but the first at least doubles the group, or adds nothing
+MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class _Replay:
         self.moved = self.ranks if given.collective == "allreduce" and given.generators else given.units
         self.per = given.chunks * given.units // self.moved
         links = given.topology.links
+        self.links = links if isinstance(links, LinkTable) else LinkTable.of(links)
         self.src, self.dst = ends(links)
 
     def run(self) -> Checked:
@@ -72,26 +82,43 @@ class _Replay:
 
     def _ranges(self) -> None:
         given = self.given
+        _need(given.collective in COLLECTIVES, "is none that is known", "collective")
+        _need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
+        _need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
         count = len(given.step)
         for name, most in (("step", given.steps), ("chunk", given.units * given.chunks), ("path", len(given.paths)), ("kind", 2)):
             column = getattr(given, name)
             _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
-            _need(count == 0 or (column.min() >= 0 and column.max() < most), f"lies outside 0..{most - 1}", name)
-        _need(given.chunks >= 1, "must be at least 1", "chunks")
+            _need(count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name)
+        _need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
         _need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
-        _need(given.steps == 0 or given.rounds.min() >= 1, "every step has at least one round", "rounds")
-        rooted = given.collective in ("broadcast", "reduce")
+        _need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
+        fits(sum(given.rounds.tolist()), "rounds", "rounds")
+        rooted = given.collective in ROOTED
         _need((given.root is not None) == rooted, "is for rooted collectives", "root")
-        _need(not rooted or 0 <= given.root < self.ranks, "is no rank", "root")  # type: ignore[operator]
+        _need(not rooted or (type(given.root) is int and 0 <= given.root < self.ranks), "is no rank", "root")
+        slow = [m for m in (*self.links.sorts, *self.topology.limits) if m.bandwidth < 0]
+        _need(not slow, "a bandwidth is negative", "width")
+
+    def _enough(self, units: int, sources: int) -> None:
+        """No chunk can be where it must without sends: said before a table of who holds what is made, whose size numbers alone set."""
+        given, rows = self.given, units * self.per
+        if given.collective == "alltoall":
+            least = (units - sources) * self.per  # a rank has what it sends itself
+        else:
+            least = rows * (self.ranks - 1) * (2 if given.collective == "allreduce" else 1)
+        _need(len(given.step) >= least, f"lists {len(given.step)} sends, where so many chunks take {least} at least", "step")
+        _need(rows * self.ranks <= MOST_HELD, f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed", "chunks")
 
     def _paths(self) -> None:
-        count = len(self.topology.links)
+        count = len(self.src)
         for p, path in enumerate(self.given.paths):
             place = f"paths[{p}]"
             _need(path and all(0 <= i < count for i in path), "names no links", place)
             inner = self.dst[list(path[:-1])]
             _need((inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(), "is not joined through switches", place)
             _need(self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks, "does not lead from rank to rank", place)
+            _need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
 
     def _group(self) -> tuple[np.ndarray, int]:
         """The orbit of each link, and the order of the group."""
@@ -99,12 +126,15 @@ class _Replay:
         links = np.arange(len(self.src))
         if not moves:
             return links, 1
+        _need(len(moves) <= MOST_GENERATORS, f"{len(moves)}; at most {MOST_GENERATORS} are followed", "generators")
         _, width = widths(self.topology.links)
         keys = self.src * self.nodes + self.dst
         order = np.argsort(keys, kind="stable")
         _need((np.diff(keys[order]) > 0).all(), "generators need one link at most between two ends", "generators")
         orbit = links.copy()
-        named = {(frozenset(m.links), m.bandwidth) for m in self.topology.limits}
+        held = members(self.topology.limits)
+        slow = [m.bandwidth for m in self.topology.limits]
+        named = Counter((np.sort(m).tobytes(), w) for m, w in zip(held, slow, strict=True))
         images = []
         for g, pi in enumerate(moves):
             place = f"generators[{g}]"
@@ -115,8 +145,8 @@ class _Replay:
             _need((at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(), "takes a link to none", place)
             image = order[at]
             _need((width[image] == width).all(), "changes a bandwidth", place)
-            for limit in self.topology.limits:
-                _need((frozenset(image[list(limit.links)].tolist()), limit.bandwidth) in named, "takes a limit to none", place)
+            taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(held, slow, strict=True))
+            _need(taken == named, "takes a limit to none", place)
             for other in moves[:g]:
                 _need((pi[other] == other[pi]).all(), "does not commute with those before", place)
             images.append(image)
@@ -132,19 +162,20 @@ class _Replay:
 
     def _order(self, moves: list[np.ndarray]) -> int:
         """The order of a commuting group that acts freely on the ranks."""
-        label = np.arange(self.ranks)
+        label = np.arange(self.nodes)
         while True:
             least = label.copy()
             for pi in moves:
-                np.minimum.at(least, pi[: self.ranks], label)
-                np.minimum(least, label[pi[: self.ranks]], out=least)
+                np.minimum.at(least, pi, label)
+                np.minimum(least, label[pi], out=least)
             if (least == label).all():
                 break
             label = least[least]
-        self.orbit_of_rank = label
-        starts, sizes = np.unique(label, return_counts=True)
+        self.orbit_of_rank = label[: self.ranks]
+        sizes = np.unique(self.orbit_of_rank, return_counts=True)[1]
         _need(len(set(sizes.tolist())) == 1, "orbits of ranks differ in size", "generators")
-        # an element is known by where it takes one rank of each orbit, as the group commutes
+        # an element is known by where it takes one rank or switch of each orbit, as the group commutes
+        starts = np.unique(label)
         found = {starts.tobytes()}
         queue = [starts]
         for image in queue:
@@ -159,17 +190,19 @@ class _Replay:
     def _units(self, group: int) -> None:
         """The listed units: one of each orbit, no more."""
         given = self.given
-        listed = np.unique(given.chunk // self.per) if len(given.chunk) else np.zeros(0, np.int64)
         if group == 1:
+            self._enough(self.moved, self.ranks)
             self.wanted = np.arange(self.moved)
             self.sources = self._sources(self.wanted)
             return
         _need(given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators")
+        listed = np.unique(given.chunk // self.per)
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
         first = listed if self.moved == self.ranks else listed // self.ranks
         sources = np.unique(first)
         _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
         _need(len(sources) * group == self.ranks, f"lists units of {len(sources)} orbits of {self.ranks // group}", "chunk")
+        self._enough(len(sources) * (self.moved // self.ranks), len(sources))
         self.wanted = sources if self.moved == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
         self.sources = self._sources(self.wanted)
 
@@ -183,18 +216,20 @@ class _Replay:
 
     def _loads(self, orbit: np.ndarray, group: int) -> Fraction:
         """The greatest load over room of any link or limit in any step. Raises where it exceeds 1."""
-        given = self.given
+        given, names = self.given, self.topology.limits
         unit = self.topology.unit_bandwidth()
         sizes = np.bincount(orbit, minlength=len(orbit))
         lengths = np.fromiter((len(p) for p in given.paths), np.int64, len(given.paths))
-        flat = np.fromiter((i for p in given.paths for i in p), np.int64, int(lengths.sum()) if len(lengths) else 0)
+        flat = np.fromiter((i for p in given.paths for i in p), np.int64, sum(map(len, given.paths)))
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        held = members(names)
+        inside = np.concatenate([np.zeros(0, np.int64), *held])
+        holder = np.repeat(np.arange(len(held)), [len(m) for m in held])
+        # whatever a step puts on links or limits, over all images
+        fits(len(given.step) * max(map(len, given.paths), default=0) * group * max(1, len(inside)), "loads", "step")
         wide, which = widths(self.topology.links)
-        room = np.array([int(width / unit) for width in wide], np.int64)[which]
-        limits = [(np.array(m.links, np.int64), int(m.bandwidth / unit), m.name) for m in self.topology.limits]
-        members = np.concatenate([m for m, _, _ in limits]) if limits else np.zeros(0, np.int64)
-        cuts = np.concatenate([[0], np.cumsum([len(m) for m, _, _ in limits])])[:-1].astype(np.int64)
-        limit_room = np.array([units for _, units, _ in limits], np.int64)
+        narrow, of_limit = widths(names)
+        room, limit_room = ([int(width / unit) for width in each] for each in (wide, narrow))
         busiest = Fraction(0)
         order = np.argsort(given.step, kind="stable")
         bounds = np.searchsorted(given.step[order], np.arange(given.steps + 1))
@@ -210,25 +245,15 @@ class _Replay:
             np.add.at(total, orbit[hops], np.repeat(times[used], counts))
             load = total[orbit] * group // sizes[orbit]
             rounds = int(given.rounds[t])
-            over = np.flatnonzero(load > room * rounds)
-            if len(over):
-                k = self.topology.links[over[0]]
-                raise VerificationError(
-                    f"link {k.src} -> {k.dst} carries {load[over[0]]} chunks in {rounds} rounds of {room[over[0]]}", f"steps[{t}]"
-                )
-            at = int(np.argmax(load / np.maximum(room, 1)))
-            busiest = max(busiest, Fraction(int(load[at]), int(room[at]) * rounds))
-            if limits:
-                sums = np.add.reduceat(load[members], cuts)
-                over = np.flatnonzero(sums > limit_room * rounds)
-                if len(over):
-                    name = limits[int(over[0])][2]
-                    raise VerificationError(
-                        f"limit {name} carries {sums[over[0]]} chunks in {rounds} rounds of {limit_room[over[0]]}", f"steps[{t}]"
-                    )
-                at = int(np.argmax(sums / limit_room))
-                busiest = max(busiest, Fraction(int(sums[at]), int(limit_room[at]) * rounds))
+            busiest = max(busiest, *_fullest(load, which, room, rounds, self._link, f"steps[{t}]"))
+            if held:
+                sums = np.zeros(len(held), np.int64)
+                np.add.at(sums, holder, load[inside])
+                busiest = max(busiest, *_fullest(sums, of_limit, limit_room, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"))
         return busiest
+
+    def _link(self, i: int) -> str:
+        return f"link {self.src[i]} -> {self.dst[i]}"
 
     def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
         """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all receive once."""
@@ -281,10 +306,11 @@ class _Replay:
         up = given.kind == REDUCE
         place = self._places(given.chunk)
         # the root of a chunk is the rank that never passes its sum on
-        passes = np.zeros((len(self.wanted) * self.per, self.ranks), np.int64)
-        np.add.at(passes, (place[up], first[given.path[up]]), 1)
-        _need((passes <= 1).all(), "a rank sends its sum twice", "kind")
-        lone = (passes == 0).sum(axis=1)
+        passes = np.zeros((len(self.wanted) * self.per, self.ranks), bool)
+        keys = place[up] * self.ranks + first[given.path[up]]
+        _need(len(np.unique(keys)) == len(keys), "a rank sends its sum twice", "kind")
+        passes.ravel()[keys] = True
+        lone = (~passes).sum(axis=1)
         bad = np.flatnonzero(lone != 1)
         if len(bad):
             chunk = int(self.wanted[bad[0] // self.per]) * self.per + int(bad[0]) % self.per
@@ -299,3 +325,16 @@ class _Replay:
             raise VerificationError(f"chunk {given.chunk[i]} is copied before it is summed", f"steps[{given.step[i]}]")
         for reverse, mask in ((True, up), (False, ~up)):
             self._spread(roots, mask, reverse=reverse, once=reverse)
+
+
+def _fullest(
+    load: np.ndarray, which: np.ndarray, room: list[int], rounds: int, named: Callable[[int], str], place: str
+) -> Iterator[Fraction]:
+    """The greatest load over room times rounds for each room; item i has room[which[i]]. Raises where one exceeds 1."""
+    most = np.zeros(len(room), np.int64)
+    np.maximum.at(most, which, load)
+    for k, found in enumerate(most.tolist()):
+        if found > room[k] * rounds:
+            i = int(np.flatnonzero((which == k) & (load == found))[0])
+            raise VerificationError(f"{named(i)} carries {found} chunks in {rounds} rounds of {room[k]}", place)
+        yield Fraction(found, room[k] * rounds) if found else Fraction(0)

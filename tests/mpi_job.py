@@ -69,7 +69,8 @@ def chain_scan(n: int) -> Program:
 
 
 def collectives() -> dict:
-    """Every collective on a DGX-1, by direct sends, and one that has no name; in place too where it can be."""
+    """Every collective on a DGX-1, by direct sends, and one that has no name, at counts that chunks do not divide; in place too
+    where it can be."""
     uneven, pairs = (1, 2, 0, 1, 1, 3, 1, 1), tuple(tuple((i * j + i) % 3 if i != j else 0 for j in range(N)) for i in range(N))
     sizes = {"allgatherv": uneven, "reduce-scatterv": uneven, "alltoallv": pairs}
     tasks = {name: api.collective(name, N, sizes=sizes.get(name)) for name in COLLECTIVES if name != "scan"}
@@ -77,8 +78,8 @@ def collectives() -> dict:
     tasks["custom"] = Collective("custom", N, *halves)
     done = {"scan": same(chain_scan(N), size=4 * 9)}
     for name, task in tasks.items():
-        program = api.lower(api.baseline("direct", "dgx1", task))
-        size = program.loop_chunks * 4 * 9
+        program = api.lower(api.baseline("direct", "dgx1", task), instances=2)
+        size = task.buffer_units * 4 * 9
         done[name] = same(program, size=size)
         if program.in_place == "both":
             same(program, size=size, in_place=True)

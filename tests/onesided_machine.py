@@ -1,24 +1,39 @@
-"""A small symbolic machine for one-sided programs, with the orders that MSCCL++'s kernel really gives.
+"""A small symbolic machine for one-sided programs and MSCCL++ plans, with the orders and addresses of MSCCL++'s kernel.
 
 Blocks run op by op in a random interleaving; chunks are sets of contributions. Beside it, happens-before: every data op
 is an event; the threads of a block learn of a wait, a flush, a packet or an earlier op only at the next `nop`; a signal
 tells what was known at the last `nop`. Two uses of one chunk of memory, one a write, must be ordered. A put through a
 port channel reads its source later: until flushed, or until its receiver is known to have waited. Packets need no such
 order, but no writer may be two launches ahead of the owner of the scratch it writes to.
+
+Addresses, in chunks. With packets (LL) scratch is double and every second launch uses the upper half, which a rank seeks
+in the middle of its *own* scratch, on other ranks too; a packet is two chunks long. The place of a buffer in its
+allocation is the user's too: in another rank's input or output a rank counts from where its own lies in its allocation,
+and what it sends through a port channel from the beginning of the allocation. In place, the smaller buffer lies in the
+larger one, with which the allocation begins.
 """
 
 import random
 from collections import defaultdict
+
+from synth.program.program import Block, Gpu, Op, Port, Program, Span
 
 
 class Wrong(Exception):
     pass
 
 
+def launches(program, seed=0, in_place=None):
+    """Two launches, one after the other."""
+    for launch in (0, 1) if program.protocol == "LL" else (0,):
+        Machine(program, seed + launch, in_place, launch).run()
+
+
 class Machine:
-    def __init__(self, program, seed=0, in_place=None):
+    def __init__(self, program, seed=0, in_place=None, launch=0):
         self.p, self.random = program, random.Random(seed)
         self.in_place = program.in_place == "in" if in_place is None else in_place
+        self.double, self.upper = program.protocol == "LL", launch % 2
         self.n = program.ranks
         task, c = program.collective, program.chunks
         self.task = task
@@ -27,7 +42,8 @@ class Machine:
         for gpu, held, wanted in zip(program.gpus, self.inputs, self.outputs, strict=True):
             if (gpu.input, gpu.output) != (len(held), len(wanted)):
                 raise Wrong(f"rank {gpu.rank}: buffers of {gpu.input} and {gpu.output} chunks")
-        self.mem, self.packets = {}, {}
+        self.from_start = [self.starts(held, wanted) for held, wanted in zip(self.inputs, self.outputs, strict=True)]
+        self.mem, self.packets, self.form = {}, {}, {}
         for r, held in enumerate(self.inputs):
             for i, chunk in enumerate(held):
                 self.mem[self.at(r, "i", i)] = self.start(chunk, r)
@@ -52,23 +68,45 @@ class Machine:
         self.bits += 1
         return 1 << self.bits
 
-    def at(self, rank, buffer, i):
-        if self.in_place and buffer == "o":
-            chunk = self.outputs[rank][i]
-            if chunk in self.inputs[rank]:
-                return rank, "i", self.inputs[rank].index(chunk)
-        return rank, buffer, i
+    def starts(self, held, wanted):
+        """Where a rank's input and output begin in their allocations."""
+        shared = [chunk for chunk in wanted if chunk in held] if self.in_place else []
+        shift = held.index(shared[0]) - wanted.index(shared[0]) if shared else 0
+        return {"i": max(0, -shift), "o": max(0, shift)}
 
-    def places(self, rank, span, count):
+    def at(self, rank, buffer, i):
+        return self.address(rank, buffer, self.from_start[rank][buffer] + i)
+
+    def address(self, rank, buffer, i):
+        """Chunk i of the allocation that a buffer lies in; in place there is one for both."""
+        one = self.in_place and self.inputs[rank] and self.outputs[rank]
+        return rank, "io" if one else buffer, i
+
+    def places(self, rank, span, count, sent_by_port=False):
         owner = rank if span.rank is None else span.rank
-        size = {"i": len(self.inputs[owner]), "o": len(self.outputs[owner]), "s": self.p.gpus[owner].scratch}[span.buffer]
-        if span.offset + count > size:
-            raise Wrong(f"rank {owner}: {span} with {count} chunks is outside a buffer of {size}")
+        if span.buffer == "s":
+            return self.in_scratch(rank, owner, span, count)
         if span.packet:
-            if span.buffer != "s":
-                raise Wrong(f"packets outside scratch: {span}")
-            return [(owner, "packet", span.offset + i) for i in range(count)]
-        return [self.at(owner, span.buffer, span.offset + i) for i in range(count)]
+            raise Wrong(f"packets outside scratch: {span}")
+        start = 0 if sent_by_port else self.from_start[rank][span.buffer]
+        if self.p.in_place == "both":  # for the reference executor, and no plan
+            start = self.from_start[owner][span.buffer]
+        ends = {b: self.from_start[owner][b] + len(held[owner]) for b, held in (("i", self.inputs), ("o", self.outputs))}
+        size = max(ends.values()) if self.in_place else ends[span.buffer]
+        if start + span.offset + count > size:
+            raise Wrong(f"rank {owner}: {span} with {count} chunks is outside a buffer of {size}")
+        return [self.address(owner, span.buffer, start + span.offset + i) for i in range(count)]
+
+    def in_scratch(self, rank, owner, span, count):
+        half, wide = 2 * self.p.gpus[rank].scratch * self.upper if self.double else 0, 2 if span.packet else 1
+        size = self.p.gpus[owner].scratch * (4 if self.double else 1)
+        if half + wide * (span.offset + count) > size:
+            raise Wrong(f"rank {owner}: {span} with {count} chunks is outside a scratch of {size} chunks")
+        found = [(owner, "packet" if span.packet else "s", half + wide * (span.offset + i)) for i in range(count)]
+        for _, form, first in found:
+            if any(self.form.setdefault((owner, first + k), form) != form for k in range(wide)):
+                raise Wrong(f"rank {owner}: scratch {first} is both plain and packets")
+        return found
 
     def run(self):
         ready = list(self.blocks)
@@ -153,7 +191,7 @@ class Machine:
         values, seen = None, self.known[key]  # a thread that forwards a packet knows what it read
         for span in op.src:
             got = []
-            for place in self.places(rank, span, op.count):
+            for place in self.places(rank, span, op.count, port):
                 if span.packet:
                     value, mask = self.packets[place]
                     self.open[key] |= mask
@@ -218,5 +256,62 @@ class Machine:
         if not self.in_place:
             for r, held in enumerate(self.inputs):
                 for i, chunk in enumerate(held):
-                    if self.mem[r, "i", i] != self.start(chunk, r):
+                    if self.mem[self.at(r, "i", i)] != self.start(chunk, r):
                         raise Wrong(f"rank {r}: its input is overwritten")
+
+
+MOVES = {"put": "put", "ppkt": "put", "rppkt": "put", "copy": "cpy", "cpkt": "cpy", "upkt": "cpy", "re": "reduce", "repkt": "reduce"}
+FROM_PACKETS, TO_PACKETS = ("rppkt", "upkt"), ("ppkt", "rppkt", "cpkt")
+
+
+def decoded(plan, task, chunks):
+    """The program that MSCCL++'s loader makes of a plan (a JSON document), of the operations that lowering uses."""
+    gpus = tuple(gpu(plan, rank, task, chunks) for rank in range(len(plan["gpus"])))
+    return Program(plan["name"], task, chunks, gpus, plan["protocol"], "in" if plan["inplace"] else "out")
+
+
+def gpu(plan, rank, task, chunks):
+    mine = plan["gpus"][rank]
+    ports, seen = {"memory": [], "port": []}, defaultdict(int)
+    for channel in mine["channels"]:
+        for peer in channel["connected_to"]:
+            kind = channel["channel_type"]
+            ports[kind].append(Port(kind, peer, seen[kind, peer]))
+            seen[kind, peer] += 1
+    blocks = []
+    for block in mine["threadblocks"]:
+        held = {c["channel_type"]: [ports[c["channel_type"]][i] for i in c["channel_ids"]] for c in block["channels"]}
+        refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", ())}
+        every = [port for kind in ports for port in held.get(kind, ())]
+        blocks.append(Block(None, None, 0, tuple(op(raw, mine, held, refs, every) for raw in block["ops"]), (), tuple(every)))
+    held, wanted = (chunks * sum(rank in ranks for ranks in side) for side in (task.pre, task.post))
+    if (mine["input_chunks"], mine["output_chunks"]) != (held or wanted or 1, wanted or held or 1):
+        raise Wrong(f"rank {rank} has {mine['input_chunks']} and {mine['output_chunks']} chunks, not {held} and {wanted}")
+    return Gpu(rank, held, wanted, mine["scratch_chunks"], tuple(blocks))
+
+
+def op(raw, mine, held, refs, every):
+    name, kind = raw["name"], raw.get("channel_type", "memory")
+    ends = tuple(every.index(held[kind][i]) for i in raw.get("channel_ids", ()))
+    if name in ("nop", "signal", "wait"):
+        return Op(name, ports=ends)
+    if name == "flush":
+        return Op(name, ports=ends[: len(raw["dst_buff"])])
+    if name not in MOVES:
+        raise Wrong(f"{name} is not known here")
+    spans = []
+    for side, packets in (("src_buff", name in FROM_PACKETS), ("dst_buff", name in TO_PACKETS)):
+        found = []
+        for k, buff in enumerate(raw[side]):
+            packet = packets or (name == "repkt" and side == "src_buff" and k > 0)
+            if "buffer_id" in buff:
+                remote = mine["remote_buffers"][refs[kind][buff["buffer_id"]]]
+                found.append(Span(remote["type"], buff["index"], remote["rank"], packet))
+            else:
+                found.append(Span(buff["type"], buff["index"], None, packet))
+        spans.append(tuple(found))
+    src, dst = spans
+    sizes = {buff["size"] for side in ("src_buff", "dst_buff") for buff in raw[side]}
+    if len(sizes) != 1 or (MOVES[name] == "put" and len(set(src)) != 1):
+        raise Wrong(f"{name} moves spans that differ: {raw}")
+    return Op(MOVES[name], src[:1] if MOVES[name] == "put" else src, dst, sizes.pop(), ports=ends)

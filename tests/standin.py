@@ -266,6 +266,18 @@ class Cupy:
     def ndarray(self, shape, dtype, memory):
         return memory
 
+    memcpyDefault = 4
+
+    def memcpy2DAsync(self, to, to_pitch, source, pitch, width, height, kind, stream):
+        assert kind == 4 and width <= min(to_pitch, pitch)
+
+        def rows():
+            for row in range(height):
+                ctypes.memmove(to + row * to_pitch, source + row * pitch, width)
+
+        self.log.append("copy")
+        self.do(lambda: self.ExternalStream(stream).give(rows))
+
     def get_default_memory_pool(self):
         return self
 

@@ -40,11 +40,14 @@ def check(text):
     side = "output_chunks" if plan["collective"] == "allgather" else "input_chunks"
     chunk = high // max(gpu[side] for gpu in gpus)  # all ranks have chunks of one size, the largest buffer bounds it
     for gpu in gpus:
-        _gpu(gpu, gpus, packets, chunk)
+        # the loader makes the scratch for min(the allocation that the input lies in, the largest message)
+        half = -(-high // gpu["input_chunks"]) * gpu["scratch_chunks"] * 4 // 2 if packets else 0
+        assert half < 2**32, "where the second half of the scratch begins is 32 bit"
+        _gpu(gpu, gpus, packets, chunk, half)
     return plan
 
 
-def _gpu(gpu, gpus, packets, chunk):
+def _gpu(gpu, gpus, packets, chunk, half):
     assert gpu["threadblocks"], "a kernel has a block"
     channels = {"memory": 0, "port": 0}
     for channel in gpu["channels"]:
@@ -64,7 +67,7 @@ def _gpu(gpu, gpus, packets, chunk):
             assert len(ids) <= 16
             assert all(kind in gpu["remote_buffers"][i]["access_channel_types"] for i in ids)
         for op in ops:
-            _op(op, gpu, gpus, mine, refs, packets, chunk)
+            _op(op, gpu, gpus, mine, refs, packets, chunk, half)
         _joins(ops)
     acquired, released = [0] * len(gpu.get("semaphores", [])), [0] * len(gpu.get("semaphores", []))
     for block in gpu["threadblocks"]:
@@ -74,7 +77,7 @@ def _gpu(gpu, gpus, packets, chunk):
     assert acquired == released, "the next launch finds the semaphores as this one did"
 
 
-def _op(op, gpu, gpus, mine, refs, packets, chunk):
+def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
     name = op["name"]
     assert name in OPS
     kind = op.get("channel_type", "memory")
@@ -118,8 +121,10 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk):
             plain = {"ppkt": "src", "cpkt": "src", "upkt": "dst"}.get(name) == side or ("re" in name and place == 0)
             if "pkt" in name and not plain:
                 assert where == "s", "packets lie in scratch"
-            double = (4 if packets else 1) if where == "s" else 1
-            assert (buff["index"] + buff["size"]) * double * chunk < 2**32, "offsets are 32 bit"
+            start, wide = (half, 2) if packets and where == "s" else (0, 1)
+            assert start + (buff["index"] + buff["size"]) * wide * chunk < 2**32, "offsets are 32 bit"
+            if packets and where == "s":
+                assert gpu["scratch_chunks"] == size, "the sender's own half is added to the place of a packet on another rank"
 
 
 def _joins(ops):

@@ -184,8 +184,8 @@ def test_arrays_that_do_not_fit_are_one_line(gpu):
             synth.prepare(program, [*good[:2], bad], results)
     with pytest.raises(UsageError, match="2 inputs for 3 ranks"):
         synth.prepare(program, good[:2], results)
-    with pytest.raises(UsageError, match="5 elements, which do not divide into its 2 chunks"):
-        synth.prepare(ring_allgather(3, 2), [Tensor(np.zeros(5, np.float32))] * 3, results)
+    with pytest.raises(UsageError, match="5 elements, which do not divide into 3 parts of the data"):
+        synth.prepare(api.lower(api.baseline("direct", "ring:3", "alltoall")), [Tensor(np.zeros(5, np.float32))] * 3, results)
     with pytest.raises(UsageError, match="the reference executor cannot be prepared"):
         synth.prepare(program, good, results, executor="reference")
     assert odd.size == 16

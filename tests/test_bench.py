@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from bench import encodings, goals, measure, relabel, sweeps
-from synth import api, bounds, verify
+from synth import api, bounds, jobs, verify
 from synth.collective import collective
-from synth.pareto import jobs, race
+from synth.pareto import race
 from synth.schedule import Problem
 from synth.verdict import Budget, Sat, Unknown, Unsat
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from synth import api, bounds
+from synth import api, bounds, jobs
 from synth.collective import collective
-from synth.pareto import bounded, jobs, race
+from synth.pareto import bounded, race
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unsat

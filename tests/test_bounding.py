@@ -8,13 +8,13 @@ from fractions import Fraction
 import pytest
 from dozing import doze, doze_until
 
-from synth import api, bounds
+from synth import api, bounds, jobs
 from synth.collective import collective
 from synth.errors import UsageError
 from synth.flows import large
 from synth.frontier import LowerBound, Open, Point
 from synth.large import Large
-from synth.pareto import allreduce, bounding, frontiers, jobs, ontrees
+from synth.pareto import allreduce, bounding, frontiers, ontrees
 from synth.pareto.awaited import Awaited
 from synth.pareto.bounding import Bounding
 from synth.pareto.events import NoBoundError, Options

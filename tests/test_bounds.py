@@ -184,7 +184,7 @@ def random_network(rng: random.Random, ranks: int) -> Network:
         u, v = rng.sample(range(ranks), 2)
         ends.add((u, v))
     routes = tuple(Route(u, v, rng.randint(1, 3)) for u, v in sorted(ends))
-    caps = tuple(Cap(tuple(rng.sample(range(len(routes)), 2)), rng.randint(1, 3)) for _ in range(rng.randrange(3)))
+    caps = tuple(Cap(tuple(rng.choices(range(len(routes)), k=rng.randint(1, 3))), rng.randint(1, 3)) for _ in range(rng.randrange(3)))
     return Network("random", ranks, routes, caps)
 
 

@@ -12,6 +12,7 @@ from synth import bounds
 from synth.bounds.unattained import never_attained
 from synth.collective import collective
 from synth.topologies import topology
+from synth.topology import Link, Topology
 
 
 def floor_of(name, what):
@@ -75,3 +76,13 @@ def test_the_certificate_of_a_sum_is_not_read_as_that_of_its_reversal(what, tmp_
 def test_a_frontier_of_a_sum_says_so_by_its_reversal(tmp_path):
     found = synth.pareto("ring:5", "reduce", max_steps=3, log=tmp_path / "log")
     assert any("no number of steps attains it" in note for note in found.notes)
+
+
+def test_parallel_routes_have_generators_that_permute_links_too():
+    links = [Link(a, b, Fraction(1)) for a in range(4) for b in range(4) if (a < 3 or b < 3) and a != b]
+    net = Topology("a triangle beside a switch", 3, tuple(links), (), ("s",)).network()
+    task = collective("broadcast", 3)
+    floor = bounds.flow(net, task, None)
+    assert any(len(generator) == 3 for generator in floor.certificate["generators"])
+    assert never_attained(net, task, floor)
+    assert all(bounds.flow(net, task, s).value > floor.value for s in range(1, 5))

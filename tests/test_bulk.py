@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bulk, verify, verifybulk
+from synth import bulk, bulkread, verify, verifybulk
 from synth.errors import FormatError, UsageError, VerificationError
 from synth.flows import expand, pipeline
 from synth.forest import Forest
@@ -93,7 +93,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
         made = replace(pipeline.bulk(ring_forest(8), 4), topology=machine if name == "ring:8" else topology("ring:8"))
         path = tmp_path / "a.npz"
         made.save(path)
-        again = bulk.load(path)
+        again = bulkread.load(path)
         assert again.digest() == made.digest()
         assert (again.topology.links, again.topology.limits) == (made.topology.links, made.topology.limits)
         assert verifybulk.bulk(again) == verifybulk.bulk(made)
@@ -102,7 +102,7 @@ def test_a_file_gives_the_schedule_back(tmp_path):
 def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
     made = replace(pipeline.bulk(ring_forest(8), 2), generators=())
     made.save(tmp_path / "a.npz")
-    again = bulk.load(tmp_path / "a.npz")
+    again = bulkread.load(tmp_path / "a.npz")
     assert again.generators == () and again.digest() == made.digest()
 
 
@@ -111,9 +111,9 @@ def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(FormatError):
-        bulk.load(path)
+        bulkread.load(path)
     with pytest.raises(FormatError):
-        bulk.load(tmp_path / "none.npz")
+        bulkread.load(tmp_path / "none.npz")
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

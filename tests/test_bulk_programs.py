@@ -5,6 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 import synth
+from synth import bulkread
 from synth.cli.root import root
 from synth.errors import FormatError, UsageError
 from synth.flows import expand
@@ -52,9 +53,7 @@ def test_a_large_one_says_so(folder, monkeypatch):
 
 
 def test_nothing_is_changed_by_writing_out(folder):
-    from synth import bulk
-
-    made = bulk.load(folder / "torus.npz")
+    made = bulkread.load(folder / "torus.npz")
     whole = expand.whole(made)
     assert len(whole.step) == len(made.step) * 9
     assert sum(len(step.sends) for step in expand.schedule(made).steps) == len(whole.step)

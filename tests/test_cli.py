@@ -283,14 +283,15 @@ def test_options_reach_the_api(monkeypatch):
         return line()
 
     monkeypatch.setattr(api, "pareto", record)
-    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind --encoding path"
+    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind --encoding sccl"
     more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs --log here.jsonl"
-    synth("pareto", *words.split(), *more.split(), code=4)
+    new = "--max-extra-rounds 0 --extra-memory 3 --cross-check"
+    synth("pareto", *words.split(), *more.split(), *new.split(), code=4)
     seen.pop("on_event")
     assert seen == {
-        "ranks": 4, "name": "multi-broadcast", "roots": (0, 3), "max_steps": 9, "max_chunks": 4, "sweep": "blind", "encoding": "path",
+        "ranks": 4, "name": "multi-broadcast", "roots": (0, 3), "max_steps": 9, "max_chunks": 4, "sweep": "blind", "encoding": "sccl",
         "solver": "z3", "time_limit": 90.0, "jobs": 3, "seed": 7, "deterministic": True, "same_bits": True, "fresh": True,
-        "proof": Path("proofs"), "log": Path("here.jsonl"), "engine": "auto",
+        "proof": Path("proofs"), "log": Path("here.jsonl"), "engine": "auto", "max_extra_rounds": 0, "extra_memory": 3, "cross_check": True,
     }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.runtime import arrays, cuda, cudatiming, data, hostbuild
 from synth.runtime.cudamachine import CudaMachine
 from synth.runtime.dtypes import dtype
+from synth.runtime.padding import Padding
 from synth.runtime.sizes import Cut
 from synth.runtime.waits import DeadlockError
 
@@ -25,7 +26,8 @@ KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive
 
 def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, timeout=20, **options):
     cupy = cupy or Cupy()
-    return CudaMachine(cupy, cuda.Cuda(timeout=timeout, **options), program, elements, dtype(kind), op, in_place, cupy.kernel)
+    padding = Padding(elements * program.chunks, program.chunks)
+    return CudaMachine(cupy, cuda.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel)
 
 
 def inputs(program, elements, kind="float32", op="sum", seed=1):

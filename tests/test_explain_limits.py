@@ -2,36 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from synth import api
 from synth.flows import explain, large, rings
-from synth.flows.until import TimeUp, apart, check, left, until
+from synth.flows.until import TimeUp
 
 COLLECTIVES = ("allreduce", "allgather", "broadcast")
-
-
-def test_what_is_given_up_apart_sees_the_end_itself():
-    ended = []
-
-    def work():
-        try:
-            while True:
-                time.sleep(0.01)
-                check()
-        except TimeUp:
-            ended.append(left())
-            raise
-
-    with pytest.raises(TimeUp), until(0.1):
-        apart(work)
-    for _ in range(500):
-        if ended:
-            break
-        time.sleep(0.01)
-    assert ended == [0]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -41,7 +18,7 @@ def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
     def late(*_):
         raise TimeUp
 
-    monkeypatch.setattr(explain, "by_trees", late)
+    monkeypatch.setattr(explain, "apart", late)
     found = api.explain("torus:3x6", name, time_limit=1000)
     assert found.ways[0].units == whole.ways[0].units
     assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]

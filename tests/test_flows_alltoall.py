@@ -2,20 +2,22 @@
 
 import copy
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from synth import bounds, lengthcheck, verify, verifybulk
+from synth import auditlarge, bounds, lengthcheck, verify, verifybulk
 from synth.collective import collective
 from synth.errors import InfeasibleError, UsageError, VerificationError
-from synth.flows import alltoall, expand
+from synth.flows import alltoall, expand, large
 from synth.flows.fabric import fabric
+from synth.flows.hops import _Detours
 from synth.flows.slots import Alltoall, roomy
 from synth.flows.weights import by_weights
-from synth.topologies import topology
+from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
 KNOWN = {
@@ -137,3 +139,38 @@ def test_links_that_are_their_own_port_are_priced():
     graph = fabric(machine)
     made = alltoall.flows(graph)
     assert float(lengthcheck.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
+
+
+@st.composite
+def broken_clusters(draw):
+    """Two to four boxes with NICs for each GPU or shared ones, and one to three missing pairs of links."""
+    base = draw(st.sampled_from(["ring:2*2", "ring:4*2", "ring:3*3", "ring:2*4", "fully-connected:3*2", "fully-connected:4*2"]))
+    machine = topology(base + draw(st.sampled_from(["", ":nics=1", ":nics=1"])))
+    pairs = draw(st.lists(st.sampled_from(list(combinations(range(machine.ranks), 2))), min_size=1, max_size=3, unique=True))
+    joined = {(k.src, k.dst) for k in machine.links}
+    return modify.apply(machine, without=[f"{a}-{b}" for a, b in pairs if (a, b) in joined])
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(broken_clusters())
+@example(modify.apply(topology("ring:2*2:nics=1"), without=["0-2"]))  # flows that a shared NIC joins, and no link
+@example(modify.apply(topology("ring:4*2"), without=["4-0"]))  # a turn of the boxes keeps the ports, not the links
+def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
+    try:
+        found = large.frontier(machine, "alltoall")
+    except InfeasibleError:
+        return
+    assert found.points and not found.open
+    assert auditlarge.bound(found.certificate, found.topology) == found.bound
+    for point in found.points:
+        schedule = point.make()
+        auditlarge.schedule(schedule)
+        assert schedule.bandwidth == point.bandwidth >= found.bound
+
+
+def test_detours_of_one_pair_take_turns():
+    machine = modify.apply(topology("fully-connected:4*2:nics=1"), without=["0-5"])
+    detours = _Detours(fabric(machine))
+    ends = [[(machine.links[hop[0]].src, machine.links[hop[-1]].dst) for hop in detours.between(0, 5)] for _ in range(6)]
+    assert len({str(way) for way in ends}) == 6
+    assert all(way[0][0] == 0 and way[-1][1] == 5 and way[0][1] == way[1][0] and len(way) == 2 for way in ends)

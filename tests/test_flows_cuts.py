@@ -183,7 +183,7 @@ def test_the_checker_refuses() -> None:
         ({"kind": "cut"}, "kind"), ({"topology": "0" * 64}, "another topology"), ({"collective": "alltoall"}, "collective"),
         ({"root": 1}, "root"), ({"inside": [[0, 15]]}, "leaves no rank out"), ({"inside": []}, "holds no rank"),
         ({"inside": [[0, 99]]}, "stretch"), ({"limits": [9999]}, "limit"), ({"limits": ["0"]}, "limit"), ({"more": 1}, "keys"),
-        ({"inside": None}, "malformed"), ({"collective": "broadcast", "root": 15, "inside": [[0, 14]]}, "root"),
+        ({"inside": None}, "expected a list"), ({"collective": "broadcast", "root": 15, "inside": [[0, 14]]}, "root"),
     ]  # fmt: skip
     for change, message in wrong:
         with pytest.raises(VerificationError, match=message):

@@ -34,13 +34,14 @@ def test_what_groups_writes_is_verified(tmp_path):
     assert run.exit_code == 0, run.stderr
     said = CliRunner().invoke(cli, ["verify", f"{tmp_path}/out.json"])
     assert said.exit_code == 0, said.stderr
-    first, alone, schedule, last = said.stdout.splitlines()
-    assert first.startswith("4 groups at once on ring:4: at least ") and "were not checked" in alone
+    first, schedule, alone, beside, last = said.stdout.splitlines()
+    assert first.startswith("4 groups at once on ring:4: at least ") and alone == "bounds of 4 groups with the machine to itself: checked"
     assert schedule.startswith("schedule: C=") and last.endswith("verified")
+    assert beside.startswith("assumed, not checked: that the machine has these links")
 
 
 def test_without_a_schedule_the_bound_is_checked():
-    assert len(api.verify(json.loads(made(False)))) == 2
+    assert len(api.verify(json.loads(made(False)))) == 3
 
 
 def test_what_a_time_limit_left_open_is_verified_as_far_as_it_goes():
@@ -62,13 +63,13 @@ def test_what_a_time_limit_left_open_is_verified_as_far_as_it_goes():
         ("groups.0.extra", 1, r"groups\[0\]: 'extra' is not a known field"), ("groups.0", 3, r"groups\[0\]: expected an object"),
         ("bound.seconds", "1000", "is claimed"), ("groups.0.slowdown", "9", r"groups\[0\].slowdown"),
         ("groups.0.bytes", "3", "other groups"),
-        ("groups.0.ranks", [0, 0], "two different ranks"), ("groups.0.ranks", ["a", 1], "expected a group"),
+        ("groups.0.ranks", [0, 0], "two different ranks"), ("groups.0.ranks", ["a", 1], r"ranks\[0\]: expected a whole"),
         ("unit_bytes", "7", "unit_bytes"),
         ("seconds", "1/9", "the schedule takes"), ("schedule.steps.0.sends", [], r"schedule"), ("gap", "9", "the gap is"),
         ("topology.links.0", [0, 1, 7], "speaks about other groups or another topology"), ("extra", 1, "not a known field"),
         ("bound.certificate.routes", [], "proved|weighs|claimed"), ("topology", "ring:4", "without its links"),
         ("schema", "synth.groups/9", "schema"),
-        ("schedule", None, "there is none"), ("groups", 3, "malformed"),
+        ("schedule", None, "there is none"), ("groups", 3, "expected a list"),
     ],
 )  # fmt: skip
 def test_a_changed_document_is_refused(path, value, words):
@@ -92,3 +93,39 @@ def test_a_schedule_of_other_groups_or_another_machine_is_refused():
     doc["schedule"] = view.document(api.groups("fully-connected:4", pair))["schedule"]
     with pytest.raises(VerificationError, match="runs on another topology"):
         api.verify(doc)
+
+
+def test_bounds_of_groups_alone_are_proved_by_one_of_each_orbit():
+    rows = json.loads(made())["groups"]
+    assert ["alone_certificate" in row for row in rows] == [True, False, True, False]
+    assert [row["alone_as"][0] for row in rows if "alone_as" in row] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("0.alone_seconds", "9", "is claimed"), ("1.alone_as", [1, [0, 1, 2, 3]], "names no group before"), ("1.alone_as", [0], "names no"),
+        ("1.alone_as", [0, [0, 1, 2, 3]], "does not take group 0"), ("1.alone_as", [0, [2, 3, 1, 0]], "no automorphism"),
+        ("1.alone_as", [2, [1, 2, 3, 0]], "names no group before"), ("3.alone_as", [0, [2, 3, 0, 1]], "does not take group 0"),
+        ("1.alone_as", [0, [2, 2, 3, 3]], "no automorphism"), ("1.alone_as", [0, [True, False, 3, 2]], "no automorphism"),
+        ("1.alone_as", [0, []], "no automorphism"), ("2.alone_certificate", None, "malformed|object"),
+        ("0.alone_certificate.routes", [], "price"),
+    ],
+)  # fmt: skip
+def test_a_bound_of_a_group_alone_that_is_not_proved_is_refused(path, value, words):
+    doc = json.loads(made())
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    inner = doc["groups"]
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    for row in doc["groups"]:
+        row["slowdown"] = str(Fraction(doc["bound"]["seconds"]) / Fraction(row["alone_seconds"]))
+    with pytest.raises(VerificationError, match=words):
+        api.verify(doc)
+
+
+def test_a_bound_of_a_group_alone_without_a_proof_is_named():
+    doc = json.loads(made())
+    del doc["groups"][1]["alone_as"]
+    assert api.verify(doc)[-2] == "not checked: the bounds of 1 group alone, which carry no certificate"

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -52,13 +53,14 @@ def test_the_proof_goes_to_stdout_where_asked():
     outcome = CliRunner().invoke(root, ["pareto", "--topo-file", "apart.yaml", "--coll", "allgather", "--format", "json"])
     assert outcome.exit_code == 3
     assert audit.document(json.loads(outcome.stdout)) == [
-        "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked"
+        "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",
+        audit.MACHINE,
     ]
 
 
 def test_too_few_steps_leave_a_proof():
     doc, _ = proof("pareto --topo ring:8 --coll allgather --max-steps 3")
-    assert audit.document(doc) == ["allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked"]
+    assert audit.document(doc) == ["allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked", audit.MACHINE]
     for most in (4, 100, None, -1, True, "3"):
         with pytest.raises(VerificationError, match=r"max_steps|kind"):
             audit.document(doc | {"max_steps": most})
@@ -90,3 +92,16 @@ def test_a_link_that_carries_nothing_is_no_way():
     network, certificate = api.unreachable(down, task)
     assert check.check(certificate, network.to_json(), task.to_json(1)) == 0
     assert api.unreachable(line, task) is None
+
+
+@pytest.mark.parametrize("name", ["allgather", "reduce", "allreduce", "alltoall"])
+def test_solve_leaves_the_proof_that_ranks_are_apart(name):
+    words = f"solve --topo-file apart.yaml --coll {name} --chunks 1 --steps 2 --rounds 2 --proof proofs"
+    outcome = CliRunner().invoke(root, words.split())
+    assert outcome.exit_code == 3
+    assert "cannot from rank" in outcome.stderr
+    (path,) = (file for file in Path("proofs").iterdir())
+    assert str(path) in outcome.stderr
+    assert json.loads(path.read_text())["certificate"]["kind"] == "unreachable"
+    outcome = CliRunner().invoke(root, ["verify", str(path)])
+    assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, f"{path}: verified")

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from synth import api, auditlarge, lengthcheck, linkdoc, linkread
 from synth.cli import root
 from synth.errors import FormatError, VerificationError
+from synth.flows import pipeline
 from synth.flows.large import bound, frontier
 from synth.linktable import LinkTable
 from synth.topologies import modify, topology
@@ -109,9 +110,51 @@ def test_the_unit_of_a_known_machine_is_checked():
         api.verify(doc)
 
 
-def test_points_without_schedules_are_said_to_be_unproved(tmp_path):
-    synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
-    assert "listed without a schedule: not replayed" in synth("verify", tmp_path / "a.json").stdout
+def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
+    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "alltoall", "-o")
+    done = synth(*asked, tmp_path / "a.b.json")
+    points = json.loads((tmp_path / "a.b.json").read_text())["points"]
+    assert done.exit_code == 0 and f"{tmp_path}/a.b.schedules" in done.stderr
+    assert [row["file"] for row in points] == [f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)]
+    checked = synth("verify", tmp_path / "a.b.json")
+    assert (
+        checked.exit_code == 0 and "not checked: the point" not in checked.output and checked.stdout.count("every rank ends") == len(points)
+    )
+    (tmp_path / points[0]["file"]).unlink()
+    assert synth("verify", tmp_path / "a.b.json").exit_code == 5
+
+
+def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):
+    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o")
+    (tmp_path / "a.json").write_text(synth(*asked, "-").stdout)
+    checked = synth("verify", tmp_path / "a.json")
+    assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
+    assert synth(*asked, "/dev/null").exit_code == 0
+
+
+def test_schedules_in_a_folder_of_their_own_are_found_from_the_document(tmp_path):
+    asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
+    assert synth(*asked, "--schedules", tmp_path / "kept").exit_code == 0
+    assert [row["file"] for row in json.loads((tmp_path / "a.json").read_text())["points"]] == ["kept/01-allgather-S3.npz"]
+    assert synth("verify", tmp_path / "a.json", tmp_path / "kept" / "frontier.json").exit_code == 0
+    assert not (tmp_path / "a.schedules").exists()
+
+
+def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):
+    (tmp_path / "a.schedules").write_text("a file")
+    done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
+    assert done.exit_code == 1 and "error: cannot write " in done.stderr and "take the 3-step point" in done.stdout
+    assert synth("verify", tmp_path / "a.json").exit_code == 4
+
+
+def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "MOST_SENDS", 9)
+    done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
+    note = "not written out, so not replayed by `synth verify`: the schedules of 3 steps"
+    assert done.exit_code == 0 and note in done.stdout
+    assert json.loads((tmp_path / "a.json").read_text())["notes"] == [note]
+    checked = synth("verify", tmp_path / "a.json")
+    assert checked.exit_code == 4 and "not checked: the point of 3 steps" in checked.stdout
 
 
 def test_tables_of_links_are_compared_by_what_they_hold():

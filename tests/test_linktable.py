@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth import bulk, topologies
+from synth import bulkread, topologies
 from synth.bounds import check_scale
 from synth.flows.cuts import throughput
 from synth.flows.fabric import fabric
@@ -65,7 +65,7 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
         forest = build(graph, "allgather").forest
         made = Pipeline(forest).bulk(2)
         made.save(tmp_path / "s.npz")
-        again = bulk.load(tmp_path / "s.npz")
+        again = bulkread.load(tmp_path / "s.npz")
         assert again.topology.links == tuple(machine.links) and again.digest() == made.digest()
         found.append((limit.time, limit.certificate, verify(forest), forest.parents.tolist(), made.digest()))
     assert found[0] == found[1]

@@ -7,10 +7,10 @@ import pytest
 import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onesided_machine import Machine, Wrong
+from onesided_machine import Machine, Wrong, decoded, launches
 from randoms import schedule as random_schedule
 
-from synth import api, lint, topologies
+from synth import api, lint, topologies, verify
 from synth.collective import collective
 from synth.errors import FormatError, SynthError, UsageError
 from synth.export.mscclpp import Mscclpp, message_sizes, registration
@@ -20,7 +20,7 @@ from synth.program import plan_limits as limits
 from synth.program.joins import joined
 from synth.program.onesided import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.schedule import Schedule
+from synth.schedule import Schedule, Send, Step
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
@@ -60,11 +60,11 @@ def test_plans_of_real_machines(topo, name, protocol):
     both = ("out", "in") if topo == "dgx1" else ("in",) if protocol == "LL" else ("out",)
     for in_place in ("out",) if name == "alltoall" else both:
         program = onesided(solved(topo, name), protocol=protocol, in_place=in_place, nodes=nodes(topo))
-        Machine(program, seed=1).run()
         report = lint.check(program, "mscclpp")
         assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
         text = emit(program)
         plan = strict_mscclpp.check(text)
+        launches(decoded(plan, program.collective, program.chunks), seed=1)
         assert read(text) == program
         kinds = {channel["channel_type"] for gpu in plan["gpus"] for channel in gpu["channels"]}
         assert kinds == ({"memory"} if topo == "dgx1" else {"memory", "port"})
@@ -75,6 +75,34 @@ def test_the_reference_executor_agrees(name, protocol):
     for topo in ("dgx1", "dgx-a100*2"):
         program = onesided(solved(topo, name), protocol=protocol, nodes=nodes(topo))
         assert api.run(program, topology=topo, size=program.loop_chunks * 64, dtype="int32")
+
+
+def scattered(name: str, root: int) -> Schedule:
+    """Around a ring of three: what must end on one rank alone passes another, so that its last send is a copy."""
+    chain = [r for r in range(3) if r != root]
+    net = topologies.topology("fully-connected:3").network()
+    if name == "scatter":
+        sends = [Send(r, root, r) for r in chain]
+        return Schedule(net, collective("scatter", 3, (root,)), 1, (Step(1, tuple(sends)),))
+    first = [Send(u, (u + 1) % 3, (u + 2) % 3, "reduce") for u in range(3)]
+    second = [Send(u, u, (u + 2) % 3, "reduce") for u in range(3)]
+    back = [Send(u, (u + 2) % 3, u) for u in range(3)]
+    return Schedule(net, collective("reduce-scatter", 3), 1, tuple(Step(1, tuple(sends)) for sends in (first, second, back)))
+
+
+@pytest.mark.parametrize("boxes", [(0, 0, 0), (0, 0, 1), (0, 1, 2)])
+@pytest.mark.parametrize(("name", "root"), [("reduce-scatter", 0), ("scatter", 0), ("scatter", 2)])
+def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_counts_it(name, root, boxes):
+    """From where the sender's own buffer begins; through a port channel from the beginning of its allocation."""
+    schedule = scattered(name, root)
+    verify.schedule(schedule)
+    program = onesided(schedule, in_place="in", nodes=boxes)
+    launches(decoded(strict_mscclpp.check(emit(program)), program.collective, program.chunks))
+    assert lint.check(program, "mscclpp").ok
+    assert api.run(program, size=program.loop_chunks * 64, in_place=True)
+    out = onesided(schedule, nodes=boxes)
+    misplaced = {f.rule for f in lint.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
+    assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -91,12 +119,12 @@ def test_random_schedules(seed, data):
         assert "in place" in str(error)
         return
     for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
-        Machine(program, seed, called).run()
+        launches(program, seed, called)
     assert lint.check(program, "mscclpp").ok
     assert joined(program) == program
     if in_place != "both":
         text = emit(program)
-        strict_mscclpp.check(text)
+        launches(decoded(strict_mscclpp.check(text), program.collective, program.chunks), seed)
         assert read(text, task=program.collective) == program
 
 
@@ -135,13 +163,70 @@ def test_scratch_is_double_only_with_packets():
     assert (simple["use_double_scratch_buffer"], packets["use_double_scratch_buffer"]) == (False, True)
 
 
+def uneven_scratch() -> Program:
+    """Rank 0, without scratch of its own, puts a packet into the scratch of rank 1."""
+    put = Op("put", (Span("i", 0),), (Span("s", 0, 1, True),), ports=(0,))
+    ready = Op("signal", ports=(0,)), Op("wait", ports=(0,))  # no rank is two launches ahead
+    ends = [Block(None, None, 0, (), (), (Port("memory", 1 - r, 0),)) for r in (0, 1)]
+    gpus = (
+        Gpu(0, 1, 0, 0, (ends[0]._replace(ops=(ready[1], Op("nop"), put)),)),
+        Gpu(1, 0, 1, 1, (ends[1]._replace(ops=(ready[0], Op("cpy", (Span("s", 0, None, True),), (Span("o", 0),)))),)),
+    )
+    return Program("uneven", collective("alltonext", 2), 1, gpus, "LL")
+
+
+def test_every_second_launch_wants_equal_scratch():
+    """It counts the place of a packet from the middle of the sender's own scratch: everyone who judges programs knows."""
+    program = uneven_scratch()
+    Machine(program).run()
+    with pytest.raises(Wrong, match="deadlock"):
+        Machine(program, launch=1).run()
+    with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
+        api.run(program, size=64)
+    assert {finding.rule for finding in lint.check(program).errors} == {"packet-half"}
+    text = emit(program)
+    launches(decoded(strict_mscclpp.check(text), program.collective, 1))
+    even = read(text)
+    assert [gpu.scratch for gpu in even.gpus] == [1, 1]
+    assert lint.check(even, "mscclpp").ok
+    assert api.run(even, size=64)
+    plan = json.loads(text)
+    plan["gpus"][0]["scratch_chunks"] = 0
+    with pytest.raises(AssertionError, match="own half"):
+        strict_mscclpp.check(json.dumps(plan))
+    far = Program(**{**vars_of(program), "gpus": (program.gpus[0]._replace(scratch=2), program.gpus[1])})
+    with pytest.raises(SynthError, match="is sought 1 farther, as rank 0 has 2"):
+        api.run(far, size=64)
+    with pytest.raises(Wrong, match="outside a scratch"):
+        launches(far)
+
+
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize("name", ["allgather", "scatter", "reduce-scatter", "allreduce"])
+def test_every_offset_fits_at_the_largest_size(name, protocol):
+    """The strict reader takes the largest size and not the next; lint reports what is offered beyond it."""
+    program = onesided(solved("dgx1", name), protocol=protocol)
+    plan = json.loads(emit(program))
+    strict_mscclpp.check(json.dumps(plan))
+    assert not [f for f in lint.check(program, "mscclpp").findings if f.rule == "offsets"]
+    chunks = max(gpu["output_chunks" if name == "allgather" else "input_chunks"] for gpu in plan["gpus"])
+    plan["max_message_size"] += 16 * chunks
+    with pytest.raises(AssertionError, match="32 bit"):
+        strict_mscclpp.check(json.dumps(plan))
+    above = program.max_bytes + 16 * program.loop_chunks
+    for top, severity in ((above, "error"), (None, "warning")):
+        (found,) = [f for f in lint.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings if f.rule == "offsets"]
+        assert found.severity == severity
+    with pytest.raises(SynthError, match="32 bit"):
+        emit(Program(**{**vars_of(program), "max_bytes": above}))
+
+
 # ---------------------------------------------------------------- limits
 
 
 def star(ranks: int) -> Schedule:
     from fractions import Fraction
 
-    from synth.schedule import Send, Step
     from synth.topology import Link, Topology
 
     net = Topology("star", ranks, tuple(Link(0, r, Fraction(1)) for r in range(1, ranks))).network()

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from synth import api, bounds
+from synth import api, bounds, jobs
 from synth.cli import root
 from synth.collective import collective
 from synth.flows.until import left
 from synth.frontier import LowerBound
 from synth.large import Large
-from synth.pareto import frontiers, greedy, jobs, ontrees, sweep
+from synth.pareto import frontiers, greedy, ontrees, sweep
 from synth.pareto.built import Built
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log

@@ -205,7 +205,7 @@ def test_every_price_matters(found: LowerBound) -> None:
 def test_the_sweep_proves_the_three_step_point() -> None:
     first = next(item for item in allreduce.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3) if isinstance(item, Point))
     assert (first.steps, first.bandwidth, first.status) == (3, 2, "optimal")
-    frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 2, 0.0, (), (), ())
+    frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 3, 0.0, (), (), ())
     assert any("R/C 2 " in line for line in audit.document(json.loads(json.dumps(frontier.to_json()))))
 
 

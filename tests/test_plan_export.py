@@ -20,6 +20,7 @@ from synth import api
 from synth.cli import root as cli
 from synth.collective import collective
 from synth.errors import SynthError, UsageError
+from synth.export.plan_notes import compared, judged
 from synth.export.plan_ranges import Offer, fewest, lost, shares
 from synth.plan import Algorithm, Plan, Range, Table
 from synth.schedule import Schedule, Send, Step
@@ -117,6 +118,40 @@ def test_no_more_files_than_the_runtime_loads(many, offers, most):
         assert found.table is table and all(why == "too many" for why in found.refused.values())
 
 
+def test_what_goes_where_files_are_too_many_is_what_loses_least():
+    """Without one algorithm three sizes take a tenth longer, without the other one size takes twice as long; by length it would go."""
+    times = ((1.0, 1.1), (1.0, 1.1), (1.0, 1.1), (1.0, 2.0))
+    ranges = (Range(0, LARGE, (0, 2)), Range(LARGE + 1, None, (1, 2)))
+    table = Table("allgather", 4, ranges, (10, 100, 1000, 2 * LARGE), best=(1.0,) * 4, times=times)
+    offers = {0: Offer(0, None, 1), 1: Offer(0, None, 1), 2: Offer(0, None, 1)}
+    (cut,) = fewest([shares(table, offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
+    assert [s.choice for s in cut.shares] == [2, 1] and cut.refused == {0: "too many"} and list(cut.dropped) == [0]
+    (cut,) = fewest([shares(replace(table, times=()), offers, {})], lambda s: s.choice in (0, 1), 1, "too many")
+    assert [s.choice for s in cut.shares] == [0, 2]
+
+
+def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_times():
+    algorithms = (Algorithm("padded", "synth", ring_schedule(4), divisor=6), Algorithm("divides", "synth", ring_schedule(4)),
+                  Algorithm("nccl-ring", "nccl"))  # fmt: skip
+    table = Table(
+        "allgather", 4, (Range(0, None, (0, 2, 1)),), (8, 12, 16), (1e-6, 2e-6, 3e-6), (1e-6, 2e-6, 3e-6), times=(
+            (1e-6, 4e-6, 5e-6), (2e-6, 5e-6, 6e-6), (3e-6, 4.5e-6, 7e-6)
+        ),
+    )  # fmt: skip
+    found = shares(table, {0: Offer(0, None, 6), 1: Offer(0, None, 1), 2: Offer(0, None, 1)}, {})
+    made = replace(plan(), algorithms=algorithms, tables=(table,))
+    left, loss = compared(made, found)
+    assert left == (
+        "allgather on 4 ranks: left to the library: 8 B (4 µs by nccl-ring, 5 µs by the best schedule),"
+        " 16 B (4.5 µs by nccl-ring, 7 µs by the best schedule)"
+    )
+    assert loss == (
+        "allgather on 4 ranks: what runs is at most 300.0% slower than the best of all candidates, at 8 B (nccl-ring 4 µs, the best 1 µs)"
+    )
+    assert judged(made, [found])[4] == "| allgather on 4 ranks | 8 B | nccl-ring | 4 µs | 5 µs | 1 µs |"
+    assert compared(made, shares(replace(table, times=()), {}, {})) == [] and judged(made, []) == []
+
+
 def test_a_size_that_no_chunks_divide_is_said():
     table = Table("allgather", 4, (Range(0, None, (0, 1)),), (64, 96, 128))
     found = shares(table, {1: Offer(0, 100, 96)}, {0: "it is none"})
@@ -174,8 +209,8 @@ def test_a_program_that_is_safe_only_to_a_size_ends_there():
 def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
     made = api.export_plan(change(0, protocol="LL128"))  # a ring of unknown links
     assert [ends(text)[0] for _, text in made.files] == [SMALL + 1]
-    said = [line for line in made.remarks if "4097 to 1048576 bytes: S2 C1 LL is preferred, but LL128 corrupts data" in line]
-    assert len(said) == 1 and "instead S3 C2" in said[0]
+    said = [line for line in made.remarks if "0 to 1048576 bytes: S2 C1 LL is preferred, but LL128 corrupts data" in line]
+    assert len(said) == 1 and said[0].endswith("; instead NCCL's ring, S3 C2")
     plus = api.export_plan(change(0, protocol="LL128"), assume_nvlink=True)
     assert [ends(text)[0] for _, text in plus.files] == [0, LARGE + 1]
     named = api.export_plan(change(0, schedule=None))
@@ -323,6 +358,9 @@ def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
         ("algorithms.0.divisor", 0, r"algorithms\[0\].divisor: expected a whole number of at least 1"),
         ("algorithms.0.schedule.steps.0.sends", [], r"algorithms\[0\].schedule"), ("labels", [1, 1, 2, 3], "a label of its own"),
         ("algorithms.0.backend", "nccl", "takes no schedule"), ("tables", [1], "malformed plan"),
+        ("kinds", [["nvlink"]], "each link of the topology has its kinds"), ("kinds", [["copper"]] * 4, "has its kinds"),
+        ("nodes", [0], "each rank of the topology has its box"), ("tables.0.library", [1.0], "1 entries for 6 sizes"),
+        ("tables.0.times", [[1.0]] * 6, "has a time for each algorithm of the order at that size"),
     ],
 )  # fmt: skip
 def test_a_bad_plan_is_one_line(tmp_path, path, value, words):

@@ -8,15 +8,16 @@ import threading
 import time
 
 import pytest
+from dozing import hold
 
-from synth import verify
+from synth import jobs, verify
 from synth.collective import collective
 from synth.errors import UsageError
-from synth.pareto import entrants, jobs, race, racers
-from synth.pareto.workers import Nursery
+from synth.pareto import entrants, race, racers
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unknown, Unsat
+from synth.workers import Nursery
 
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
 
@@ -39,7 +40,7 @@ def solved(problem, **options):
     return verdict
 
 
-@pytest.mark.parametrize("encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "path", "step/cpsat", "quotient@1/z3"])
+@pytest.mark.parametrize("encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "sccl", "path", "step/cpsat", "quotient@1/z3"])
 def test_a_schedule_whoever_is_asked(encoding):
     verdict = solved(dgx1("allgather", 1, 2, 2), encoding=encoding)
     assert isinstance(verdict, Sat)
@@ -220,3 +221,21 @@ def test_from_several_threads():
     for thread in threads:
         thread.join()
     assert [type(v) for v in verdicts] == [Sat] * 3
+
+
+def test_of_all_children_together_the_largest_is_killed():
+    """Two nurseries share what children may hold; the one that asks for more than is left loses its child, the other's goes on."""
+    first, second = Nursery((), together=600 << 20), Nursery((), together=600 << 20)
+    try:
+        small, large = first.start(1, hold, (50 << 20,), None), second.start(2, hold, (900 << 20,), None)
+        with jobs.TURN:
+            jobs.watch([large], None)
+        assert large.ended and large.over_memory and large.result is None
+        assert small.result is None and not small.ended
+        small.kill()
+        with jobs.TURN:
+            jobs.watch([small], None)
+        assert not small.over_memory
+    finally:
+        first.close()
+        second.close()

@@ -24,7 +24,7 @@ CLICK = (
     "types", "verify",
 )  # fmt: skip
 USES: dict[str, set[str]] = {
-    "z3": {"encodings/path.py", "encodings/solvers/z3sat.py"},
+    "z3": {"encodings/sccl.py", "encodings/solvers/z3sat.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
     "click": {f"cli/{name}.py" for name in CLICK},
     "rich": {"cli/progress.py", "view/tables.py"},

@@ -137,7 +137,7 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("--size 1000 --exact-size", 1, "sizes are multiples of 32 bytes, 992 and 1024 fit"), ("--size 0", 0, ""),
+        ("--size 1001 --exact-size", 1, "into whole elements; sizes are multiples of 4 bytes, 1000 and 1004 fit"), ("--size 0", 0, ""),
         ("--dtype f17", 2, "did you mean"),
         ("--op mean", 2, "there are sum, prod, min, max, avg"), ("--executor refrence", 2, "did you mean reference"),
         ("--depth 9", 2, "1 to 8"), ("--size 4TB", 1, "at most 4 GiB are allocated"),
@@ -154,12 +154,12 @@ def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):
     assert outcome.stderr.count("\n") == (code != 0)
 
 
-def test_a_size_that_does_not_divide_runs_the_nearest_below_and_says_so(tmp_path):
+def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
-    outcome = synth("run p.txt --size 1000 --format json")
-    assert json.loads(outcome.stdout)["size"] == 992
-    assert "992 and 1024 fit; this runs 992" in outcome.stderr
-    assert "the least is 32" in synth("run p.txt --size 10", code=1).stderr
+    outcome = synth("run p.txt --size 1003 --format json")
+    assert json.loads(outcome.stdout)["size"] == 1000
+    assert "1000 and 1004 fit; this runs 1000" in outcome.stderr
+    assert "the least is 4" in synth("run p.txt --size 3", code=1).stderr
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "synth.program/1"}', "program p\nnonsense\n", '{"schema": "synth.plan/1"}'])

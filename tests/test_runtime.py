@@ -24,7 +24,7 @@ from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.runtime import data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
 from synth.runtime.reference import Reference
-from synth.runtime.sizes import cut, elements
+from synth.runtime.sizes import cut, padding
 from synth.runtime.waits import DeadlockError
 from synth.topology import Limit, Link, Topology
 
@@ -386,14 +386,15 @@ def test_barrier_orders_the_blocks_of_a_rank():
 # ---------------------------------------------------------------- sizes, refusals, events
 
 
-def test_sizes_that_do_not_divide():
-    made = ring_allreduce(4)
-    assert elements(made, 64, dtype("f16")) == 8
-    assert elements(made, 0, dtype("f16")) == 0
-    with pytest.raises(SynthError, match="multiples of 8 bytes, 1000 and 1008 fit"):
-        elements(made, 1001, dtype("f16"))
+def test_sizes_that_no_call_has():
+    made = ring_allgather(4, 3)
+    assert padding(made, 96, dtype("f16")) == (12, 3) and not padding(made, 96, dtype("f16")).padded
+    assert padding(made, 8, dtype("f16")) == (1, 3) and padding(made, 8, dtype("f16")).elements == 1
+    assert padding(made, 0, dtype("f16")).elements == 0
+    with pytest.raises(SynthError, match="4 parts of whole elements; sizes are multiples of 8 bytes, 1000 and 1008 fit"):
+        padding(made, 1001, dtype("f16"))
     with pytest.raises(SynthError, match="multiples of 32 bytes, the least is 32"):
-        elements(made, 31, dtype("f64"))
+        padding(made, 31, dtype("f64"))
 
 
 def test_chunks_beyond_an_operation_fall_into_slices():

@@ -1,5 +1,6 @@
 """Scan and custom combining collectives: the direct encoding with wanted sets; every schedule is replayed."""
 
+import random
 from fractions import Fraction
 
 import pytest
@@ -86,3 +87,22 @@ def test_what_cannot_be_reached_is_infeasible():
     network = Topology("apart", 3, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()
     with pytest.raises(InfeasibleError):
         items(network, collective("allreduce", 3))
+
+
+@pytest.mark.parametrize("machine", ["line:3", "ring:4"])
+def test_a_rank_that_holds_nothing_sends_nothing(machine):
+    """Where some ranks contribute nothing every answer of the encoding is a schedule that replays."""
+    network, rng, found = topology(machine).network(), random.Random(7), 0
+    for _ in range(30):
+        pre = {r for r in range(network.ranks) if rng.random() < 0.5} or {0}
+        wants = [(r, frozenset(i for i in pre if rng.random() < 0.7) or frozenset(pre)) for r in range(network.ranks) if rng.random() < 0.5]
+        wants = wants or [(0, frozenset(pre))]
+        post = frozenset(r for r, _ in wants)
+        task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
+        for chunks, steps in ((1, 2), (2, 4), (3, 5)):
+            model, read = direct.encode(Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps)
+            answer = Cadical(seed=chunks).solve(model)
+            if answer.status == "sat":
+                found += 1
+                verify.schedule(read({v for v, holds in enumerate(answer.values) if holds}))
+    assert found > 20

@@ -23,8 +23,8 @@ POINTS = [Choice(2, 2, 43e-6), Choice(4, 12, 17e-6), Choice(5, 144, 15e-6)]
 def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
     first, second = lines(MB, ALLREDUCE, POINTS, POINTS[2])
     assert first == (
-        "1 MB does not divide into 144 chunks of whole float32 elements: pad it to 1048896 bytes, or take the 2-step point (C=2; 43 µs),"
-        " whose chunks do"
+        "1 MB does not divide into 144 chunks of whole float32 elements; the executors here pad it, for MSCCL and MSCCL++ pad it to 1048896"
+        " bytes, or take the 2-step point (C=2; 43 µs), whose chunks do"
     )
     assert 1048896 % (144 * 4) == 0 and 0 < 1048896 - MB < 144 * 4
     assert second.startswith("a chunk is 7.11 KB, 0.291 µs on a link, less than a latency")
@@ -51,7 +51,8 @@ def test_where_no_point_does_better_none_is_named():
 def test_the_command_says_it_and_still_names_the_models_point():
     done = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "1MB"])
     assert "at 1 MB take the 3-step point: C=6" in done.stdout
-    assert "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data): pad it to 1048704" in done.stdout
+    assert "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data); the executors here" in done.stdout
+    assert "for MSCCL and MSCCL++ pad it to 1048704" in done.stdout
     assert "or take the 2-step point (C=2; 9.26 µs), whose chunks do" in done.stdout
     assert "does not divide" not in CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "6MB"]).stdout
 

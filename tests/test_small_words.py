@@ -107,7 +107,7 @@ def test_the_file_is_written_where_nobody_reads_the_table(tmp_path):
     process.stdout.close()
     assert process.wait() == 1 and process.stderr.read() == ""
     process.stderr.close()
-    assert len(api.verify(tmp_path / "a.json")) == 4
+    assert len(api.verify(tmp_path / "a.json")) == 5
 
 
 def test_where_nothing_is_to_be_done_it_is_said(tmp_path):

@@ -1,6 +1,7 @@
 """The solvers behind the port, unknowns that stay unknown, and proofs that a small checker believes or not."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from synth.encodings.solvers.cadical_proof import refute
 from synth.encodings.solvers.cpsat import CpSat
 from synth.encodings.solvers.minicard import MiniCard
 from synth.encodings.solvers.z3sat import Z3Sat, reason
-from synth.errors import MissingDependencyError, SynthError, VerificationError
+from synth.errors import MissingDependencyError, SynthError, UncheckedError, VerificationError
 from synth.schedule import Problem
 from synth.topologies import topology
 
@@ -139,6 +140,16 @@ def test_proofs_of_known_infeasible_problems(tmp_path, coll, chunks, steps, roun
 def test_a_feasible_problem_has_no_proof(tmp_path):
     with pytest.raises(SynthError, match="has a schedule"):
         write_proof(Problem(topology("dgx1").network(), collective("allgather", 8), 1, 2, 2), tmp_path)
+
+
+@pytest.mark.parametrize("size", [{"chunks": 1 << 199}, {"rounds": 1 << 60}, {"steps": 1 << 40, "rounds": 1 << 40}, {"chunks": 1 << 20}])
+def test_a_formula_that_is_too_large_is_not_written(tmp_path, size):
+    problem = replace(Problem(topology("ring:4").network(), collective("broadcast", 4), 3, 2, 2), **size)
+    asked = {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}
+    certificate = {"kind": "lrat", **asked, "cnf": "0" * 64, "file": "proof.xz", "sha256": "0" * 64, "lemmas": 1}
+    (tmp_path / "proof.xz").write_bytes(b"")
+    with pytest.raises(UncheckedError, match="too large a formula"):
+        check_proof(certificate, problem, tmp_path)
 
 
 def test_an_altered_proof_file_is_refused(tmp_path):

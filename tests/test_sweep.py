@@ -42,14 +42,14 @@ def test_known_complete_frontiers(tmp_path, topology, collective, expected):
     assert values(found) == expected
     assert found.complete
     assert found.max_steps is None
-    assert audit.document(json.loads(json.dumps(found.to_json())))[-1].startswith("complete")
+    assert audit.document(json.loads(json.dumps(found.to_json())))[-2].startswith("complete")
 
 
 def test_broadcast_is_followed_to_a_given_number_of_steps(tmp_path):
     found = frontier(tmp_path, "dgx1", "broadcast", max_steps=5)
     assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13), 5: F(5, 19)}
     assert (found.complete, found.max_steps) == (True, 5)
-    assert audit.document(found.to_json())[-1].endswith("up to 5 steps")
+    assert audit.document(found.to_json())[-2].endswith("up to 5 steps")
 
 
 def test_an_infinite_frontier_says_what_its_end_is(tmp_path):
@@ -134,7 +134,7 @@ def test_the_log_of_another_question_is_not_used(tmp_path):
 def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
     found = frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_chunks=2, encoding="path", solver="z3")
     assert values(found)[2] == F(3, 2)
-    assert all(p.construction.startswith("path") for p in found.points)
+    assert all(p.construction.startswith("sccl") for p in found.points)
 
 
 def test_uneven_and_custom_collectives(tmp_path):
@@ -183,7 +183,7 @@ def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
     assert found.to_json()["schema"] == "synth.frontier/1"
     path = Path(tmp_path / "frontier.json")
     path.write_text(json.dumps(found.to_json()))
-    assert synth.verify(path)[-1].startswith("complete")
+    assert synth.verify(path)[-2].startswith("complete")
 
 
 def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
@@ -226,3 +226,15 @@ def test_labels_belong_to_ranks(tmp_path):
 def test_the_blind_sweep_too_knows_when_steps_are_too_few(tmp_path):
     with pytest.raises(InfeasibleError, match="needs at least 2 steps"):
         frontier(tmp_path, "ring:4", "allgather", sweep="blind", max_steps=1)
+
+
+def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatch):
+    """Where the time limit comes between a point and the bound at more steps, an interval is left open."""
+    whole = frontier(tmp_path, "ring:4", "allreduce")
+    first = whole.points[0]
+    weak = next(bound for steps, bound in whole.bounds if steps is None)
+    monkeypatch.setattr("synth.pareto.allreduce.points", lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)]))
+    found = synth.pareto("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
+    assert not found.complete
+    assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.bandwidth)]
+    audit.document(found.to_json())

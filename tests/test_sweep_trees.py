@@ -8,11 +8,11 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth import bounds
+from synth import bounds, jobs
 from synth.collective import collective
 from synth.encodings import trees
 from synth.frontier import Frontier, LowerBound
-from synth.pareto import jobs, ontrees, race
+from synth.pareto import ontrees, race
 from synth.schedule import Problem
 from synth.topologies import topology
 from synth.verdict import Budget, Sat, Unknown

@@ -1,6 +1,9 @@
 """Time limits and Ctrl-C at scale: they end the work near their time, keep what was found, and say what is left open."""
 
 import json
+import operator
+import signal
+import threading
 import time
 from fractions import Fraction
 
@@ -8,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api, auditlarge
+from synth import api, auditlarge, jobs
 from synth.api.synthesis import FewerBounds
 from synth.cli.root import root
 from synth.errors import InfeasibleError
 from synth.flows import large
 from synth.flows.cuts import throughput
 from synth.flows.fabric import fabric
-from synth.flows.until import TimeUp, apart, check, endless, left, until
+from synth.flows.until import OutOfMemory, TimeUp, apart, check, endless, left, until
 from synth.frontier import Frontier, Open
 from synth.pareto import frontiers, mixed
 from synth.pareto.events import SweepInterrupted
@@ -55,12 +58,38 @@ def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
             large.frontier(apart_, "alltoall", time_limit=limit)
 
 
-def test_a_call_apart_is_given_up_when_the_time_is_over():
+def test_a_call_apart_is_killed_when_the_time_is_over():
+    threads = threading.active_count()
     with pytest.raises(TimeUp), until(0.1):
-        apart(lambda: time.sleep(2))
-    assert apart(lambda: 7) == 7
+        apart(time.sleep, 1000)
+    assert apart(abs, -7) == apart(apart, abs, -7) == 7
     with pytest.raises(ZeroDivisionError):
-        apart(lambda: 1 // 0)
+        apart(operator.truediv, 1, 0)
+    with pytest.raises(OutOfMemory):
+        apart(bytes, 1 << 45)
+    assert threading.active_count() == threads
+
+
+def test_a_call_apart_knows_the_end():
+    with until(1000):
+        assert 900 < (apart(left) or 0) <= 1000
+    assert apart(left) is None
+
+
+def test_ctrl_c_kills_a_call_apart(monkeypatch):
+    begun = []
+    begin = jobs.begin
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(jobs, "begin", lambda *given: begun.append(begin(*given)) or begun[-1])
+        patched.setattr(jobs, "watch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            apart(time.sleep, 1000)
+    jobs.wait(begun, None)
+    assert [job.status for job in begun] == [signal.SIGKILL]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -195,7 +195,7 @@ def problems(draw):
     ends = {(order[i - 1], order[i]) for i in range(ranks)}
     ends |= set(draw(st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]), max_size=8)))
     routes = tuple(Route(u, v, draw(st.integers(1, 2))) for u, v in sorted(ends))
-    caps = (Cap((0, len(routes) - 1), draw(st.integers(1, 2))),) if draw(st.booleans()) else ()
+    caps = (Cap(draw(st.sampled_from([(0, len(routes) - 1), (0, 0, 1)])), draw(st.integers(1, 2))),) if draw(st.booleans()) else ()
     units = draw(st.integers(1, 3))
     pre = tuple(frozenset([draw(st.integers(0, ranks - 1))]) for _ in range(units))
     post = tuple(frozenset(draw(st.sets(st.integers(0, ranks - 1), min_size=1))) for _ in range(units))

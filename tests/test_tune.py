@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
 
@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
+from synth.api import tuning, tuninginputs
 from synth.api.tuning import SIZES
 from synth.cli import root
 from synth.cli.sizes import Sizes
@@ -20,9 +21,17 @@ from synth.errors import FormatError, SynthError, UsageError
 from synth.export import plan_read
 from synth.frontier import Frontier, LowerBound, Point
 from synth.plan import Plan
+from synth.verdict import Unknown
 from synth.view import plans
 
 KIB = 1 << 10
+PCIE = """
+	GPU0	GPU1	GPU2	GPU3	CPU Affinity	NUMA Affinity
+GPU0	 X 	PIX	PHB	PHB	0-15	0
+GPU1	PIX	 X 	PHB	PHB	0-15	0
+GPU2	PHB	PHB	 X 	PIX	0-15	0
+GPU3	PHB	PHB	PIX	 X 	0-15	0
+"""
 
 
 def made(*names, topology="full:4", collective="allgather"):
@@ -59,7 +68,9 @@ def sound(plan):
             chosen = plan.choose(table.collective, size, table.element)
             assert chosen == (None if table.chosen[i] is None else plan.algorithms[table.chosen[i]])
             assert (chosen is None) == (table.seconds[i] is None)
-            assert chosen is None or (chosen.admits(size, table.element) and table.seconds[i] >= table.best[i])
+            assert chosen is None or table.seconds[i] >= table.best[i]
+            assert table.seconds[i] is None or table.seconds[i] == table.times[i][0]
+            assert table.best[i] == min(t for t in (table.ours[i], table.library[i]) if t is not None)
     doc = json.loads(json.dumps(plan.to_json()))
     assert Plan.from_json(doc).to_json() == doc == plan.to_json()
     for report in plans.reports(plan):
@@ -73,9 +84,11 @@ def test_without_measurements_the_model_decides():
     (table,) = plan.tables
     assert plan.source == "model" and "not measured" in plan.says
     assert table.sizes == SIZES
-    assert [a.protocol for k in range(len(table.ranges)) for a in [plan.algorithms[table.ranges[k].order[0]]]] == ["LL", "LL128", "Simple"]
+    assert [key for key, _ in groupby(plan.algorithms[row.order[0]].protocol for row in table.ranges)] == ["LL", "Simple"]
     assert plan.choose("allgather", 1 << 10).schedule == FRONTIER.points[0].schedule
-    assert max(table.losses) <= 0.01
+    assert set(table.losses) == {0.0}
+    assert any("LL128 is not offered, for the kinds of links are not known" in note for note in plan.notes)
+    assert "LL128" in {a.protocol for a in sound(api.tune(frontiers=[FRONTIER], protocols=["Simple", "LL128"])).algorithms}
 
 
 def test_measurements_decide_where_there_are_any():
@@ -142,12 +155,14 @@ def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10), st.sampled_from(["float32", "float16", "float64", "uint8"]),
        st.sets(st.sampled_from([1, 2, 3, 4]), min_size=1))  # fmt: skip
-def test_only_what_admits_a_size_is_chosen_for_it(sizes, kind, instances):
+def test_every_size_has_an_answer(sizes, kind, instances):
+    """By the executors that pad, and without padding the library's own, or a schedule that divides the size."""
     plan = sound(api.tune(frontiers=[FRONTIER], sizes=sizes, dtype=kind, instances=sorted(instances)))
     element = plan.tables[0].element
-    for size in range(min(sizes), min(sizes) + 200):
-        chosen = plan.choose("allgather", size, element)
-        assert chosen is None or size // element % chosen.divisor == 0
+    for size in range(min(sizes), min(max(sizes), min(sizes) + 200) + 1):
+        chosen, whole = (plan.choose("allgather", size, element, padding=padding) for padding in (True, False))
+        assert chosen is not None and (whole is None or size // element % whole.divisor == 0)
+        assert size % element or whole is not None
 
 
 def half_judged(frontier, sizes, ways, **options):
@@ -245,32 +260,88 @@ def test_one_command_synthesizes_and_tunes(folder):
 
 
 def test_several_collectives_make_one_plan(folder):
-    plan = sound(api.tune("full:4", ["allgather", "broadcast"], [1 << 10, 1 << 20]))
+    plan = sound(api.tune("full:4", ["allgather", "broadcast"], [1 << 10, 1 << 20], dividing=False))
     assert [(t.collective, t.root) for t in plan.tables] == [("allgather", None), ("broadcast", 0)]
-    assert {a.schedule.collective.name for a in plan.algorithms} == {"allgather", "broadcast"}
+    assert {a.schedule.collective.name for a in plan.algorithms if a.schedule} == {"allgather", "broadcast"}
     assert len({a.label for a in plan.algorithms}) == len(plan.algorithms)
-    doc = json.loads(synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --format json").stdout)
+    doc = json.loads(synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --no-dividing --format json").stdout)
     assert Plan.from_json(doc).tables == plan.tables
     assert doc["tables"][0]["greatest_loss"] == max(doc["tables"][0]["losses"])
 
 
-def test_what_divides_no_size_is_told_and_padding_is_advised():
-    frontier = made("ring", topology="dgx1")  # 6 chunks
-    plan = sound(api.tune(frontiers=[frontier], sizes=[1 << 20]))
-    assert plan.choose("allgather", 1 << 20, 4) is None
-    assert any("no algorithm admits 1 MB" in note for note in plan.notes)
-    plan = sound(api.tune(frontiers=[frontier], sizes=[32 << 20, 64 << 20], baselines=["direct"]))
-    assert plan.choose("allgather", 64 << 20, 4).label == "direct"
-    assert plan.choose("allgather", 192 << 18, 4).label == "S7-R7-C6"
-    (note,) = [note for note in plan.notes if "padded to multiples of 192 bytes" in note]
-    assert "by S7-R7-C6" in note
+ALLREDUCE = made("direct", "ring", topology="dgx1", collective="allreduce")  # 8 and 48 chunks
+
+
+def test_a_point_that_does_not_divide_a_size_is_chosen_at_its_padded_time():
+    """It was left out, and what is three times slower was chosen without loss."""
+    plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30], protocols=["Simple"]))
+    (table,) = plan.tables
+    ring = next(a for a in plan.algorithms if a.label == "nccl-ring")
+    assert plan.choose("allreduce", 1 << 30) is ring and ring.options == (("algorithm", "ring"), ("protocol", "simple"))
+    exact = api.tune(frontiers=[ALLREDUCE], sizes=[192 * 10**6, 192 * (10**6 + 1)], protocols=["Simple"])
+    padded = api.tune(frontiers=[ALLREDUCE], sizes=[192 * 10**6 + 4], protocols=["Simple"])
+    assert padded.tables[0].ours[0] == exact.tables[0].ours[1] > exact.tables[0].ours[0]
+    assert padded.tables[0].library[0] < exact.tables[0].library[1]  # the library needs no padding
+    assert table.losses == (0.0, 0.0)
+
+
+def test_a_size_is_left_to_the_library_with_both_times():
+    plan = sound(api.tune(frontiers=[ALLREDUCE], sizes=[1 << 10, 1 << 30]))
+    (table,) = plan.tables
+    (note,) = [note for note in plan.notes if note.startswith("left to nccl, whose own algorithm is at least as fast")]
+    assert note.endswith("1 GB (12577 µs by nccl-ring, 12577 µs by the best schedule)") and "1 KB (" not in note
+    assert table.library[1] <= table.ours[1] and table.library[0] > table.ours[0]
+    assert plan.algorithms[table.chosen[0]].backend == "synth"
+    (said,) = [line for line in api.export_plan(plan).remarks if "left to the library" in line]
+    assert said == "allreduce on 8 ranks: left to the library: 1 GB (12577 µs by nccl-ring, 21489 µs by the best schedule)"
+    csv = api.export_plan(plan, "nccl-tuner-csv").files[0][1].splitlines()[-1]
+    assert csv.startswith("allreduce,") and ",1073741824,ring,simple,-1," in csv
+
+
+def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder):
+    """Of logs and measurements only what they name is compared."""
+    docs = reference(FRONTIER, [1 << k for k in range(10, 17)], [("Simple", 1)])
+    plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[1 << k for k in range(10, 17)]))
+    assert {a.backend for a in plan.algorithms} == {"synth"} and set(plan.tables[0].library) == {None}
+
+
+@pytest.mark.parametrize(
+    ("machine", "protocols"), [("dgx1", {"Simple", "LL", "LL128"}), ("grid:2x2", {"Simple", "LL"}), ("pcie.txt", {"Simple", "LL"})]
+)
+def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, machine, protocols):
+    """Whatever the file of the machine is called: it was believed to be a DGX-1 where it had that name."""
+    Path("pcie.txt").write_text(PCIE)
+    plan = sound(api.tune(Path(machine) if "." in machine else machine, "alltoall", dividing=False))
+    assert {a.protocol for a in plan.algorithms} <= protocols
+    assert ("LL128" in protocols) != any("LL128 is not offered" in note for note in plan.notes)
+    kinds = {"dgx1": {"nvlink"}, "grid:2x2": {"unknown"}, "pcie.txt": {"pcie"}}[machine]
+    assert set().union(*plan.kinds) == kinds and len(plan.kinds) == len(plan.topology.routes) and set(plan.nodes) == {0}
+    forced = Plan.from_json(json.loads(json.dumps(plan.to_json())))
+    forced = replace(
+        forced, algorithms=tuple(replace(a, protocol="LL128") for a in forced.algorithms), topology=replace(forced.topology, name="box")
+    )
+    forced = replace(forced, algorithms=tuple(
+        replace(a, schedule=a.schedule and replace(a.schedule, network=forced.topology)) for a in forced.algorithms
+    ))  # fmt: skip
+    if machine == "dgx1":
+        assert api.export_plan(forced).files
+    else:
+        with pytest.raises(SynthError, match=f"LL128 corrupts data on links other than NVLink, and the link 0 to 1 is {'|'.join(kinds)}"):
+            api.export_plan(forced)
 
 
 def test_schedules_are_found_that_divide_every_size(folder):
-    plan = sound(api.tune("dgx1", "allgather", [128, 64 << 20], dividing=True))
-    chosen = plan.choose("allgather", 64 << 20, 4)
-    assert (chosen.schedule.chunks, chosen.schedule.rounds, len(chosen.schedule.steps)) == (4, 5, 3)  # at most 4 chunks of 8 ranks' floats
+    plan = sound(api.tune("dgx1", "allgather", [128, 64 << 20], time_limit=100))
+    assert plan.choose("allgather", 64 << 20, 4).schedule.chunks == 6  # of all the best; padded
+    assert plan.choose("allgather", 64 << 20, 4, padding=False).label == "nccl-ring"  # 7/6 rounds a chunk against 5/4
+    found = {(a.schedule.chunks, a.schedule.rounds, len(a.schedule.steps)) for a in plan.algorithms if a.schedule}
+    assert (4, 5, 3) in found  # at most 4 chunks of 8 ranks' floats
     assert all(t is not None for t in plan.tables[0].seconds)
+    without = sound(api.tune("dgx1", "allgather", [128, 64 << 20], dividing=False))
+    assert 4 not in {a.schedule.chunks for a in without.algorithms if a.schedule}
+    library, padded = plan.tables[0].library[1], plan.tables[0].seconds[1]
+    (note,) = [note for note in plan.notes if "What stands in on runtimes that do not" in note]
+    assert note.startswith("1 of these sizes") and note.endswith(f"takes at most {100 * (library / padded - 1):.1f}% longer, at 64 MB")
 
 
 def test_a_wrong_schedule_is_found_out(folder):
@@ -386,3 +457,40 @@ def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch
     with pytest.raises(UsageError, match="one machine"):  # what the stand-in answers is not of this problem
         api.tune("ring:5", "allgather", catalog="c.db", sizes=[4 * KIB])
     assert len(asked) == 1
+
+
+class Clock:
+    """A clock that only what is asked for moves: frontiers take a tenth more than they may, questions all that they may."""
+
+    def __init__(self, monkeypatch, frontier):
+        self.now, self.asked = 100.0, []
+        for module in (tuning, tuninginputs):
+            monkeypatch.setattr(module, "time", self)
+        monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **given: self._took(given, 1.1) or frontier)
+        monkeypatch.setattr(tuninginputs, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
+
+    def monotonic(self):
+        return self.now
+
+    def _took(self, given, times):
+        self.asked.append(given["time_limit"])
+        self.now += times * (given["time_limit"] or 0)
+
+
+@pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
+def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
+    clock = Clock(monkeypatch, api.pareto("dgx1", "allgather"))
+    api.tune("dgx1", collectives, SIZES, dividing=True, time_limit=60)
+    assert clock.now <= 160.001
+    assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
+    clock.asked.clear()
+    api.tune("dgx1", collectives, SIZES, dividing=True)
+    assert clock.asked[: len(collectives)] == [None] * len(collectives)
+
+
+def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
+    frontier = api.pareto("dgx1", "allgather")
+    clock = Clock(monkeypatch, frontier)
+    monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
+    plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
+    assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)

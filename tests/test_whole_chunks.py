@@ -9,12 +9,12 @@ from fractions import Fraction
 import dozing
 import pytest
 
-from synth import bounds, verify
+from synth import bounds, jobs, verify
 from synth.collective import collective
 from synth.encodings.solvers.cadical import Cadical
 from synth.encodings.step import Step
 from synth.encodings.trees import meet, near
-from synth.pareto import jobs, race
+from synth.pareto import race
 from synth.pareto.racers import Racer
 from synth.schedule import Problem
 from synth.topologies import topology
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_schedule():
 
 
 def test_a_process_that_sleeps_spends_nothing():
-    job = jobs.alone(Racer("step", "minicard"), time.sleep, (1.0,), Budget(), 60)
+    job = jobs.alone(Racer("step", "minicard").imports, time.sleep, (1.0,), Budget(), 60)
     assert job.result == ("ok", None)
     assert job.pid > 0
     spent = job.spent()
@@ -93,7 +93,7 @@ def test_a_process_that_sleeps_spends_nothing():
 
 
 def test_a_call_that_takes_too_long_is_ended():
-    job = jobs.alone(Racer("step", "minicard"), time.sleep, (60.0,), Budget(), 0.5)
+    job = jobs.alone(Racer("step", "minicard").imports, time.sleep, (60.0,), Budget(), 0.5)
     assert job.result is None
     assert not job.ended
 

@@ -92,7 +92,8 @@ def _wishes(
 ):  # fmt: skip
     """What is asked for schedules on a network: the machine is the one named, or the one that the network is."""
     from synth.export.package import Wish
-    from synth.export.request import Request
+    from synth.export.request import Machine, Request
+    from synth.topologies import placing
 
     machine = None if topology is None else named_topology(topology)
     target = {"msccl-dir": runtime.lower() or "executor", "mscclpp-dir": "mscclpp"}.get(kind, "")
@@ -105,6 +106,8 @@ def _wishes(
         ranks, facts, _ = placed(network, labels, machine, rank_map)
         if sorted(ranks) != list(range(network.ranks)):
             raise UsageError(f"rank map {','.join(map(str, ranks))}: expected each of 0..{network.ranks - 1} once")
+        if machine is None and plan.topology is not None and placing.same(plan.topology, network):
+            facts = Machine.of_plan(plan, ranks) or facts
         request = Request(target, facts, None, None, *assumed)
         to = "mscclpp" if kind == "mscclpp-dir" else "msccl-xml"
         links = None if machine is None else machine.network()

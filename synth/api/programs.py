@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.collective import Collective
-from synth.collector import collector_off
 from synth.errors import SynthError, UsageError
 from synth.frontier import Frontier, Point
 from synth.schedule import Schedule
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     from synth.program.program import InPlace, Program
 
 
-# Sends of a schedule up to which it becomes a program: about 0.1 ms and 4 kB each.
-MOST_SENDS = 1 << 20
-
-
-@collector_off()
 def lower(
     schedule: Schedule,
     *,
@@ -43,19 +37,12 @@ def lower(
 ) -> Program:
     """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
 
-    The options are those of synth.program.lower. Raises SynthError naming the limit of the runtime that is met, UsageError
-    for more than `MOST_SENDS` sends.
+    The options are those of synth.program.lower. Raises VerificationError for a wrong schedule, SynthError naming the limit
+    of the runtime that is met, UsageError for more sends than synth.lowering takes.
     """
-    from synth.audit import document
-    from synth.program.lower import lower as lowered
+    from synth import lowering
 
-    sends = sum(len(step.sends) for step in schedule.steps)
-    if sends > MOST_SENDS:
-        raise UsageError(
-            f"{sends} sends: programs are made of at most {MOST_SENDS}, which takes minutes and some 5 GB; choose a point of fewer chunks"
-        )
-    document(schedule.to_json())
-    return lowered(
+    return lowering.lower(
         schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
         name=name,
     )  # fmt: skip
@@ -66,10 +53,10 @@ def read(
 ) -> Program | Schedule | Frontier:  # fmt: skip
     """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
     if path.suffix == ".npz":
-        from synth import bulk
+        from synth import bulkread
         from synth.flows.expand import schedule
 
-        return schedule(bulk.load(path))
+        return schedule(bulkread.load(path))
     from synth.export.reading import load
 
     return load(path, collective, root, runtime)

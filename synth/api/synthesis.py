@@ -18,6 +18,7 @@ from synth.frontier import Frontier, LowerBound
 from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
 from synth.rational import counted
 from synth.schedule import Problem, Schedule
+from synth.strict import MACHINE
 from synth.topology import Topology
 from synth.verdict import Budget, Unsat, Verdict
 
@@ -40,6 +41,14 @@ class FewerBounds(UndecidedError):
         self.found = found
 
 
+class BoundsInterrupted(KeyboardInterrupt):
+    """Ctrl-C came before all bounds: `found` are those that there are, as `bound` returns them."""
+
+    def __init__(self, found: list[tuple[int | None, LowerBound]]) -> None:
+        super().__init__("interrupted")
+        self.found = found
+
+
 def pareto(
     topology: str | Path | Topology,
     collective: str | Path | Collective,
@@ -48,6 +57,8 @@ def pareto(
     sizes: Sequence | None = None,
     max_steps: int | None = None,
     max_chunks: int | None = None,
+    max_extra_rounds: int | None = None,
+    extra_memory: int | None = None,
     encoding: str = "auto",
     solver: str = "auto",
     sweep: str = "guided",
@@ -59,6 +70,7 @@ def pareto(
     proof: Path | None = None,
     fresh: bool = False,
     log: Path | None = None,
+    cross_check: bool = False,
     on_event: Listener | None = None,
     engine: str = "auto",
 ) -> Frontier | Large:
@@ -68,6 +80,10 @@ def pareto(
     flow above `synth.pareto.frontiers.exact_ranks` ranks for the collectives that it knows, below exact synthesis, and
     where that leaves something open the points of flow methods that improve on it (`Point.construction` says so); where the time
     is over before exact synthesis has a bound, flow methods alone.
+
+    `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank may relay, by SCCL's
+    encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3 is asked the deciding questions again
+    (`synth.pareto.crosscheck`). `Frontier.answers` says which solver answered what.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
     flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of many ranks the seconds that
@@ -81,7 +97,10 @@ def pareto(
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
     if frontiers.engine_of(engine, machine, collective) == "flow":
-        own = {"encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None}
+        own = {
+            "encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None,
+            "max-extra-rounds": max_extra_rounds is not None, "extra-memory": extra_memory is not None, "cross-check": cross_check,
+        }  # fmt: skip
         wrong = [f"--{name}" for name, given in own.items() if given]
         if wrong:
             name = frontiers.flow_task(machine, collective, roots, sizes)[0]
@@ -89,10 +108,16 @@ def pareto(
             raise UsageError(f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out")
         return _flow(machine, frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
     task = task_of(collective, machine.ranks, roots, sizes)
+    if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
+        raise UsageError(f"{task.name} has engines of its own; leave --max-extra-rounds and --extra-memory out")
+    if extra_memory is not None:
+        if cross_check:
+            raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
+        engine = "exact"  # schedules of other methods relay what they need
     limit = None if time_limit is None else time_limit - frontiers.kept(machine, task, engine, sizes, time_limit)
     options = Options(
-        max_steps, max_chunks, encoding, solver, limit, jobs=workers(jobs), seed=seed, deterministic=deterministic,
-        same_bits=same_bits, proof=proof,
+        max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, limit, jobs=workers(jobs), seed=seed,
+        deterministic=deterministic, same_bits=same_bits, proof=proof,
     )  # fmt: skip
     began = time.monotonic()
 
@@ -107,7 +132,24 @@ def pareto(
         large = frontiers.flow(machine, *frontiers.flow_task(machine, task), on_event, time_limit=rest())
         notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
         return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
-    return frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
+    found = frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
+    return _cross_checked(found, options, on_event, rest()) if cross_check else found
+
+
+def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
+    """`found` with z3's answers; Ctrl-C loses only these."""
+    from synth.jobs import stop
+    from synth.pareto.crosscheck import cross_check
+    from synth.pareto.events import Event
+
+    tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
+    budget = Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
+    try:
+        return cross_check(found, budget, tell)
+    except KeyboardInterrupt:
+        raise SweepInterrupted(found, None) from None
+    finally:
+        stop()
 
 
 def _flow(
@@ -143,15 +185,20 @@ def solve(
     seed: int = 0,
     deterministic: bool = False,
     proof: Path | None = None,
+    extra_memory: int | None = None,
+    pipeline: int | None = None,
+    on_event: Listener | None = None,
 ) -> Verdict:
     """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
 
     With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
-    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
+    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only. `extra_memory` (chunks that
+    a rank may relay) and `pipeline` (a new run starts every so many steps, one round each) are limits that SCCL's encoding keeps.
     """
     from synth import verify
+    from synth.jobs import stop
     from synth.pareto import bounded, race, refutation
-    from synth.pareto.jobs import stop
+    from synth.pareto.events import Event
     from synth.verdict import Sat, Unknown
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
@@ -162,8 +209,12 @@ def solve(
     task = task_of(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
     direct = task.combining and not task.reversible
-    if direct and (encoding != "auto" or solver not in ("auto", "cadical")):
-        raise UsageError(f"{task.name} has engines of its own, with cadical; remove --encoding and --solver")
+    limits = {name: n for name, n in (("extra_memory", extra_memory), ("pipeline", pipeline)) if n is not None}
+    named = " and ".join(f"--{name}" for name in limits).replace("_", "-")
+    if limits and proof is not None:
+        raise UsageError(f"--proof proves that there is no schedule at all; leave it or {named} out")
+    if direct and (limits or encoding != "auto" or solver not in ("auto", "cadical")):
+        raise UsageError(f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}")
     began, budget, said = time.monotonic(), Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic), None
     try:
         if encoding == "auto":
@@ -177,7 +228,8 @@ def solve(
 
             verdict = combining.solve(problem, budget)
         else:
-            verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof)
+            tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
+            verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits)
     finally:
         stop()
     if direct and isinstance(verdict, Unknown) and said is not None:
@@ -196,13 +248,14 @@ def bound(
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
     Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds; what it worked at then goes on in a thread of its own. Where sums differ from
+    those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
     rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
     from synth.bounds.fences import fenced
     from synth.flows.until import TimeUp, apart, until
     from synth.pareto import onechunk, woven
+    from synth.pareto.awaited import LEAST_RANKS
     from synth.pareto.sweep import STEPS_BEYOND
 
     network = named_topology(topology).network()
@@ -211,12 +264,13 @@ def bound(
     seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
     least = onechunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
+    at_once = seconds is None and network.ranks <= LEAST_RANKS
     if least.value == 0:
         return found
     kind = bounds.allreduce if task.combining and not task.reversible else bounds.flow
 
     def at(steps: int | None) -> LowerBound:
-        made = kind(network, task, steps) if seconds is None else apart(lambda: kind(network, task, steps))
+        made = kind(network, task, steps) if at_once else apart(kind, network, task, steps)
         return max([made, *(bound for _, bound in floor)], key=lambda b: b.value)
 
     floor: list[tuple[int | None, LowerBound]] = [] if quick is None else [(None, quick)]
@@ -230,6 +284,8 @@ def bound(
         except TimeUp:
             over = "the time limit is over" if time_limit is not None else "the default effort is spent"
             raise FewerBounds([*found, *floor], over) from None
+        except KeyboardInterrupt:
+            raise BoundsInterrupted([*found, *floor]) from None
     return [*found, *floor]
 
 
@@ -240,9 +296,9 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     what is wrong, FormatError for a file that is none of these.
     """
     if isinstance(given, str | Path) and Path(given).suffix == ".npz":
-        from synth import auditlarge, bulk
+        from synth import auditlarge, bulkread
 
-        return [auditlarge.schedule(bulk.load(Path(given)))]
+        return [auditlarge.schedule(bulkread.load(Path(given))), MACHINE]
     collecting = gc.isenabled()
     gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
     try:
@@ -267,7 +323,7 @@ def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None
         if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
             from synth import auditlarge
 
-            return [auditlarge.infeasible(doc)]
+            return [auditlarge.infeasible(doc), MACHINE]
         if doc.get("schema") == GROUPS_SCHEMA:
             from synth import auditgroups
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.inputs import named_topology
+from synth.api.programs import placed
 from synth.api.running import baseline
-from synth.api.tuninginputs import Work, frontier, logged, measurements
+from synth.api.tuninginputs import DIVIDING_SECONDS, FOR_FRONTIERS, Search, Work, frontier, logged, measurements
 from synth.api.tuninginputs import dividing as dividing_schedules
 from synth.api.tuninginputs import works as works_of
 from synth.errors import SynthError, UsageError
@@ -24,9 +26,12 @@ if TYPE_CHECKING:
     from synth.catalog.tune import Answer
     from synth.catalog.tune_candidates import Named
     from synth.catalog.tune_measured import Measurement
+    from synth.export.request import Machine
     from synth.pareto.events import Listener
 
 SIZES = tuple(1 << k for k in range(10, 31))  # 1 KiB to 1 GiB
+ALWAYS = ("ring", "tree", "direct")  # baselines that are always chosen from
+LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
     "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between protocols by its times"
     " is no evidence for a GPU"
@@ -38,7 +43,7 @@ class _Wish(NamedTuple):
 
     sizes: tuple[int, ...]
     element: int
-    tolerance: float
+    tolerance: float | None
     baselines: tuple[str, ...]
     ways: tuple[tuple[str, int], ...] | None
 
@@ -60,45 +65,55 @@ def tune(
     dtype: str = "float32",
     in_place: bool = False,
     ranks: int | None = None,
-    dividing: bool = False,
+    dividing: bool | None = None,
     time_limit: float | None = None,
     jobs: int | None = None,
     on_event: Listener | None = None,
 ) -> Plan:
-    """What to run at which size: of every point of the frontiers in every way, the `baselines`, and other backends' logs.
+    """What to run at which size: of every point of the frontiers in every way, ring, tree and direct and other `baselines`, other
+    backends' logs, and without any times NCCL's own ring and tree by the same model.
 
     `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those given
-    (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` schedules are looked
-    for, too, whose chunks divide every size. `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a
-    database whose frontiers and measurements of this machine count too; `logs`: (backend, file) of nccl-tests' or OSU's
-    output. Without any of these the cost model decides. `protocols`, `instances`: the ways to run a schedule (default: those
-    that were measured; by the model Simple, LL and LL128 in one instance). `tolerance`: the loss, as a share, that is
-    accepted to save a switch (default: 1%). `dtype`: of the elements that must divide into chunks. `ranks`: for logs without
-    a topology.
+    (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` (default: where there is
+    a `topology`) schedules are looked for, too, whose chunks divide every size, for runtimes that do not pad. `measured`:
+    documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose frontiers and measurements of this machine
+    count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these the cost model decides. `protocols`,
+    `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL and, over NVLink alone, LL128
+    in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1% of measured times, none of
+    predicted ones). `dtype`: of the elements that chunks are made of. `ranks`: for logs without a topology.
+    `time_limit`: seconds of wall time for all of it.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
     """
-    from synth.catalog import tune as tuner
     from synth.runtime.dtypes import dtype as element_type
 
     chosen = tuple(sorted(set(sizes)))
     if not chosen or chosen[0] < 1:
         raise UsageError("no sizes to tune for; sizes are bytes, at least 1")
-    share = tuner.TOLERANCE if tolerance is None else tolerance
-    if not 0 <= share < 1:
-        raise UsageError(f"tolerance {share}: a share of the best time, at least 0 and below 1")
-    wish = _Wish(chosen, element_type(dtype).size, share, tuple(baselines), _ways(protocols, instances))
-    search = {"time_limit": time_limit, "jobs": jobs, "on_event": on_event}
+    if tolerance is not None and not 0 <= tolerance < 1:
+        raise UsageError(f"tolerance {tolerance}: a share of the best time, at least 0 and below 1")
+    wish = _Wish(chosen, element_type(dtype).size, tolerance, tuple(baselines), _ways(protocols, instances))
+    divide = topology is not None and dividing is not False
+    end = None if time_limit is None else time.monotonic() + time_limit
+    search = Search(end, jobs, on_event, FOR_FRONTIERS if divide else 1.0)
     machine, opened = None if topology is None else named_topology(topology), [frontier(given) for given in frontiers]
     name = machine.name if machine else next((f.network.name for f in opened), None)
     held = measurements(measured, catalog, name, in_place)
     works = works_of(machine, collective, root, ranks, opened, held, search, catalog)
-    if dividing:
-        if machine is None:
-            raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
-        works = [work._replace(dividing=_dividing(work, machine, wish, search)) for work in works]
+    if dividing and machine is None:
+        raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
+    if machine is not None and divide:
+        looking = search if end is not None else replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
+        works = [_with_dividing(work, machine, wish, looking, len(works) - place) for place, work in enumerate(works)]
     works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
-    return _plan(works, [_answer(work, wish, len(works) > 1) for work in works])
+    facts = [_facts(work, machine) for work in works]
+    answers = [_answer(work, wish, len(works) > 1, known) for work, known in zip(works, facts, strict=True)]
+    return _plan(works, answers, next((known for known in facts if known), None))
+
+
+def _facts(work: Work, machine: Topology | None) -> Machine | None:
+    """Kinds of links and boxes of the machine that `work` is for; None where they are not known."""
+    return None if work.network is None else placed(work.network, (), machine, range(work.network.ranks))[1]
 
 
 def import_plan(path: str | Path, collective: str | None = None, ranks: int | None = None) -> Plan:
@@ -120,30 +135,47 @@ def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str
     return tuple(product([known[name.lower()] for name in protocols] or PROTOCOLS, instances or (1,)))
 
 
-def _dividing(work: Work, machine: Topology, wish: _Wish, search: dict[str, Any]) -> tuple[Schedule, ...]:
-    return tuple(s for f in work.frontiers for s in dividing_schedules(f, machine, wish.sizes, wish.element, search))
+def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, to_come: int) -> Work:
+    """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked for."""
+    made: list[Schedule] = []
+    late: list[int] = []
+    for place, one in enumerate(work.frontiers):
+        schedules, missing = dividing_schedules(one, machine, wish.sizes, wish.element, search, to_come + len(work.frontiers) - place - 1)
+        made += schedules
+        late += missing
+    if not late:
+        return work._replace(dividing=tuple(made))
+    note = f"{search.limit} ended the search for schedules that divide every size, at {', '.join(map(str, late))} steps"
+    return work._replace(dividing=tuple(made), notes=(*work.notes, note))
 
 
-def _answer(work: Work, wish: _Wish, several: bool) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:
+def _answer(
+    work: Work, wish: _Wish, several: bool, facts: Machine | None
+) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog import fit, tune, tune_candidates, tune_measured
 
     measured = tuple(tune_measured.merged(work.measured))
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""
-    found = tune_candidates.candidates(_schedules(work, wish), measured, wish.ways, prefix)
+    schedules = _schedules(work, wish)
+    found = tune_candidates.candidates(schedules, measured, wish.ways, prefix, facts)
+    offered = [*found.candidates]
+    if not measured:
+        offered += [c for name, s in schedules if name in LIBRARY for c in tune_candidates.own_of_library(name, s, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fitted(found.candidates, says)
     if model is None and not measured and work.network is not None:
         model = fit.nominal(work.network)
     ranks = work.ranks or measured[0].ranks
-    question = tune.Question(work.name, ranks, wish.sizes, wish.element, wish.tolerance, work.root)
-    answer = tune.answer(question, found.candidates, model)
+    tolerance = wish.tolerance if wish.tolerance is not None else tune.TOLERANCE if measured else 0.0
+    question = tune.Question(work.name, ranks, wish.sizes, wish.element, tolerance, work.root)
+    answer = tune.answer(question, offered, model)
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
 def _schedules(work: Work, wish: _Wish) -> list[Named]:
-    """Every point, the baselines asked for, and those that measurements name and the links carry."""
+    """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links carry them."""
     from synth.catalog.tune_candidates import Named
     from synth.runtime.baselines import SUMMARIES
 
@@ -155,7 +187,7 @@ def _schedules(work: Work, wish: _Wish) -> list[Named]:
         return made
     task = work.frontiers[0].collective
     seen = [m.label for m in work.measured if m.backend == OURS and m.label in SUMMARIES]
-    for name in dict.fromkeys((*wish.baselines, *seen)):
+    for name in dict.fromkeys((*wish.baselines, *seen, *ALWAYS)):
         try:
             made.append(Named(name.lower(), baseline(name, work.network, task)))
         except SynthError:
@@ -164,7 +196,9 @@ def _schedules(work: Work, wish: _Wish) -> list[Named]:
     return made
 
 
-def _plan(works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]]) -> Plan:
+def _plan(
+    works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]], facts: Machine | None
+) -> Plan:  # fmt: skip
     from synth.catalog import fit
 
     algorithms: list = []
@@ -193,5 +227,7 @@ def _plan(works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, t
     source = "measured" if any(not m.modelled for _, _, measured in answers for m in measured) else "model"
     said = "; ".join(dict.fromkeys(text for text in says if text))
     return Plan(
-        tuple(algorithms), tuple(tables), source, said, networks[0] if networks else None, labels, models, tuple(dict.fromkeys(notes))
-    )
+        tuple(algorithms), tuple(tables), source, said, networks[0] if networks else None, labels, models, tuple(dict.fromkeys(notes)),
+        () if facts is None else tuple(tuple(sorted(facts.kinds[route.src, route.dst])) for route in networks[0].routes),
+        () if facts is None else facts.nodes,
+    )  # fmt: skip

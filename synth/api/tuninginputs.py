@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, gcd
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from synth.api.inputs import collective as task_of
 from synth.api.programs import read
@@ -22,10 +23,33 @@ from synth.verdict import Sat
 
 if TYPE_CHECKING:
     from synth.catalog.tune_measured import Measurement
+    from synth.pareto.events import Listener
 
 MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
 TRIES = 3  # numbers of chunks, the best first
-SECONDS = 20.0  # wall time for one of them, unless said
+SECONDS = 3.0  # wall time for one of them, where nothing limits all
+DIVIDING_SECONDS = 20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
+
+
+# Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of one frontier:
+# what flow methods may add to it, about.
+FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
+
+
+@dataclass(frozen=True)
+class Search:
+    """How frontiers and schedules are searched: all of it until `end` (monotonic seconds; None: no limit), which `limit` names."""
+
+    end: float | None = None
+    jobs: int | None = None
+    on_event: Listener | None = None
+    for_frontiers: float = 1.0
+    limit: str = "the time limit"
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end, none below 0; None without one."""
+        return None if self.end is None else max(0.0, self.end - time.monotonic())
 
 
 class Work(NamedTuple):
@@ -94,7 +118,7 @@ def works(
     ranks: int | None,
     frontiers: Sequence[Frontier],
     held: Sequence[Measurement],
-    search: dict[str, Any],
+    search: Search,
     catalog: str | Path | None = None,
 ) -> list[Work]:
     """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else synthesized.
@@ -107,7 +131,7 @@ def works(
     if not names:
         raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
     found = []
-    for name in names:
+    for place, name in enumerate(names):
         count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
         own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
         if len({f.collective for f in own}) > 1:
@@ -117,7 +141,7 @@ def works(
         notes: tuple[str, ...] = ()
         if not own and machine is not None and task is not None:
             own, notes = _kept(catalog, machine, task)
-            own = own or [_synthesized(machine, task, search)]
+            own = own or [_synthesized(machine, task, search, len(names) - place)]
         there = next((f.network for f in own), network)
         for other in (*(f.network for f in own), *((network,) if network else ())):
             if there is not None and not _same(other, there):
@@ -156,8 +180,11 @@ def _kept(catalog: str | Path | None, machine: Topology, task: Collective) -> tu
     return [frontier(found)], (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})",)
 
 
-def _synthesized(machine: Topology, task: Collective, search: dict[str, Any]) -> Frontier:
-    made = pareto(machine, task, **search)
+def _synthesized(machine: Topology, task: Collective, search: Search, to_come: int) -> Frontier:
+    """The frontier of one collective, of `to_come` that share what is left of the time."""
+    left = search.left
+    limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
+    made = pareto(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
     return made if isinstance(made, Frontier) else _written_out(made, machine.network())
 
 
@@ -174,15 +201,21 @@ def _written_out(found: Large, network: Network) -> Frontier:
     return Frontier(network, made[0].collective, points, notes=found.notes)
 
 
-def dividing(found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: dict[str, Any]) -> list[Schedule]:
+def dividing(
+    found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: Search, to_come: int = 1
+) -> tuple[list[Schedule], list[int]]:
     """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of the
-    frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give."""
+    frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give.
+
+    And the numbers of steps at which the time was over before all were tried. `to_come`: frontiers that share what is left of it.
+    """
     count = gcd(*sizes) // element if all(size % element == 0 for size in sizes) else 0
     units = found.collective.buffer_units
     able = [c for c in range(1, MOST_CHUNKS + 1) if count and count % (c * units) == 0]
     made: list[Schedule] = []
+    late: list[int] = []
     best = None
-    for point in found.points:
+    for place, point in enumerate(found.points):
         if point.chunks in able:
             best = point.bandwidth
             continue
@@ -190,10 +223,14 @@ def dividing(found: Frontier, machine: Topology, sizes: Sequence[int], element: 
         for rate, chunks in tries[:TRIES]:
             if best is not None and rate >= best:
                 break
-            limits = {"time_limit": search["time_limit"] or SECONDS, "jobs": search["jobs"]}
-            answer = solve(machine, found.collective, chunks, point.steps, int(rate * chunks), **limits)
+            left = search.left
+            if left == 0:
+                late.append(point.steps)
+                break
+            seconds = SECONDS if left is None else left / (to_come * (len(found.points) - place))
+            answer = solve(machine, found.collective, chunks, point.steps, int(rate * chunks), time_limit=seconds, jobs=search.jobs)
             if isinstance(answer, Sat):
                 made.append(answer.schedule)
                 best = rate
                 break
-    return made
+    return made, late

@@ -11,7 +11,7 @@ from collections import Counter
 from fractions import Fraction
 
 from synth.bounds import check_cases, onechunk
-from synth.bounds.instance import BIG, Instance, Orbits, need, permutation, whole
+from synth.bounds.instance import BIG, Instance, Orbits, keyed, listed, need, permutation, whole
 from synth.bounds.renumber import renumbered
 from synth.errors import VerificationError, malformed
 
@@ -46,6 +46,7 @@ def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps:
 
 
 def _check(certificate: dict, topology: dict, collective: dict, steps: int | None, chunks: int | None) -> Fraction:
+    need(type(certificate) is dict, "malformed certificate: expected an object", "$")
     kind = certificate["kind"]
     need(isinstance(kind, str) and kind in KEYS, f"unknown kind {str(kind)[:40]!r}", "kind")
     must, may = KEYS[kind]
@@ -87,19 +88,28 @@ def _pair(certificate: dict, problem: Instance) -> tuple[int, int]:
 
 
 def _distance(certificate: dict, problem: Instance) -> Fraction:
-    far = 0
-    if certificate["pair"] != []:
+    far: float = 0
+    if certificate["pair"] == []:
+        need(nothing_to_do(problem), "names no pair, but something must move", "pair")
+    else:
         unit, rank = _pair(certificate, problem)
-        far = max((problem.hops(s)[rank] for s in problem.sources(unit, rank)), default=0)
+        far = max((problem.hops(s)[rank] for s in problem.sources(unit, rank)), default=0)  # none: a sum of nothing
     stated = whole(certificate["distance"], 0, BIG, "distance")
     need(stated == far, f"says {stated}, found {far}", "distance")
     return Fraction(stated)
 
 
+def nothing_to_do(problem: Instance) -> bool:
+    """Whether each rank has all that it wants before the first step. True where nothing is wanted."""
+    wants = [(unit, rank) for unit, rows in enumerate(problem.post) for rank in rows]
+    return all(rank in source for unit, rank in wants for source in problem.sources(unit, rank))
+
+
 def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     unit, rank = _pair(certificate, problem)
-    closed = {whole(n, 0, problem.ranks, "closed") for n in certificate["closed"]}
+    closed = {whole(n, 0, problem.ranks, "closed") for n in listed(certificate["closed"], "closed")}
     need(rank not in closed, "holds the destination", "closed")
+    # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not proved here.
     need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
     need(all(v in closed for u, v, _ in problem.links if u in closed), "is left by a link", "closed")
     return Fraction(0)
@@ -125,10 +135,10 @@ class Packing:
         problem.spend(layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits)))
         sizes = {"unit": len(problem.pre), "rank": problem.ranks, "link": len(problem.links), "limit": len(problem.limits)}
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
-        for g, generator in enumerate(certificate["generators"]):
+        for g, generator in enumerate(listed(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
         told: dict[tuple[str, int], tuple[int, ...]] = {}
-        for p, row in enumerate(certificate["prices"]):
+        for p, row in enumerate(listed(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
             need(told.setdefault((what, orbit), prices) == prices, "differs from the price of a link or limit like it", f"prices[{p}]")
         free = (0,) * layers
@@ -146,7 +156,7 @@ class Packing:
 
     def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
         """Which orbit of links or limits, and its price at each step."""
-        what, key, *rest = row
+        what, key, *rest = listed(row, place)
         need(what in ("link", "limit"), "expected link or limit", place)
         if what == "link":
             ends = whole(key, 0, self.problem.ranks, place), whole(rest.pop(0), 0, self.problem.ranks, place)
@@ -162,7 +172,7 @@ class Packing:
         """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
         p = self.problem
         p.spend(p.ranks + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True)) + sum(len(a) for a, _ in p.limits))
-        need(len(generator) in (2, 3), "expected ranks, units and perhaps links", place)
+        need(len(listed(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
         ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
         if len(generator) == 3:
             links = permutation(generator[2], len(p.links), place)
@@ -176,7 +186,7 @@ class Packing:
         places: dict[tuple, list[int]] = {}
         for k, limit in enumerate(p.limits):
             places.setdefault(limit, []).append(k)
-        images = [places.get((frozenset(links[i] for i in inside), b), []) for inside, b in p.limits]
+        images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
@@ -192,12 +202,12 @@ class Packing:
             need(all(map(p.symmetric, range(len(p.pre)))), "is known only where those who contribute want it all", "count")
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
         sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
-        covers = certificate.get("covers", {})
-        for name in [*certificate["cuts"], *(name for name in covers if name not in certificate["cuts"])]:
+        cuts, covers = keyed(certificate["cuts"], "cuts"), keyed(certificate.get("covers", {}), "covers")
+        for name in cuts | covers:
             unit = self.index(name, len(p.pre))
             size = sizes.pop(self.orbits["unit"].of(unit), 0)
             need(size > 0, "is in the orbit of another unit", f"cuts.{name}")
-            part, place = certificate["cuts"].get(name, []), f"cuts.{name}"
+            part, place = cuts.get(name, []), f"cuts.{name}"
             if self.kind == "deadline-cut-trees" and type(part) is dict:
                 total += size * check_cases.least(self, part, unit, place)
             else:
@@ -229,10 +239,11 @@ class Packing:
 
     def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
         """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from them."""
-        if any(theta[n] >= t for n, t in has) and all(theta[s] < 0 for s in self.problem.pre[unit]):
-            return True
-        ends = [d for d in self.problem.post[unit] if theta[d] >= self.layers]
-        return any(all(theta[s] < 0 for s in source) for d in ends for source in self.problem.sources(unit, d))
+        p = self.problem
+        ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
+        ends += [p.pre[unit] for n, t in has if theta[n] >= t]
+        # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from nothing.
+        return any(source and all(theta[s] < 0 for s in source) for source in ends)
 
     def sums(self, theta: list[int], unit: int) -> int:
         """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that are independent."""
@@ -256,14 +267,13 @@ class Packing:
         """
         load: Counter[tuple[int, int]] = Counter()
         total = 0
-        need(type(rows) is list, "expected rows of cuts", place)
-        for c, row in enumerate(rows):
+        for c, row in enumerate(listed(rows, place)):
             weight, theta = self.cut(row, f"{place}[{c}]")
             need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
             total += weight * self.sums(theta, unit)
             for entry in self.entered(theta):
                 load[entry] += weight
-        for c, row in enumerate(covers or []):
+        for c, row in enumerate(listed(covers or [], "covers")):
             gain, entries = self.cover(row, unit, f"covers[{c}]")
             total += gain
             for entry in entries:
@@ -275,7 +285,7 @@ class Packing:
 
     def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
         """weight × sends, and the (link, step) that count: into the rank after the time, or out of it by then."""
-        weight, side, rank, time, sends = row
+        weight, side, rank, time, sends = listed(row, place)
         need(side in ("in", "out"), "expected in or out", place)
         whole(weight, 0, BIG, place)
         whole(time, 0, self.layers + 1, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from synth.bounds.instance import BIG, need, whole
+from synth.bounds.instance import BIG, keyed, listed, need, whole
 
 if TYPE_CHECKING:
     from synth.bounds.check import Packing
@@ -26,13 +26,13 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
     if tree.keys() == {"cuts"}:
         return packing.cuts(tree["cuts"], unit, f"{place}.cuts", has=has, lacks=lacks)
     if tree.keys() == {"dead"}:
-        theta = packing.cut([0, *tree["dead"]], f"{place}.dead")[1]
+        theta = packing.cut([0, *listed(tree["dead"], f"{place}.dead")], f"{place}.dead")[1]
         need(packing.parts(theta, unit, has), "does not part a source from a destination", f"{place}.dead")
         for i, t in packing.entered(theta):
             need(packing.absent(i, t, lacks), f"is entered by link {packing.problem.links[i][:2]} at step {t}", f"{place}.dead")
         return None
     need(tree.keys() == {"node", "has", "not"}, "expected node, has and not, or cuts, or dead", place)
-    n, t = tree["node"]
+    n, t = listed(tree["node"], f"{place}.node")
     node = whole(n, 0, packing.problem.ranks, f"{place}.node"), whole(t, 0, packing.layers + 1, f"{place}.node")
     cases = (
         _least(packing, tree["has"], unit, f"{place}.has", (*has, node), lacks),
@@ -49,14 +49,15 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
     """
     p, values = packing.problem, {}
     need(len(p.pre) == 1 and p.symmetric(0) and len(p.pre[0]) > 1, "is for one allreduce", "kind")
-    for name, part in roots.items():
+    for name, fields in keyed(roots, "roots").items():
         rank, place = packing.index(name, p.ranks), f"roots.{name}"
+        part = keyed(fields, place)
         need(rank in p.pre[0] and part.keys() == {"before", "after", "overall"}, "expected before, after, overall", place)
         early: Counter[int] = Counter()
         late: Counter[int] = Counter()
         total = 0
         for where in ("before", "overall"):
-            for row in part[where]:
+            for row in listed(part[where], f"{place}.{where}"):
                 weight, theta = packing.cut(row, f"{place}.{where}")
                 ends = [rank] if where == "before" else p.pre[0]
                 parted = any(theta[i] < 0 for i in p.pre[0]) and any(theta[d] > 0 for d in ends)
@@ -65,7 +66,7 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
                 for i, _ in packing.entered(theta):
                     early[i] += weight
                     late[i] += weight if where == "overall" else 0
-        need(len(part["after"]) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
+        need(len(listed(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
         for n, weight in enumerate(part["after"]):
             total += whole(weight, 0, BIG, f"{place}.after[{n}]")
             need(weight == 0 or (n in p.pre[0] and n != rank), "is not a rank that completes later", f"{place}.after[{n}]")

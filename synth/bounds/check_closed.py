@@ -6,8 +6,9 @@ starts inside ends inside. So no schedule, of whatever steps and chunks, takes t
 
 from __future__ import annotations
 
-from synth.bounds.check_scale import ROOTED, need, same
+from synth.bounds.check_scale import COLLECTIVES, ROOTED, need, same
 from synth.errors import VerificationError, malformed
+from synth.strict import items
 from synth.topology import Topology, columns
 
 KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
@@ -17,7 +18,7 @@ def check(certificate: dict, topology: Topology) -> tuple[int, int]:
     """The rank whose data are wanted and the rank that they cannot reach. Raises VerificationError, with the place, for no proof."""
     try:
         return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -29,10 +30,14 @@ def _check(certificate: dict, topology: Topology) -> tuple[int, int]:
     start, end = certificate["pair"]
     need(all(type(n) is int and 0 <= n < topology.ranks for n in (start, end)) and start != end, "names no two ranks", "pair")
     collective, root = certificate["collective"], certificate["root"]
+    need(collective in COLLECTIVES, "has no such proof", "collective")
     if collective in ROOTED:
+        need(type(root) is int, "must be a rank", "root")
         need((start if collective == "broadcast" else end) == root, f"is not what a {collective} with root {root} asks", "pair")
+    else:
+        need(root is None, "is for rooted collectives", "root")
     closed: set[int] = set()
-    for first, last in certificate["closed"]:
+    for first, last in items(certificate["closed"], "closed"):
         need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "names no node", "closed")
         closed.update(range(first, last + 1))
     need(start in closed, "leaves the source out", "closed")

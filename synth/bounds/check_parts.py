@@ -15,7 +15,8 @@ from fractions import Fraction
 
 from synth.bounds.check_scale import need, same
 from synth.errors import VerificationError, malformed
-from synth.topology import Topology, columns
+from synth.strict import items
+from synth.topology import Topology, bandwidths, columns
 
 KEYS = {"kind", "topology", "regions", "limits"}
 ENTERING = "entering"
@@ -30,7 +31,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     """
     try:
         return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -40,13 +41,14 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(not entering or certificate[ENTERING] is True, "is true or left out", ENTERING)
     need(certificate["kind"] == "allreduce-parts", "is no allreduce-parts", "kind")
     same(certificate, topology)
-    regions, limits = certificate["regions"], certificate["limits"]
+    regions, limits = ([items(row, key) for row in items(certificate[key], key)] for key in ("regions", "limits"))
     nodes = topology.ranks + len(topology.switches)
     need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
     home: dict[int, int] = {}
     inside: list[set[int]] = []
     for p, region in enumerate(regions):
         members = set(region)
+        need(len(members) == len(region), "names a node twice", f"regions[{p}]")
         need(all(type(n) is int and 0 <= n < nodes for n in region), "names no node", f"regions[{p}]")
         ranks = [n for n in members if n < topology.ranks]
         need(bool(ranks), "holds no rank", f"regions[{p}]")
@@ -61,7 +63,8 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     paid: list[set[int]] = []
     bandwidth = Fraction(0)
     for p, row in enumerate(limits):
-        need(all(type(k) is int and 0 <= k < len(topology.limits) for k in row), "names no limit", f"limits[{p}]")
+        good = all(type(k) is int and 0 <= k < len(topology.limits) for k in row) and len(set(row)) == len(row)
+        need(good, "names no limit, or one twice", f"limits[{p}]")
         paid.append({i for k in set(row) for i in topology.limits[k].links})
         bandwidth += sum((topology.limits[k].bandwidth for k in set(row)), Fraction(0))
     src, dst, width = columns(topology.links)
@@ -69,5 +72,6 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
         for p in held[near]:
             if far not in inside[p] and i not in paid[p]:
                 bandwidth += wide
+    need(all(wide >= 0 for wide in (*bandwidths(topology.links), *bandwidths(topology.limits))), "has a negative bandwidth", "topology")
     need(bandwidth > 0, f"nothing {'enters' if entering else 'leaves'} any region: the allreduce is impossible, not slow", "regions")
     return Fraction(2 * (len(regions) - 1)) / bandwidth

@@ -21,6 +21,7 @@ from typing import Any
 from synth.difference import size
 from synth.errors import VerificationError, malformed
 from synth.rational import rational
+from synth.strict import items
 from synth.topology import Topology, bandwidths, columns
 
 KEYS = {
@@ -30,6 +31,7 @@ KEYS = {
 MOST_WORK = 40_000_000
 TURNED, ROOTED = ("reduce-scatter", "reduce"), ("broadcast", "reduce")
 ANYWHERE = "allreduce"  # every cut between ranks is left by the whole buffer
+COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 
 def digest(topology: Topology) -> str:
@@ -75,7 +77,7 @@ def check(certificate: dict, topology: Topology) -> Fraction:
     """
     try:
         return _check(certificate, topology)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise VerificationError(malformed(error, "certificate")) from None
 
 
@@ -96,7 +98,7 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     need(certificate.keys() == KEYS[kind], f"expected the keys {', '.join(sorted(KEYS[kind]))}", "$")
     same(certificate, topology)
     collective, root = certificate["collective"], certificate["root"]
-    need(collective in ("allgather", ANYWHERE, *TURNED, *ROOTED), "has no such bound", "collective")
+    need(collective in COLLECTIVES and collective != "alltoall", "has no such bound", "collective")
     if collective in ROOTED:
         need(type(root) is int and 0 <= root < topology.ranks, "must be a rank", "root")
     else:
@@ -104,21 +106,25 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     one = collective in (ANYWHERE, *ROOTED)
     if kind == "throughput-cut":
         inside, shards = _cut(certificate["inside"], root, one, topology, "inside")
-        limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(certificate["limits"])), 1)
+        limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(items(certificate["limits"], "limits"))), 1)
         return _ratio(shards, [(1, inside)], limits, {}, collective in TURNED, topology)
     total, cuts = Fraction(0), []
-    for i, (weight, rows) in enumerate(certificate["cuts"]):
+    for i, (weight, rows) in enumerate(items(certificate["cuts"], "cuts")):
         inside, shards = _cut(rows, root, one, topology, f"cuts[{i}]")
         cuts.append((_fraction(weight, f"cuts[{i}]"), inside))
         total += cuts[-1][0] * shards
     need(all(weight >= 0 for weight, _ in cuts), "have negative weights", "cuts")
+    need(total > 0, "have no weight: nothing is proved", "cuts")
     need(len(cuts) * len(topology.links) <= MOST_WORK, "are too many to check", "cuts")
-    prices = {_limit(k, topology, f"limits[{i}]"): _fraction(price, f"limits[{i}]") for i, (k, price) in enumerate(certificate["limits"])}
+    prices: dict[int, Fraction] = {}
+    for i, (k, price) in enumerate(items(certificate["limits"], "limits")):
+        need(_limit(k, topology, f"limits[{i}]") not in prices, "is given a price again", f"limits[{i}]")
+        prices[k] = _fraction(price, f"limits[{i}]")
     need(all(price >= 0 for price in prices.values()), "have negative prices", "limits")
     heights: dict[int, Fraction] = {}
-    for i, (n, height) in enumerate(certificate["potentials"]):
+    for i, (n, height) in enumerate(items(certificate["potentials"], "potentials")):
         switch = type(n) is int and topology.ranks <= n < topology.ranks + len(topology.switches)
-        need(switch, "is no switch", f"potentials[{i}]")
+        need(switch and n not in heights, "is no switch, or one again", f"potentials[{i}]")
         heights[n] = _fraction(height, f"potentials[{i}]")
     return _ratio(total, cuts, prices, heights, collective in TURNED, topology)
 
@@ -137,7 +143,7 @@ def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str
     """Which nodes are inside, and how many shards must leave: `one`, or that of each rank inside."""
     nodes = topology.ranks + len(topology.switches)
     inside = [False] * nodes
-    for first, last in rows:
+    for first, last in items(rows, place):
         need(type(first) is int and type(last) is int and 0 <= first <= last < nodes, "is no stretch of nodes", place)
         inside[first : last + 1] = [True] * (last + 1 - first)
     held = inside[: topology.ranks]
@@ -156,6 +162,7 @@ def _ratio(
         for i in set(topology.limits[k].links):
             paid[i] = paid.get(i, 0) + price
     bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
+    need(all(width >= 0 for width in (*bandwidths(topology.links), *bandwidths(topology.limits))), "has a negative bandwidth", "topology")
     single = cuts[0][1] if len(cuts) == 1 and not heights else None
     src, dst, widths = columns(topology.links)
     tails, heads = (dst, src) if turned else (src, dst)

@@ -48,10 +48,10 @@ class Space:
         self.network, self.collective, self.generators = network, collective, tuple(generators)
         routes = len(network.routes)
         self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)] + [(c.routes, c.units) for c in network.caps]
-        cap_at = {(frozenset(c.routes), c.units): routes + k for k, c in enumerate(network.caps)}
+        cap_at = {(tuple(sorted(c.routes)), c.units): routes + k for k, c in enumerate(network.caps)}
         moves = []
         for g in self.generators:
-            caps = [cap_at[frozenset(g.routes[i] for i in c.routes), c.units] for c in network.caps]
+            caps = [cap_at[tuple(sorted(g.routes[i] for i in c.routes)), c.units] for c in network.caps]
             moves.append([*g.routes, *caps])
         least = orbits(len(self.constraints), moves)
         number = {k: o for o, k in enumerate(sorted(set(least)))}
@@ -59,7 +59,7 @@ class Space:
         self.capacity = np.bincount(self.orbit, weights=[units for _, units in self.constraints])
         self.use = np.zeros((routes, len(number)))
         for k, (members, _) in enumerate(self.constraints):
-            self.use[list(members), self.orbit[k]] += 1
+            np.add.at(self.use[:, self.orbit[k]], list(members), 1)
         self._uses = [[(int(o), float(self.use[r, o])) for o in np.flatnonzero(self.use[r])] for r in range(routes)]
         home = orbits(collective.units, [g.units for g in self.generators])
         active = [u for u in range(collective.units) if not collective.post[u] <= collective.pre[u]]

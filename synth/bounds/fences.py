@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import lcm
 
 from synth.bounds.check import check
 from synth.collective import Collective
@@ -15,28 +16,34 @@ from synth.frontier import LowerBound
 from synth.schedule import problem_fingerprint
 from synth.topology import Network
 
+Prices = dict[tuple[str, int], tuple[int, Fraction]]  # units of a link or limit, and its price where a send pays 1
+
 
 def fenced(network: Network, collective: Collective) -> LowerBound | None:
     """The greatest bound by one such set, for any number of steps; None where there are several units, or every set has what it wants."""
     if collective.units != 1 or not collective.combining:
         return None
-    best: tuple[Fraction, frozenset[int], dict[tuple[str, int], int]] | None = None
+    best: tuple[Fraction, frozenset[int], Prices] | None = None
     for inside in dict.fromkeys(_sets(network.ranks)):
         prices = _prices(network, inside)
-        room = sum(prices.values())
-        value = Fraction(_independent(collective, inside), room) if room else Fraction(0)
+        room = sum(units * price for units, price in prices.values())
+        value = _independent(collective, inside) / room if room else Fraction(0)
         if value and (best is None or value > best[0]):
             best = value, inside, prices
     if best is None:
         return None
     _, inside, prices = best
-    rows = []
-    for kind, index in prices:
-        route = network.routes[index] if kind == "link" else None
-        rows.append(["limit", index, 1] if route is None else ["link", route.src, route.dst, *([list(route.via)] if route.via else []), 1])
+    send = lcm(*(price.denominator for _, price in prices.values()))  # what each send pays, so that prices are whole
+    rows, scale = [], 0
+    for (kind, index), (units, price) in prices.items():
+        route, whole = network.routes[index] if kind == "link" else None, int(price * send)
+        rows.append(
+            ["limit", index, whole] if route is None else ["link", route.src, route.dst, *([list(route.via)] if route.via else []), whole]
+        )
+        scale += units * whole
     certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, collective), "steps": None, "scale": sum(prices.values()),
-        "prices": rows, "cuts": {"0": [[1, *(1 if n in inside else -1 for n in range(network.ranks))]]}, "generators": [],
+        "kind": "static-cuts", "problem": problem_fingerprint(network, collective), "steps": None, "scale": scale,
+        "prices": rows, "cuts": {"0": [[send, *(1 if n in inside else -1 for n in range(network.ranks))]]}, "generators": [],
     }  # fmt: skip
     return LowerBound(check(certificate, network.to_json(), collective.to_json(1)), certificate)
 
@@ -50,19 +57,23 @@ def _sets(ranks: int) -> Iterator[frozenset[int]]:
             yield frozenset().union(*blocks[1::2])
 
 
-def _prices(network: Network, inside: frozenset[int]) -> dict[tuple[str, int], int]:
-    """What is priced, with its units: for each rank of the set the links from outside, or the least limit on all of them."""
-    found: dict[tuple[str, int], int] = {}
+def _prices(network: Network, inside: frozenset[int]) -> Prices:
+    """What is priced: for each rank of the set the links from outside, or the limit on all of them that lets the least through."""
+    found: Prices = {}
     for rank in inside:
         into = [r for r in network.into[rank] if network.routes[r].src not in inside]
         if not into:
             continue
-        links = {("link", r): network.routes[r].units for r in into}
+        links: Prices = {("link", r): (network.routes[r].units, Fraction(1)) for r in into}
         shared = set.intersection(*(set(network.caps_of[r]) for r in into))
-        cap = min(shared, key=lambda c: network.caps[c].units, default=None)
-        if cap is not None and network.caps[cap].units < sum(links.values()):
-            links = {("limit", cap): network.caps[cap].units}
-        found |= links
+        least = Fraction(sum(units for units, _ in links.values()))
+        for k in sorted(shared):  # a send counts at least `times` times against it
+            times = min(network.caps_of[r].count(k) for r in into)
+            through = Fraction(network.caps[k].units, times)
+            if through < least:
+                least, links = through, {("limit", k): (network.caps[k].units, Fraction(1, times))}
+        for what, (units, price) in links.items():  # a limit may serve several ranks: the greater price pays for all
+            found[what] = units, max(price, found.get(what, (units, price))[1])
     return found
 
 

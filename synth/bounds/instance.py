@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from itertools import combinations
+from typing import Any
 
-from synth.errors import VerificationError
+from synth.errors import UncheckedError, VerificationError
 from synth.schedule import canonical
 
 BIG, MOST_WORK = 1 << 200, 4_000_000
@@ -23,6 +24,20 @@ def whole(x: object, low: int, high: int, place: str) -> int:
     if type(x) is not int or not low <= x < high:
         limit = high - 1 if high < BIG else "2^200"
         raise VerificationError(f"expected a whole number from {low} to {limit}, found {str(x)[:40]}", place)
+    return x
+
+
+def listed(x: object, place: str) -> list:
+    """`x`, which must be a list."""
+    if type(x) is not list:
+        raise VerificationError("expected a list", place)
+    return x
+
+
+def keyed(x: Any, place: str) -> dict[str, Any]:
+    """`x`, which must be an object."""
+    if type(x) is not dict:
+        raise VerificationError("expected an object", place)
     return x
 
 
@@ -63,15 +78,17 @@ class Instance:
         self.digest = hashlib.sha256(canonical(task)).hexdigest()
         self.work = MOST_WORK
         self.ranks = n = whole(topology["ranks"], 1, 1 << 16, "topology.ranks")
-        need(collective["ranks"] == n, "has another number of ranks than the topology", "collective.ranks")
+        whole(collective["ranks"], n, n + 1, "collective.ranks")
         need(type(turned) is bool and type(collective["combining"]) is bool, "expected true or false", "reversed")
         self._read_links(topology, bool(turned))
-        self._read_collective(collective, n)
         self.combining = collective["combining"]
+        self._read_collective(collective, n)
         self.special = any(want is not None for rows in self.post for want in rows.values())
         if turned:
             need(self.combining and not self.special, "only sums of all contributions can be turned round", "reversed")
-            self.pre, self.post = [frozenset(rows) for rows in self.post], [dict.fromkeys(held) for held in self.pre]
+            # A unit that no rank wants would be wanted by all its contributors and held by nobody: it asks for nothing.
+            wanted = [held if rows else () for held, rows in zip(self.pre, self.post, strict=True)]
+            self.pre, self.post = [frozenset(rows) for rows in self.post], [dict.fromkeys(held) for held in wanted]
             self.combining = any(len(held) > 1 for held in self.pre)
         self._hops: dict[frozenset[int], list[float]] = {}
 
@@ -86,9 +103,9 @@ class Instance:
             a, b = ends[::-1] if turned else ends
             self.links.append((a, b, whole(units, 1, BIG, place)))
             self.peers[a].add(b)
-        self.limits: list[tuple[frozenset[int], int]] = []
+        self.limits: list[tuple[tuple[int, ...], int]] = []  # a route as often as it is listed
         for k, limit in enumerate(topology["limits"]):
-            inside = frozenset(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"])
+            inside = tuple(sorted(self.names[row[0], row[1], *map(tuple, row[2:])] for row in limit["links"]))
             self.limits.append((inside, whole(limit["units"], 1, BIG, f"topology.limits[{k}]")))
 
     def _read_collective(self, collective: dict, n: int) -> None:
@@ -101,15 +118,26 @@ class Instance:
         for unit, rank, *want in collective["post"]:
             rows = self.post[whole(unit, 0, units, "collective.post")]
             need(whole(rank, 0, n, "collective.post") not in rows, f"rank {rank} appears twice for {unit}", "collective.post")
-            rows[rank] = frozenset(whole(i, 0, n, "collective.post") for i in want[0]) if want else None
+            rows[rank] = self._sum(want, unit, n) if want else None
+
+    def _sum(self, want: list, unit: int, n: int) -> frozenset[int]:
+        """The contributions that a rank wants where it does not want them all: some of those that there are."""
+        some = [whole(i, 0, n, "collective.post") for i in want[0]]
+        good = self.combining and len(want) == 1 and len(set(some)) == len(some) > 0
+        need(good and self.pre[unit].issuperset(some), f"expected a list of contributors to unit {unit}", "collective.post")
+        return frozenset(some)
 
     def spend(self, work: int) -> None:
-        """Stop at documents made to keep the checker busy."""
+        """Raises UncheckedError once more work was asked for than is done for one certificate."""
         self.work -= work
-        need(self.work >= 0, "is too large to check", "$")
+        if self.work < 0:
+            raise UncheckedError("is too large to check", "$")
 
     def sources(self, unit: int, dst: int) -> list[frozenset[int]]:
-        """Sets of ranks from each of which data must reach `dst`: the holders, or every wanted contributor by itself."""
+        """Sets of ranks from each of which data must reach `dst`: the holders, or every wanted contributor by itself.
+
+        Data that nobody holds have one empty set of holders, from which there is no way; a sum of nothing has no set.
+        """
         if not self.combining:
             return [self.pre[unit]]
         want = self.post[unit][dst]

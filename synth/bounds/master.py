@@ -130,7 +130,7 @@ class Master:
     def _add_capacities(self) -> list[tuple[str, int, int]]:
         """Rows Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step; returns what each row is."""
         rows: dict[tuple[str, int, int], dict[int, float]] = {}
-        of_route = [[("link", self.routes[i])] + [("limit", self.caps[k]) for k in set(ks)] for i, ks in enumerate(self.network.caps_of)]
+        of_route = [[("link", self.routes[i])] + [("limit", self.caps[k]) for k in ks] for i, ks in enumerate(self.network.caps_of)]
         for share in self.shares:
             for (i, t), column in share.columns.items():
                 for kind, k in of_route[i]:
@@ -286,11 +286,11 @@ def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
     """Where the automorphism sends each limit."""
     places: dict[tuple, list[int]] = {}
     for k, cap in enumerate(network.caps):
-        places.setdefault((frozenset(cap.routes), cap.units), []).append(k)
+        places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
     taken: dict[tuple, int] = {}
     image = []
     for cap in network.caps:
-        key = frozenset(g.routes[i] for i in cap.routes), cap.units
+        key = tuple(sorted(g.routes[i] for i in cap.routes)), cap.units
         image.append(places[key][taken.get(key, 0)])
         taken[key] = taken.get(key, 0) + 1
     return tuple(image)

@@ -16,7 +16,7 @@ from itertools import combinations, count
 from typing import TYPE_CHECKING
 
 from synth.bounds import lrat
-from synth.bounds.instance import BIG, Instance, need, whole
+from synth.bounds.instance import BIG, Instance, keyed, listed, need, whole
 from synth.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None
 
 
 def _clause_count(problem: Instance, unit: int, steps: int) -> int:
-    """About how many clauses `formula` has."""
+    """About how many clauses and variables `formula` has."""
     degree = Counter(v for _, v, _ in problem.links)
-    return steps * len(problem.pre[unit]) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
+    return steps * (len(problem.pre[unit]) + 1) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
 
 
 def total(packing: Packing, given: dict) -> int:
@@ -124,8 +124,9 @@ def total(packing: Packing, given: dict) -> int:
     problem, found = packing.problem, 0
     need(problem.combining, "is for collectives that combine", "kind")
     sizes = Counter(packing.orbits["unit"].of(u) for u in range(len(problem.pre)))
-    for name, (least, proof) in given.items():
+    for name, row in keyed(given, "chunk").items():
         unit, place = packing.index(name, len(problem.pre)), f"chunk.{name}"
+        least, proof = listed(row, place)
         size = sizes.pop(packing.orbits["unit"].of(unit), 0)
         need(size > 0, "is in the orbit of another unit", place)
         found += size * whole(least, 1, BIG, place)

@@ -51,7 +51,7 @@ class Packing:
     def capacity(self, route: int, step: int) -> int:
         """What the cuts entered by `route` at `step` may weigh together."""
         y = self.links[route][step - 1] if route in self.links else 0
-        for k in set(self.network.caps_of[route]):
+        for k in self.network.caps_of[route]:
             y += self.limits[k][step - 1] if k in self.limits else 0
         return y - self.count
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synth.bounds.instance import need, permutation
+from synth.bounds.instance import keyed, need, permutation
 
 
 def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict, dict]:
@@ -11,13 +11,14 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
     Raises VerificationError for anything but permutations; LookupError, TypeError and ValueError on malformed documents.
     """
     place = "numbering"
-    wrong = numbering.keys() ^ {"ranks", "links", "limits", "units", "switches"}
+    wrong = keyed(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
     need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", place)
     ranks = permutation(numbering["ranks"], topology["ranks"], f"{place}.ranks")
     links = permutation(numbering["links"], len(topology["links"]), f"{place}.links")
     limits = permutation(numbering["limits"], len(topology["limits"]), f"{place}.limits")
     units = permutation(numbering["units"], collective["chunks"], f"{place}.units")
-    names = numbering["switches"]
+    names = keyed(numbering["switches"], f"{place}.switches")
+    need(all(type(name) is str for name in names.values()), "expected a name for each switch", f"{place}.switches")
     need(len(set(names.values())) == len(names), "gives two switches one name", f"{place}.switches")
 
     def via(rows: list) -> list:

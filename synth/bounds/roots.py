@@ -75,7 +75,7 @@ class Roots:
         rows: dict[tuple[str, int], dict[int, float]] = {}
         for kind, same, units, inside in (
             ("link", links, [r.units for r in self.network.routes], [[i] for i in range(len(links))]),
-            ("limit", caps, [c.units for c in self.network.caps], [sorted(set(c.routes)) for c in self.network.caps]),
+            ("limit", caps, [c.units for c in self.network.caps], [c.routes for c in self.network.caps]),
         ):
             for k, routes in enumerate(inside):
                 row = rows.setdefault((kind, same[k]), {0: 0.0})
@@ -175,9 +175,7 @@ class Roots:
         spent = sum(r.units * tables["link"][i][0] for i, r in enumerate(self.network.routes))
         if spent + sum(c.units * tables["limit"][k][0] for k, c in enumerate(self.network.caps)) > scale:
             return LowerBound(Fraction(0), {})
-        room = [
-            tables["link"][i][0] + sum(tables["limit"][k][0] for k in set(self.network.caps_of[i])) for i in range(len(self.network.routes))
-        ]
+        room = [tables["link"][i][0] + sum(tables["limit"][k][0] for k in self.network.caps_of[i]) for i in range(len(self.network.routes))]
         parts, values = {}, []
         for rank, rows in images.items():
             left = {"before": list(room), "after": list(room)}

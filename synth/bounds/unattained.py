@@ -53,7 +53,7 @@ def _cuts(certificate: dict) -> dict[int, Cuts]:
     }
     queue = list(cuts)
     for unit in queue:
-        for ranks, units in certificate["generators"]:
+        for ranks, units, *_ in certificate["generators"]:  # with parallel links a permutation of links follows
             if units[unit] not in cuts:
                 cuts[units[unit]] = [frozenset(ranks[n] for n in inside) for inside in cuts[unit]]
                 queue.append(units[unit])

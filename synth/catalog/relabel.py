@@ -34,8 +34,9 @@ class Move:
         """Where each limit is; equal ones in their order."""
         places: dict[tuple, list[int]] = {}
         for k, cap in enumerate(self.asked[0].caps):
-            places.setdefault((frozenset(cap.routes), cap.units), []).append(k)
-        return tuple(places[frozenset(self.map.routes[i] for i in cap.routes), cap.units].pop(0) for cap in self.kept[0].caps)
+            places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
+        moved = [(tuple(sorted(self.map.routes[i] for i in cap.routes)), cap.units) for cap in self.kept[0].caps]
+        return tuple(places[cap].pop(0) for cap in moved)
 
     @cached_property
     def route(self) -> dict[tuple, Route]:

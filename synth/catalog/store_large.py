@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from synth.catalog.store_blobs import MOST_BYTES, Blob, pack, pack_bytes, unpack, unpack_bytes
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, VerificationError
 from synth.large import Large, LargePoint
 from synth.rational import rational
 from synth.topologies import files
@@ -35,7 +35,7 @@ def packed(found: Large) -> dict[str, Blob]:
     text = pack(files.dump(found.topology))
     if _reads_back(text, found.topology):
         blobs["topology"] = text
-    elif not kept:
+    elif not kept or not _loads(blobs[next(iter(kept.values()))]):
         raise SynthError(f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept")
     return blobs | {"frontier": pack(found.to_json(kept, links=False))}
 
@@ -71,6 +71,14 @@ def _reads_back(blob: Blob, topology: Topology) -> bool:
         return False
 
 
+def _loads(blob: Blob) -> bool:
+    try:
+        bulk(blob)
+    except (FormatError, VerificationError):
+        return False
+    return True
+
+
 def _point(row: dict[str, Any], blobs: dict[str, Blob]) -> LargePoint:
     name = row.get("file")
     if name is not None and name not in blobs:
@@ -85,13 +93,13 @@ def _kept(blob: Blob) -> Callable[[], Bulk]:
 
 def bulk(blob: Blob) -> Bulk:
     """The schedule in a blob. Raises FormatError."""
-    from synth import bulk as files
+    from synth import bulkread
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "point.npz"
         path.write_bytes(unpack_bytes(blob))
         try:
-            return files.load(path)
+            return bulkread.load(path)
         except FormatError as error:
             raise FormatError(str(error).removeprefix(f"{path}: ")) from None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from synth.catalog.entry import Entry
 from synth.catalog.store_blobs import Blob, pack, unpack
-from synth.errors import FormatError, SynthError
+from synth.errors import FormatError, SynthError, VerificationError
 from synth.frontier import Frontier
 from synth.program.program import MOST_INSTANCES, Program
 from synth.schedule import Schedule, canonical
@@ -88,7 +88,7 @@ def measured(doc: Any) -> list[dict]:
 
 def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
     """The point of `entry` that `program`, a row of a measured document, was lowered from, and the same program again; None: of none."""
-    from synth.program.lower import lower
+    from synth.lowering import lower
 
     for number, schedule in _schedules(entry, program):
         instances, rest = divmod(program["chunks"], schedule.chunks)
@@ -96,6 +96,8 @@ def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
             continue
         try:
             made = lower(schedule, protocol=program["protocol"], instances=instances)
+        except VerificationError:
+            raise
         except SynthError:
             continue
         if fingerprint(made) == program["fingerprint"]:

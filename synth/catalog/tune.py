@@ -20,8 +20,8 @@ from synth.catalog.tune_curves import BEYOND, Curve, remembered
 from synth.catalog.tune_measured import Sample
 from synth.catalog.tune_ranges import Option, ranges
 from synth.errors import SynthError
-from synth.plan import Algorithm, Range, Table
-from synth.view.report import size_text
+from synth.plan import OURS, Algorithm, Range, Table
+from synth.view.report import number, size_text
 
 TOLERANCE = 0.01
 ROWS_A_TERM = 2  # times measured for each fitted number, before other algorithms are predicted from them
@@ -72,9 +72,7 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     considered = _considered(candidates, model, notes)
     reach = _reach(considered)
     curves = [_curve(c, model, reach) for c in considered]
-    options = [
-        Option(remembered(curve), curve.spread, c.algorithm.divisor * question.element) for c, curve in zip(considered, curves, strict=True)
-    ]
+    options = [_option(c.algorithm, curve, question.element) for c, curve in zip(considered, curves, strict=True)]
     known = tuple(size for size in question.sizes if any(option.seconds(size) is not None for option in options))
     if not known:
         raise SynthError(
@@ -84,20 +82,50 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     if len(known) < len(question.sizes):
         missing = [size for size in question.sizes if size not in known]
         notes.append(f"no time is known at {_texts(missing)}, which the plan was not judged at")
-    found = ranges(options, known, question.tolerance)
+    found = [_compared(row, considered, options, known) for row in ranges(options, known, question.tolerance)]
     used = sorted({k for row in found for k in row.order})
     place = {k: i for i, k in enumerate(used)}
-    judged = [_judged(options, found, size, question.element) for size in known]
-    notes += _padding(question, considered, options, known)
-    refused = [size for size, (k, _, _) in zip(known, judged, strict=True) if k is None]
-    if refused:
-        notes.append(f"no algorithm admits {_texts(refused)}: a library's own will run there; --dividing looks for schedules that do")
+    orders = [next(r.order for r in found if r.low <= size <= (r.high or size)) for size in known]
+    times = [tuple(options[k].seconds(size) for k in order) for size, order in zip(known, orders, strict=True)]
+    own = [k for k, c in enumerate(considered) if c.algorithm.backend == OURS]
+    others = [k for k, c in enumerate(considered) if c.algorithm.backend != OURS]
+    ours, library = ([_least(options, group, size) for size in known] for group in (own, others))
+    best = [_least(options, range(len(options)), size) for size in known]
+    notes += _stand_ins(options, orders, known)
+    notes += _left(considered, orders, known, ours, library)
     table = Table(
         question.collective, question.ranks, tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in found), known,
-        tuple(time for _, time, _ in judged), tuple(best for _, _, best in judged), question.root, question.element,
-        tuple(None if k is None else place[k] for k, _, _ in judged),
+        tuple(row[0] for row in times), tuple(best), question.root, question.element, tuple(place[order[0]] for order in orders),
+        tuple(ours), tuple(library), tuple(times),
     )  # fmt: skip
     return Answer(table, tuple(considered[k].algorithm for k in used), tuple(notes))
+
+
+def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
+    """`row` with, after a library's algorithm that takes all that is left, the schedules that it is faster than on runtimes that do not
+    pad: at each judged size the fastest that divides it, and the fastest of those that need no LL128."""
+    if candidates[row.order[-1]].algorithm.backend == OURS:
+        return row
+    own = [k for k, c in enumerate(candidates) if c.algorithm.backend == OURS]
+    more: list[int] = []
+    for size in (s for s in sizes if row.low <= s <= (row.high or s)):
+        able = [(time, k) for k in own if size % options[k].divisor == 0 and (time := options[k].seconds(size)) is not None]
+        for group in (able, [pair for pair in able if "LL128" not in options[pair[1]].needs]):
+            more += [min(group)[1]] if group else []
+    return row._replace(order=tuple(dict.fromkeys((*row.order, *more))))
+
+
+def _option(algorithm: Algorithm, curve: Curve, element: int) -> Option:
+    """A schedule takes the time of the next size that its chunks divide, for it is padded."""
+    divisor, known = algorithm.divisor * element, remembered(curve)
+    if algorithm.backend != OURS:
+        return Option(known, curve.spread, divisor)
+    needs = frozenset({"schedules", *({algorithm.protocol} & {"LL128"})})
+    return Option(lambda size: known(-(-size // divisor) * divisor), curve.spread, divisor, needs)
+
+
+def _least(options: Sequence[Option], group: Sequence[int], size: int) -> float | None:
+    return min((time for k in group if (time := options[k].seconds(size)) is not None), default=None)
 
 
 def _considered(candidates: Sequence[Candidate], model: Model | None, notes: list[str]) -> list[Candidate]:
@@ -135,36 +163,40 @@ def _curve(candidate: Candidate, model: Model | None, reach: tuple[int, int] | N
     return Curve(candidate.samples, predicted)
 
 
-def _judged(options: Sequence[Option], found: Sequence[Range], size: int, element: int) -> tuple[int | None, float | None, float | None]:
-    """What is chosen at `size`, its seconds, and the seconds of the best that admits it."""
-    row = next(r for r in found if r.low <= size and (r.high is None or size <= r.high))
-    able = [
-        k for k, option in enumerate(options) if size % element == 0 and size % option.divisor == 0 and option.seconds(size) is not None
-    ]
-    chosen = next((k for k in row.order if k in able), None)
-    times = [time for k in able if (time := options[k].seconds(size)) is not None]
-    return chosen, None if chosen is None else options[chosen].seconds(size), min(times, default=None)
+def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[str]:
+    """What a runtime loses that does not pad, with the best that it may take, at the size where that is most."""
+    losses: list[tuple[float, int]] = []
+    none = 0
+    for size, order in zip(sizes, orders, strict=True):
+        first, other = order[0], next((k for k in order if size % options[k].divisor == 0), None)
+        if other is None:
+            none += 1
+        elif other != first and (time := options[first].seconds(size)) and (instead := options[other].seconds(size)):
+            losses.append((instead / time - 1, size))
+    said = []
+    if losses:
+        loss, size = max(losses)
+        said.append(
+            f"{len(losses)} of these sizes are no multiples of what the chunks of the best divide; the executors here pad them. What stands"
+            f" in on runtimes that do not (MSCCL, MSCCL++) takes at most {100 * loss:.1f}% longer, at {size_text(size)}"
+        )
+    if none:
+        said.append(f"{none} of these sizes are left to the library on runtimes that do not pad (MSCCL, MSCCL++)")
+    return said
 
 
-def _padding(question: Question, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> list[str]:
-    """What a size that more algorithms admit would gain at most, where that is more than the tolerance."""
-    gains: list[tuple[float, int, int]] = []
-    for size in sizes:
-        able = [(time, k) for k, option in enumerate(options) if (time := option.seconds(size)) is not None]
-        admitted = [time for time, k in able if size % options[k].divisor == 0]
-        if able and admitted:
-            time, k = min(able)
-            gains.append((1 - time / min(admitted), size, k))
-    gains = [row for row in gains if row[0] > question.tolerance]
-    if not gains:
-        return []
-    gain, size, k = max(gains)
-    say, label = candidates[k].algorithm.divisor * question.element, candidates[k].algorithm.label
-    return [
-        f"{len(gains)} of these sizes are no multiples of what a faster algorithm divides: padded to multiples of {say} bytes,"
-        f" {size_text(size)} would take {100 * gain:.0f}% less time by {label};"
-        " --dividing looks for schedules that need no padding"
-    ]
+def _left(
+    candidates: Sequence[Candidate], orders: Sequence[tuple[int, ...]], sizes: Sequence[int], ours: Sequence[float | None],
+    library: Sequence[float | None],
+) -> list[str]:  # fmt: skip
+    """One line for the sizes at which another library's own algorithm is as fast as the best schedule, with both times."""
+    said: dict[str, list[str]] = {}
+    for size, order, own, other in zip(sizes, orders, ours, library, strict=True):
+        chosen = candidates[order[0]].algorithm
+        if chosen.backend != OURS and other is not None:
+            against = "no schedule" if own is None else f"{number(own * 1e6)} µs by the best schedule"
+            said.setdefault(chosen.backend, []).append(f"{size_text(size)} ({number(other * 1e6)} µs by {chosen.label}, {against})")
+    return [f"left to {backend}, whose own algorithm is at least as fast: {', '.join(rows)}" for backend, rows in said.items()]
 
 
 def _texts(sizes: Sequence[int]) -> str:

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from synth.catalog.fit_shape import Shape, shape
 from synth.catalog.tune import Candidate
 from synth.catalog.tune_measured import Measurement
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError
+from synth.export.request import Machine
+from synth.lowering import lower
 from synth.plan import OURS, Algorithm
-from synth.program.lower import lower
 from synth.program.program import Program
 from synth.rational import show
 from synth.schedule import Schedule, canonical
@@ -38,12 +39,13 @@ class Found(NamedTuple):
 
 
 def candidates(
-    schedules: Sequence[Named], measured: Sequence[Measurement], ways: Sequence[tuple[str, int]] | None = None, prefix: str = ""
-) -> Found:
+    schedules: Sequence[Named], measured: Sequence[Measurement], ways: Sequence[tuple[str, int]] | None = None, prefix: str = "",
+    machine: Machine | None = None,
+) -> Found:  # fmt: skip
     """Every schedule in every way (protocol, instances), and whatever else was measured.
 
-    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was. `prefix` goes before each
-    label. Labels are told apart by protocol and instances.
+    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was, LL128 only for schedules
+    all of whose links `machine` knows to be NVLink. `prefix` goes before each label. Labels are told apart by protocol and instances.
     """
     schedules = _distinct(schedules)
     notes: list[str] = []
@@ -56,6 +58,10 @@ def candidates(
         else:
             matched[place] = one
     tried = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
+    free = not ways and not matched
+    slow = [named for named in schedules if free and not nvlink(named.schedule, machine)]
+    if slow:
+        notes.append(_without(slow, machine))
     found = [
         Candidate(
             _algorithm(named, protocol, instances, prefix), _shape(named.schedule, bool(matched)),
@@ -63,12 +69,38 @@ def candidates(
         )
         for k, named in enumerate(schedules)
         for protocol, instances in tried
+        if protocol != "LL128" or named not in slow
     ]  # fmt: skip
     found += [_foreign(one, prefix) for one in others]
     unseen = [place for place in matched if place[1:] not in tried]
     if unseen:
         notes.append(f"measured, but not asked for: {len(unseen)} more ways to run these schedules")
     return Found(tuple(_relabelled(found)), tuple(notes))
+
+
+def own_of_library(name: str, schedule: Schedule, machine: Machine | None, prefix: str = "") -> list[Candidate]:
+    """NCCL's own algorithm `name` in each protocol, predicted as `schedule`, which does the same, for every count."""
+    shape, protocols = _shape(schedule, False), ("Simple", "LL", *(("LL128",) if nvlink(schedule, machine) else ()))
+    return [
+        Candidate(Algorithm(
+            f"{prefix}nccl-{name}" + ("" if protocol == "Simple" else f"-{protocol}"), "nccl", None, protocol, 1, 1,
+            (("algorithm", name), ("protocol", protocol.lower())),
+        ), shape)
+        for protocol in protocols
+    ]  # fmt: skip
+
+
+def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
+    """Whether every link that `schedule` uses is known to be NVLink: LL128 corrupts data on others."""
+    pairs = {(send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local}
+    return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
+
+
+def _without(slow: Sequence[Named], machine: Machine | None) -> str:
+    if machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values()):
+        return "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for it (--protocol LL128)"
+    names = ", ".join(named.name for named in slow[:4]) + (f" and {len(slow) - 4} more" if len(slow) > 4 else "")
+    return f"LL128 is not offered for {names}: it corrupts data on links other than NVLink"
 
 
 def _distinct(schedules: Sequence[Named]) -> list[Named]:
@@ -103,6 +135,8 @@ def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tu
 def _fingerprint(schedule: Schedule, protocol: str, instances: int) -> str | None:
     try:
         made = lower(schedule, protocol=protocol, instances=instances)
+    except VerificationError:
+        raise
     except SynthError:
         return None
     return hashlib.sha256(canonical(made.to_json())).hexdigest()
@@ -142,6 +176,8 @@ def _relabelled(found: Sequence[Candidate]) -> list[Candidate]:
 def _lowered(schedule: Schedule) -> Program | None:
     try:
         return lower(schedule)
+    except VerificationError:
+        raise
     except SynthError:
         return None
 

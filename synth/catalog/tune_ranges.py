@@ -6,7 +6,7 @@ switches is taken, then the one whose algorithms admit the most sizes, then the 
 noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two times cross, between the
 judged sizes on both sides of it.
 
-What is chosen first may not admit every size, so each range goes on in the same way among those that admit sizes it refuses.
+What is chosen first may not be what a runtime takes, so each range goes on in the same way among those that may stand in for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ Times = Callable[[int], float | None]
 
 
 class Option(NamedTuple):
-    """One algorithm: seconds and spread (a share of the time) by size; the `divisor` of what it admits, in bytes."""
+    """One algorithm: seconds and spread (a share of the time) by size; the `divisor` of what it admits without padding, in bytes.
+    `needs`: what else a runtime must be able to do (load schedules, LL128); nothing for its library's own."""
 
     seconds: Times
     spread: Callable[[int], float]
     divisor: int
+    needs: frozenset[str] = frozenset()
+
+    def stands_in(self, other: Option) -> bool:
+        """Whether a runtime may take this one at a size at which it does not take `other`."""
+        return self.divisor % other.divisor > 0 or not other.needs <= self.needs
 
 
 def ranges(options: Sequence[Option], sizes: Sequence[int], tolerance: float) -> list[Range]:
@@ -48,7 +54,7 @@ def _split(
     """(low, high, order) of the pieces of low..high; `sizes` are the judged ones in it."""
     pieces: list[tuple[int, int, tuple[int, ...]]] = []
     for first, last, inside, k in _chosen(options, among, sizes, low, high, tolerance):
-        left = tuple(i for i in among if options[i].divisor % options[k].divisor)
+        left = tuple(i for i in among if options[i].stands_in(options[k]))
         below = _split(options, left, inside, first, last, tolerance) if left and inside else []
         at = first
         for start, end, order in below:

@@ -9,7 +9,7 @@ import click
 from synth.cli.infeasible import witnessed
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
 from synth.cli.output import deliver, ready, remark
-from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Duration, Positive
 
 
@@ -30,7 +30,7 @@ def bound(**given: Any) -> int:
       synth bound --topo dgx-h100*128 --coll allgather
     """
     from synth import api
-    from synth.api.synthesis import FewerBounds
+    from synth.api.synthesis import BoundsInterrupted, FewerBounds
     from synth.view import tables
 
     ready(given["output"])
@@ -52,6 +52,8 @@ def bound(**given: Any) -> int:
         limited, found = given["time_limit"] is not None, less.found
         code = UNDECIDED if limited else 0
         left = "the time limit came" if limited else "the default effort is spent, --time-limit allows more: it came"
+    except BoundsInterrupted as stop:
+        code, left, found = INTERRUPTED, "Ctrl-C came", stop.found
     deliver(
         lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
         given["output"], given["form"],

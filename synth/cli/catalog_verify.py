@@ -8,7 +8,7 @@ import click
 
 from synth.cli.catalog import db_option
 from synth.cli.progress import progress
-from synth.cli.root import CONTEXT
+from synth.cli.root import CONTEXT, UNDECIDED
 
 FAILED = 5
 
@@ -19,7 +19,8 @@ FAILED = 5
 def verify(db: Path, verbose: bool) -> int:
     """Replay every schedule and re-check every certificate, program and claim of a catalog by exact arithmetic; no solver is trusted.
 
-    Each entry that is wrong or damaged is named on a line of its own, the others are checked none the less; exit code 5 then.
+    Each entry that is wrong or damaged is named on a line of its own, the others are checked none the less; exit code 5 then. So are
+    claims that could not be checked, as those of a schedule too large to be kept; exit code 4 then.
 
     \b
     Example:
@@ -27,8 +28,9 @@ def verify(db: Path, verbose: bool) -> int:
     """
     from synth.api import catalog
     from synth.pareto.events import Event
+    from synth.strict import Unchecked
 
-    count = bad = 0
+    count = bad = left = 0
     with catalog.open(db) as store, progress(f"verify {db}") as listen:
         whole = len(store)
         for found in catalog.verify(store):
@@ -37,9 +39,14 @@ def verify(db: Path, verbose: bool) -> int:
             bad += found.error is not None
             if found.error is not None:
                 click.echo(f"{found.fingerprint[:12]} {found.name}: {found.error}")
-            elif verbose:
+                continue
+            open_claims = [line for line in found.lines if isinstance(line, Unchecked)]
+            left += bool(open_claims)
+            shown = found.lines if verbose else open_claims
+            if shown or verbose:
                 click.echo(f"{found.fingerprint[:12]} {found.name}")
-                for line in found.lines:
-                    click.echo(f"  {line}")
-    click.echo(f"{db}: {count} entr{'y' if count == 1 else 'ies'} checked, " + (f"{bad} bad" if bad else "all verified"))
-    return FAILED if bad else 0
+            for line in shown:
+                click.echo(f"  {line}")
+    said = f"{bad} bad" if bad else f"{left} not wholly" if left else "all verified"
+    click.echo(f"{db}: {count} entr{'y' if count == 1 else 'ies'} checked, {said}")
+    return FAILED if bad else UNDECIDED if left else 0

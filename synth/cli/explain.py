@@ -10,7 +10,7 @@ from synth.cli.infeasible import witnessed
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
 from synth.cli.output import deliver, ready
 from synth.cli.progress import waiting
-from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Duration
 
 
@@ -41,4 +41,4 @@ def explain(**given: Any) -> int:
         tables.print_report(rates.explanation(rates.title(topology, task), unit, made, topology.notes))
 
     deliver(lambda: rates.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
-    return UNDECIDED if made.open else 0
+    return INTERRUPTED if made.interrupted else UNDECIDED if made.open else 0

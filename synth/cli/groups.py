@@ -10,7 +10,7 @@ import click
 from synth.cli.options import FILE, chosen_machine, machine_options, output_options
 from synth.cli.output import deliver, ready, write
 from synth.cli.progress import waiting
-from synth.cli.root import CONTEXT, UNDECIDED
+from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Duration, Positive
 from synth.errors import UsageError
 
@@ -50,4 +50,4 @@ def groups(**given: Any) -> int:
     if given["schedule"] is not None and found.schedule is not None:
         write(given["schedule"], json.dumps(found.schedule.to_json()) + "\n")
     deliver(lambda: view.document(found), lambda: print_report(view.report(found)), given["output"], given["form"])
-    return UNDECIDED if found.open else 0
+    return INTERRUPTED if found.interrupted else UNDECIDED if found.open else 0

@@ -49,13 +49,15 @@ collective_options = _together(
 )
 
 engine_options = _together(
-    click.option("--encoding", default="auto", metavar="NAME", help="auto, step, quotient, path, ... (`synth list encodings`)."),
+    click.option("--encoding", default="auto", metavar="NAME", help="auto, step, quotient, sccl, ... (`synth list encodings`)."),
     click.option("--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."),
     click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what was found by then is kept."),
     click.option("--jobs", type=Positive(), metavar="N", help="Processes at a time; as many as there are cores unless given."),
     click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of every random choice."),
     click.option("--deterministic", is_flag=True, help="One solver and one seed, no race: the same schedules each time."),
     click.option("--proof", type=FILE, metavar="DIR", help="Write a checkable proof file for each refutation that needs one."),
+    click.option("--extra-memory", type=click.IntRange(0), metavar="M", help="A rank relays M chunks at most (SCCL's encoding decides)."),
+    click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is asked, and which solver answered what."),
 )
 
 output_options = _together(
@@ -116,7 +118,7 @@ def task(given: dict[str, Any], topology: Topology) -> Collective | str:
 
 def engine(given: dict[str, Any]) -> dict[str, Any]:
     """The engine options, as `api.pareto` and `api.solve` take them."""
-    return {key: given[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof")}
+    return {key: given[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")}
 
 
 def one_of(first: str, second: str) -> tuple[Any, Any]:

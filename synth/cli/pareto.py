@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from synth.cli.progress import progress
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 from synth.cli.types import Positive, Size
 from synth.errors import UsageError
+from synth.rational import counted
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
@@ -33,14 +36,21 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @collective_options
 @click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
 @click.option("--max-chunks", type=Positive(), metavar="N", help="Split a unit of data into N chunks at most.")
+@click.option("--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k.")
 @click.option("--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes).")
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
 @click.option("--sweep", type=click.Choice(["guided", "blind"], case_sensitive=False), default="guided", show_default=True,
               help="By the bounds, or SCCL's loop over steps, rounds and chunks.")  # fmt: skip
 @click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
               help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
-@click.option("--schedules", type=FILE, metavar="DIR", help="Write the schedules here, a file each, and frontier.json beside them.")
+@click.option(
+    "--schedules",
+    type=FILE,
+    metavar="DIR",
+    help="Write the schedules here, a file each, and frontier.json beside them (flow methods: FILE.schedules, with -o).",
+)
 @engine_options
+@click.option("--cross-check", is_flag=True, help="Ask z3 the questions that decide the frontier again; exit code 5 where it differs.")
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
 @click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
@@ -53,7 +63,7 @@ def pareto(**given: Any) -> int:
       synth pareto --topo dgx1 --coll allgather
       synth pareto --topo dgx1 --coll allgather --size 1MB
       synth pareto --topo-file topo.txt --coll alltoall --jobs 2 --time-limit 5m -o frontier.json
-      synth pareto --topo dgx1 --coll allgather --encoding path --solver z3 --sweep blind   # SCCL as published
+      synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
     from synth.large import Large
@@ -72,10 +82,10 @@ def pareto(**given: Any) -> int:
             raise UsageError(
                 "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws any frontier"
             )
-    asked = {key: given[key] for key in ("max_steps", "max_chunks", "same_bits", "fresh", "log")}
+    asked = {key: given[key] for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")}
     code, interrupted = 0, None
     try:
-        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}") as listen:
+        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen:
             asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
             frontier = api.pareto(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:
@@ -107,11 +117,22 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     from synth import api
     from synth.view import large, tables
 
-    if given["schedules"]:
-        code = _compact(frontier, given["schedules"]) or code
+    output, folder = given["output"], given["schedules"]
+    if folder is None and frontier.points and _a_document(output, given["form"]):
+        folder = Path(output).with_suffix(".schedules")
+    beside: dict[int, str] = {}
+    if folder is not None:
+        files, ended = _compact(frontier, folder)
+        code, frontier = ended or code, _kept(frontier, files)
+        base = Path(output).parent if output not in (None, "-") else Path()
+        beside = {i: os.path.relpath(folder / name, base) for i, name in files.items()}
+        if given["schedules"]:
+            write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
+        more = " and frontier.json" if given["schedules"] else ""
+        remark(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     size = given["size"]
     content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
-    deliver(lambda: api.large_document(frontier), lambda: tables.print_report(content), given["output"], given["form"])
+    deliver(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
     if given["plot"]:
         remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")
     if code == INTERRUPTED:
@@ -119,26 +140,46 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     return code or (UNDECIDED if frontier.open else 0)
 
 
-def _compact(frontier: Any, folder: Path) -> int:
-    """Writes a compact file for each point, then frontier.json; Ctrl-C loses the file in hand alone. The exit code."""
-    from synth import api
+def _a_document(output: str | None, form: str | None) -> bool:
+    """Whether the frontier goes to a file, as JSON: not to standard output, a pipe or a device."""
+    return output not in (None, "-") and form != "table" and (Path(output).is_file() or not Path(output).exists())
+
+
+def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
+    """Writes a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand and those after it.
+
+    Returns the name of each file that was written, by its point, and the exit code.
+    """
     from synth.pareto.events import Event
 
     files: dict[int, str] = {}
-    folder.mkdir(exist_ok=True)
-    code = 0
     try:
+        folder.mkdir(exist_ok=True)
         with progress("writing schedules") as listen:
             for i, point in enumerate(frontier.points):
                 name = f"{i + 1:02}-{frontier.collective}-S{point.steps}.npz"
                 listen(Event("query", f"writing {name}, {i + 1} of {len(frontier.points)}"))
-                point.make().save(folder / name)
+                try:
+                    made = point.make()
+                except UsageError:
+                    continue
+                made.save(folder / name)
                 files[i] = name
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    write(folder / "frontier.json", json.dumps(api.large_document(frontier, files)) + "\n")
-    _wrote(len(files), folder)
-    return code
+        return files, INTERRUPTED
+    except OSError as error:  # the frontier is not lost for it
+        remark(f"error: cannot write {folder}: {error.strerror or error}")
+        return files, 1
+    return files, 0
+
+
+def _kept(frontier: Any, files: dict[int, str]) -> Any:
+    """`frontier`, with a note on the points whose schedules are in none of `files`."""
+    missing = [str(point.steps) for i, point in enumerate(frontier.points) if i not in files]
+    if not missing:
+        return frontier
+    note = f"not written out, so not replayed by `synth verify`: the schedules of {', '.join(missing)} steps"
+    return replace(frontier, notes=(*frontier.notes, note))
 
 
 def _small(frontier: Any, folder: Path) -> None:
@@ -148,11 +189,7 @@ def _small(frontier: Any, folder: Path) -> None:
         name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    _wrote(len(frontier.points), folder)
-
-
-def _wrote(count: int, folder: Path) -> None:
-    remark(f"wrote {count} schedule{'' if count == 1 else 's'} and frontier.json to {folder}; `synth verify` replays them")
+    remark(f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them")
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -16,8 +17,12 @@ PATIENCE = 1.0
 
 
 @contextmanager
-def progress(first: str) -> Iterator[Callable[[Any], None]]:
-    """A listener for the sweep's events, shown while the block runs."""
+def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None]]:
+    """A listener for the sweep's events, shown while the block runs. `verbose`: all of them, a line each, on any stderr."""
+    if verbose:
+        began = time.monotonic()
+        yield lambda event: print(f"{time.monotonic() - began:8.2f} s  {event.text}", file=sys.stderr)
+        return
     if not sys.stderr.isatty():
         yield lambda event: None
         return

@@ -95,6 +95,9 @@ def _guarded(run: Any) -> int:
     except SynthError as error:
         _debug()
         return _say(f"error: {error}", error.exit_code)
+    except MemoryError:
+        _debug()
+        return _say("error: this process has no more memory; ask for fewer chunks, steps or ranks", UNDECIDED)
     except OSError as error:
         _debug()
         return _say(f"error: {error.filename or 'input/output'}: {error.strerror or error}", 1)

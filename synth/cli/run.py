@@ -37,9 +37,9 @@ class AnySize(Size):
 @click.option("--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo.")
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`).")
 @click.option(
-    "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; 1 MB or the next that divides unless given."
+    "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; unless given 1 MB, or the next that chunks divide."
 )
-@click.option("--exact-size", is_flag=True, help="Refuse a size that does not divide, instead of running the nearest below it.")
+@click.option("--exact-size", is_flag=True, help="Refuse a size that no call has, instead of running the nearest below it.")
 @click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
 @click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
@@ -103,7 +103,7 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
             if given["exact_size"] or not odd.nearest:
                 raise
             if speaks():
-                remark(f"{odd}; this runs {odd.nearest}, and a real runtime would fall back (--exact-size refuses)")
+                remark(f"{odd}; this runs {odd.nearest} (--exact-size refuses)")
             same["size"] = odd.nearest
             done = carried_out()
     except SynthError:

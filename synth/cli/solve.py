@@ -8,6 +8,7 @@ import click
 
 from synth.cli.options import chosen_collective, chosen_machine, collective_options, engine, engine_options, machine_options, output_options
 from synth.cli.output import deliver, ready
+from synth.cli.progress import progress
 from synth.cli.root import CONTEXT
 from synth.cli.types import Positive
 from synth.errors import InfeasibleError, UndecidedError
@@ -20,6 +21,7 @@ from synth.verdict import Sat, Unknown, Unsat
 @click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks that a unit of data is split into.")
 @click.option("--steps", type=Positive(), required=True, metavar="S", help="Synchronous steps.")
 @click.option("--rounds", type=Positive(), required=True, metavar="R", help="Rounds in all the steps together.")
+@click.option("--pipeline", type=Positive(), metavar="P", help="A new run starts every P steps (SCCL's encoding; one round a step).")
 @engine_options
 @output_options
 def solve(**given: Any) -> None:
@@ -36,7 +38,9 @@ def solve(**given: Any) -> None:
     topology = chosen_machine(given)
     collective = chosen_collective(given, topology)
     asked = f"{collective.name} on {topology.name} with C={given['chunks']}, S={given['steps']}, R={given['rounds']}"
-    verdict = api.solve(topology, collective, given["chunks"], given["steps"], given["rounds"], **engine(given))
+    with progress(asked, given["verbose"]) as listen:
+        cs = given["chunks"], given["steps"], given["rounds"]
+        verdict = api.solve(topology, collective, *cs, **engine(given), pipeline=given["pipeline"], on_event=listen)
     match verdict:
         case Sat(schedule=schedule):
             deliver(

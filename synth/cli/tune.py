@@ -65,11 +65,13 @@ class Share(click.ParamType):
 @click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable).")
 @click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
 @click.option("--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable).")
-@click.option("--dividing", is_flag=True, help="Look for schedules, too, whose chunks divide every size.")
-@click.option("--tolerance", type=Share(), default="1%", show_default=True, metavar="1%", help="Loss that is accepted to save a switch.")
+@click.option(
+    "--dividing/--no-dividing", default=None, help="Look for schedules, too, whose chunks divide every size; where there is --topo."
+)
+@click.option("--tolerance", type=Share(), metavar="1%", help="Loss that saves a switch; 1% of measured times, 0 of predicted ones.")
 @click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks.")
 @click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend on a synthesis.")
+@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time for all that is synthesized.")
 @click.option("--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given.")
 @click.option("--import", "table", type=FILE, metavar="FILE.csv", help="Take over a tuning table in MCR-DL's form, and nothing else.")
 @output_options

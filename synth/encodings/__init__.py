@@ -15,7 +15,7 @@ ENCODINGS: Mapping[str, str] = {
     "quotient": "synth.encodings.quotient:Quotient",
     "quotient-mono": "synth.encodings.quotient:MonotoneQuotient",
     "quotient-shift": "synth.encodings.quotient:ShiftedQuotient",
-    "path": "synth.encodings.path:solve",
+    "sccl": "synth.encodings.sccl:solve",
     "tree": "synth.encodings.trees:solve",
 }
 
@@ -25,7 +25,7 @@ SUMMARIES: Mapping[str, str] = {
     "quotient": "step on the orbits of a symmetry group (quotient@0 the largest, quotient@1 the next, ...)",
     "quotient-mono": "quotient, with clauses that what is held stays held",
     "quotient-shift": "quotient whose group also moves chunk i to i + 1",
-    "path": "SCCL's own encoding (PPoPP 2021), in z3",
+    "sccl": "SCCL's own encoding (PPoPP 2021), in z3",
     "tree": "column generation over time-expanded trees, then CP-SAT",
     "cadical": "CaDiCaL 1.9.5, a SAT solver",
     "minicard": "MiniCard, a SAT solver that takes cardinalities as they are: the first on small problems",
@@ -33,7 +33,9 @@ SUMMARIES: Mapping[str, str] = {
     "z3": "z3's SAT core",
 }
 
-ENGINES = ("path", "tree")
+ENGINES = ("sccl", "tree")
+# other names of encodings
+ALIASES: Mapping[str, str] = {"path": "sccl"}
 
 # solver -> class
 SOLVERS: Mapping[str, str] = {
@@ -49,6 +51,6 @@ REQUIRES: Mapping[str, tuple[str, str]] = {
     "minicard": ("pysat.solvers", "pip install 'python-sat==1.9.dev17'"),
     "cpsat": ("ortools.sat.python.cp_model", "pip install ortools"),
     "z3": ("z3", "pip install z3-solver"),
-    "path": ("z3", "pip install z3-solver"),
+    "sccl": ("z3", "pip install z3-solver"),
     "tree": ("ortools.sat.python.cp_model", "pip install ortools"),
 }

@@ -90,8 +90,12 @@ def _encode_address(
     arriving: list[tuple[int, int | None, int]] = []  # (sender, None or its raw input, literal)
     for r in network.into[n]:
         src = network.routes[r].src
-        if any(has(src, t, i) is not False for i in sources):
-            arriving.append((src, None, _variable(model, chunk.total, (same.routes[r], t))))
+        there = [held for i in sources if (held := has(src, t, i)) is not False]
+        if there:
+            total = _variable(model, chunk.total, (same.routes[r], t))
+            arriving.append((src, None, total))
+            if src not in sources:  # who contributes always holds something; others may be empty, and then send nothing
+                model.clause([-total, *there])
         if t > 0 and src in sources:
             arriving.append((src, src, _variable(model, chunk.raw, (same.routes[r], t))))
     if local and t > 0 and n in sources:
@@ -135,10 +139,9 @@ def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[
         empty = set(range(network.ranks)) - translation.collective.pre[unit]
         for t in range(steps):
             landing: dict[int, list[tuple[int, str]]] = {}
-            before = set(empty)
             for moves, suffix in ((chunk.total, ""), (chunk.raw, "-input")):
                 for (r, at), x in moves.items():
-                    if at == t and x in true and (suffix or network.routes[r].src not in before):
+                    if at == t and x in true:
                         landing.setdefault(network.routes[r].dst, []).append((r, suffix))
             for arrivals in landing.values():
                 arrivals.sort(key=lambda a: (network.routes[a[0]].src, a))

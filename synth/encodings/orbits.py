@@ -66,8 +66,8 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
         )  # fmt: skip
     rank_moves = [list(g.ranks) for g in generators]
     route_moves = [list(g.routes) for g in generators]
-    where = {frozenset(cap.routes): k for k, cap in enumerate(net.caps)}
-    cap_moves = [[where[frozenset(move[r] for r in cap.routes)] for cap in net.caps] for move in route_moves]
+    where = {tuple(sorted(cap.routes)): k for k, cap in enumerate(net.caps)}
+    cap_moves = [[where[tuple(sorted(move[r] for r in cap.routes))] for cap in net.caps] for move in route_moves]
     return Orbits(
         units, copies, pre, post, _classes(units, moves),
         _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),

@@ -14,16 +14,33 @@ import lzma
 from collections.abc import Iterator
 from pathlib import Path
 
+from synth import strict
 from synth.bounds import lrat
 from synth.encodings.step import Step
-from synth.errors import SynthError, VerificationError
+from synth.errors import SynthError, UncheckedError, VerificationError
 from synth.schedule import Problem
 
+KEYS = frozenset({"kind", "problem", "chunks", "steps", "rounds", "cnf", "file", "sha256", "lemmas"})
+MOST_SENDS = 4_000_000  # possible sends, and rounds of all steps, of a problem whose formula is written: some gigabytes of clauses
 MAX_BYTES = 4 << 30  # of an unpacked proof: more is refused, not unpacked
 
 
 def formula(problem: Problem) -> tuple[int, list[list[int]]]:
-    """Variables and clauses of the formula that a proof of `problem` refutes (of its reversal, when it combines)."""
+    """Variables and clauses of the formula that a proof of `problem` refutes (of its reversal, when it combines).
+
+    Raises VerificationError for sums that are no reversal: those that several ranks want, or nobody, or only a part of. Raises
+    UncheckedError for a problem whose formula would be too large to be written.
+    """
+    sends = problem.collective.units * problem.chunks * max(1, len(problem.network.routes)) * problem.steps
+    if sends + problem.steps * problem.rounds > MOST_SENDS:
+        raise UncheckedError(
+            f"C={problem.chunks} S={problem.steps} R={problem.rounds} takes too large a formula: {sends} sends, {MOST_SENDS} are checked",
+            "certificate",
+        )
+    if problem.collective.combining and not problem.collective.reversible:
+        raise VerificationError(
+            f"no formula decides {problem.collective.name}: its sums are not the reversal of copies", "certificate.kind"
+        )
     plain = problem.reversed() if problem.collective.combining else problem
     variables, clauses = Step(monotone=False, tight=False).apply(plain)[0].cnf()
     return variables, clauses
@@ -48,7 +65,7 @@ def write_proof(problem: Problem, folder: Path) -> dict:
     lines = refute(clauses) if [] not in clauses else [f"{len(clauses) + 1} 0 {clauses.index([]) + 1} 0"]
     if lines is None:
         raise SynthError(f"no proof: C={problem.chunks} S={problem.steps} R={problem.rounds} has a schedule")
-    lrat.check(clauses, lines)
+    lemmas = lrat.check(clauses, lines)
     packed = lzma.compress("\n".join([*lines, ""]).encode())
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{problem.fingerprint[:24]}.lrat.xz"
@@ -57,14 +74,18 @@ def write_proof(problem: Problem, folder: Path) -> dict:
     part.replace(file)
     return {
         "kind": "lrat", "problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds,
-        "cnf": dimacs_hash(variables, clauses), "file": file.name, "sha256": hashlib.sha256(packed).hexdigest(), "lemmas": len(lines),
+        "cnf": dimacs_hash(variables, clauses), "file": file.name, "sha256": hashlib.sha256(packed).hexdigest(), "lemmas": lemmas,
     }  # fmt: skip
 
 
-def check_proof(certificate: dict, problem: Problem, folder: Path) -> None:
-    """Checks that the proof named by `certificate` refutes `problem`. Raises VerificationError that says what is wrong."""
-    if certificate.get("kind") != "lrat":
-        raise VerificationError(f"kind {certificate.get('kind')!r}, expected 'lrat'", "certificate")
+def check_proof(certificate: dict, problem: Problem, folder: Path) -> int:
+    """Checks that the proof named by `certificate` refutes `problem`; returns how many steps of it were checked.
+
+    Raises VerificationError that says what is wrong, UncheckedError where the proof file is not there.
+    """
+    strict.fields(certificate, "certificate", KEYS)
+    if certificate["kind"] != "lrat":
+        raise VerificationError(f"kind {certificate['kind']!r}, expected 'lrat'", "certificate")
     asked = {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}
     for key, value in asked.items():
         if certificate.get(key) != value:
@@ -73,15 +94,20 @@ def check_proof(certificate: dict, problem: Problem, folder: Path) -> None:
     if certificate.get("cnf") != dimacs_hash(variables, clauses):
         raise VerificationError("the formula of the problem has another hash than the certificate says", "certificate.cnf")
     name = certificate.get("file")
-    if not isinstance(name, str) or Path(name).name != name or not (folder / name).is_file():
-        raise VerificationError(f"no proof file {name!r} in {folder}", "certificate.file")
+    if not isinstance(name, str) or Path(name).name != name:
+        raise VerificationError(f"no proof file {name!r}: expected a name without a folder", "certificate.file")
+    if not (folder / name).is_file():
+        raise UncheckedError(f"no proof file {name!r} in {folder}; give its folder with --proof", "certificate.file")
     packed = (folder / name).read_bytes()
     if hashlib.sha256(packed).hexdigest() != certificate.get("sha256"):
         raise VerificationError("the file is not the one the certificate was made with", name)
     try:
-        lrat.check(clauses, _lines(packed))
+        checked = lrat.check(clauses, _lines(packed))
     except VerificationError as error:
-        raise VerificationError(str(error), name) from None
+        raise error.within(name) from None
+    if certificate["lemmas"] != checked:
+        raise VerificationError(f"says {certificate['lemmas']!r}, the proof has {checked}", "certificate.lemmas")
+    return checked
 
 
 def _lines(packed: bytes) -> Iterator[str]:

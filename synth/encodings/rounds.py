@@ -41,3 +41,24 @@ def constrain(model: Model, loads: Iterable[Load], sends: Sequence[Mapping[int, 
         counts = model.count(extra, rounds - steps + 1)
         if len(counts) > rounds - steps:
             model.clause([-counts[rounds - steps]])
+
+
+def counting(loads: Iterable[Load], sends: int, steps: int, rounds: int) -> int:
+    """About how many clauses `constrain` makes where every route has `sends` literals in each step."""
+    most = max(1, rounds - steps + 1)
+    found = _merging(steps * (most - 1), rounds - steps + 1)
+    for load in loads:
+        literals = sends * sum(w for _, w in load.weights)
+        if literals > load.most(1):
+            found += steps * (_merging(literals, load.most(most) + 1) + most)
+    return found
+
+
+def _merging(inputs: int, outputs: int) -> int:
+    """Clauses of a totalizer with so many inputs and outputs: each merge of two halves pairs all outputs of one with those of the other."""
+    found, width = 0, 1
+    while width < inputs:
+        pairs = min(width, outputs) * min(width, outputs) // (2 if 2 * width > outputs else 1)
+        found += pairs * max(1, inputs // (2 * width))
+        width *= 2
+    return found

@@ -7,12 +7,14 @@ those chunks enters exactly once, and no other chunk enters at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from fractions import Fraction
 from operator import add, sub
 
 from synth.collective import Collective
 from synth.schedule import Problem
-from synth.topology import Network
+from synth.topology import Cap, Network
 
 ALL_SUBSETS = 8  # ranks up to which every set of ranks is tried; above, single ranks and their complements
 
@@ -38,10 +40,11 @@ def full_wires(net: Network, cuts: list[frozenset[int]]) -> tuple[set[int], set[
     for cut in cuts:
         entering = {i for i, r in enumerate(net.routes) if r.dst in cut and r.src not in cut}
         whole = sum(net.routes[i].units for i in entering)
-        room = min([whole, *(cap.units for cap in net.caps if entering <= set(cap.routes))])
+        through = [_through(cap, entering) for cap in net.caps]
+        room = min([whole, *(most for most in through if most is not None)])
         if room == whole:
             routes |= entering
-        caps |= {k for k, cap in enumerate(net.caps) if cap.units == room and set(cap.routes) == entering}
+        caps |= {k for k, cap in enumerate(net.caps) if through[k] == room and set(cap.routes) == entering}
     return routes, caps
 
 
@@ -113,7 +116,14 @@ def _mask(ranks: Iterable[int]) -> int:
     return sum([1 << n for n in ranks])
 
 
-def _capped(net: Network, w: int, room: int) -> int:
+def _capped(net: Network, w: int, room: int) -> Fraction:
     """Bandwidth into w when one cap holds all the routes into it."""
     entering = {i for i, r in enumerate(net.routes) if w >> r.dst & 1 and not w >> r.src & 1}
-    return min([room, *(cap.units for cap in net.caps if entering <= set(cap.routes))])
+    through = (_through(cap, entering) for cap in net.caps)
+    return min([Fraction(room), *(most for most in through if most is not None)])
+
+
+def _through(cap: Cap, entering: set[int]) -> Fraction | None:
+    """Chunks per round that a cap lets over the routes of `entering` together; None where it does not hold all of them."""
+    times = Counter(cap.routes)
+    return Fraction(cap.units, min(times[i] for i in entering)) if entering and entering <= times.keys() else None

@@ -10,13 +10,14 @@ What a plan says of an op, and what the program says:
 
 `flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
 the kernel needs the threads of a block joined, a `nop` is added (program/joins.py). A buffer that a rank does not have
-is given as large as its other one, as the loader divides by the number of chunks.
+is given as large as its other one, as the loader divides by the number of chunks. With packets all ranks get the
+largest scratch of any.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NoReturn
 
@@ -48,7 +49,7 @@ class Mscclpp:
 
     def remarks(self, program: Program) -> tuple[str, ...]:
         """What the user must know: the sizes served, and where the code is that registers the plan."""
-        top = limits.largest_size(program.gpus, program.loop_chunks, program.protocol == "LL")
+        top = limits.largest_size(program)
         served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
         found = [f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"]
         if program.collective is not None and program.collective.combining:
@@ -66,10 +67,13 @@ def document(program: Program) -> dict:
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
     packets = program.protocol == "LL"
-    reach = limits.largest_size(program.gpus, program.loop_chunks, packets)
+    reach = limits.largest_size(program)
     if program.max_bytes is not None and program.max_bytes > reach:
         _refuse(f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size")
     program = joined(program)
+    if packets:  # every second launch counts a packet's place on another rank from the middle of the sender's own scratch
+        scratch = max(gpu.scratch for gpu in program.gpus)
+        program = replace(program, gpus=tuple(gpu._replace(scratch=scratch) for gpu in program.gpus))
     low, high = message_sizes(program)
     return {
         "name": program.name,
@@ -91,18 +95,12 @@ def collective_name(program: Program) -> str:
     return "custom" if program.collective is None else COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
 
 
-def chunk_counts(gpu: Gpu) -> tuple[int, int]:
-    """`input_chunks` and `output_chunks`: at least 1 each."""
-    return gpu.input or gpu.output or 1, gpu.output or gpu.input or 1
-
-
 def shares(program: Program) -> tuple[Fraction, Fraction]:
     """The least and the greatest over ranks of: what MSCCL++ calls the message size, divided by nccl-tests' size.
 
     MSCCL++ compares the bytes of the input, for allgather those of the output.
     """
-    side = 1 if program.collective is not None and program.collective.name == "allgather" else 0
-    counts = [chunk_counts(gpu)[side] for gpu in program.gpus]
+    counts = [limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus]
     return Fraction(min(counts), program.loop_chunks), Fraction(max(counts), program.loop_chunks)
 
 
@@ -125,7 +123,7 @@ def registration(program: Program) -> str:
     """
     name, n = collective_name(program), program.ranks
     low, high = message_sizes(program)
-    divisor = limits.ALIGNMENT * max(chunk_counts(gpu)[name == "allgather"] for gpu in program.gpus)
+    divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
     size = f"request.message_size * {n}" if name == "allgather" else "request.message_size"
     own = {"allgather": " - request.rank * request.message_size", "reducescatter": f" + request.rank * (request.message_size // {n})"}
     match = "==" if program.in_place == "in" else "!="
@@ -152,7 +150,7 @@ def select(algorithms, request):
 
 
 def _gpu(gpu: Gpu, program: Program) -> dict:
-    held, wanted = chunk_counts(gpu)
+    held, wanted = limits.chunk_counts(gpu)
     wiring = Wiring.of(gpu)
     blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
     return {

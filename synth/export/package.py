@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from synth.errors import SynthError, UsageError
+from synth.errors import SynthError, UsageError, VerificationError
 from synth.export import EXPORTERS, choice, notes, rankmap
 from synth.export.choice import Candidate
 from synth.export.msccl_xml_limits import root_warning
 from synth.export.request import Request
 from synth.frontier import Frontier
 from synth.lint import check, safe_sizes
-from synth.program.lower import lower
-from synth.program.onesided import onesided
+from synth.lowering import lower, onesided
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import RUNTIMES
 from synth.registry import find
@@ -177,7 +176,7 @@ def _able(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
                 find("exporters", wish.to, EXPORTERS)().emit(placed, replace(wish.request, network=frontier.network))
             proved(program, wish)
             able.append(Candidate(number, point, program))
-        except UsageError:
+        except (UsageError, VerificationError):
             raise
         except SynthError as refused:
             error = error or refused

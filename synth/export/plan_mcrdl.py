@@ -41,16 +41,15 @@ def _distinct(named: Sequence[tuple[str, Table]]) -> list[tuple[str, Table]]:
 
 
 def text(plan: Plan, table: Table) -> str:
-    """One table of `plan`. A size at which no algorithm of the plan can run has no row."""
+    """One table of `plan`. A size that is in none of its ranges has no row."""
     if not table.sizes:
         raise SynthError(f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each")
     lines = plan.says.splitlines() if plan.source == IMPORTED else [f"{table.collective} on {table.ranks} GPUs: {_line(plan.says)}"]
     rows = []
     for size in table.sizes:
         row = table.at(size)
-        chosen = next((a for k in (row.order if row else ()) if (a := plan.algorithms[k]).admits(size, table.element)), None)
-        if chosen is not None:
-            rows.append(f"{size},{backend(chosen)}")
+        if row is not None:
+            rows.append(f"{size},{backend(plan.algorithms[row.order[0]])}")
     return "\n".join([*(f"# {line}" if line else "#" for line in lines), HEADER, *rows]) + "\n"
 
 

@@ -10,7 +10,7 @@ from synth.export import plan_offers
 from synth.export.msccl_xml import MscclXml
 from synth.export.msccl_xml_limits import root_warning
 from synth.export.package import MSCCL_FILES, Exported
-from synth.export.plan_notes import Row, page, stem
+from synth.export.plan_notes import Row, compared, page, stem
 from synth.export.plan_offers import NCCL, OTHERS, Made, Placed
 from synth.export.plan_ranges import Share, fewest, lost
 from synth.plan import Plan
@@ -29,16 +29,21 @@ def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
         raise SynthError("no range of the plan can be exported: " + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere"))
     remarks = list(dict.fromkeys(w for row in rows if (w := root_warning(row.program))))
     remarks += left(plan, made)
-    return Exported(tuple(files), ".xml", (*said, *remarks), tuple(name for name, _ in files), page(plan, runtime, rows, said, remarks))
+    return Exported(
+        tuple(files),
+        ".xml",
+        (*said, *remarks),
+        tuple(name for name, _ in files),
+        page(plan, runtime, rows, [m.shares for m in made], said, remarks),
+    )
 
 
 def left(plan: Plan, made: Sequence[Made]) -> list[str]:
-    """One line where the plan prefers NCCL's own algorithms for some sizes."""
+    """One line where NCCL's own algorithms run at some sizes; at which, with both times; and what is lost against the best of all."""
     choices = [(m.shares.table, s) for m in made for s in m.shares.shares if s.choice is not None]
     own = [(table, s) for table, s in choices if s.choice is not None and plan.algorithms[s.choice].backend == NCCL]
-    if not own:
-        return []
-    return [f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which"]
+    said = [f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which"]
+    return [*(said if own else ()), *(line for m in made for line in compared(plan, m.shares))]
 
 
 def _count(made: Sequence[Made]) -> Callable[[Share], int]:

@@ -12,9 +12,9 @@ from synth.export.mscclpp import Mscclpp
 from synth.export.notes import PER_RANK
 from synth.export.package import Exported
 from synth.export.plan_msccl import left
-from synth.export.plan_notes import Row, head, stem, table, unserved
+from synth.export.plan_notes import Row, head, judged, stem, table, unserved
 from synth.export.plan_offers import Placed
-from synth.export.plan_ranges import lost
+from synth.export.plan_ranges import Shares, lost
 from synth.export.plan_registration import Entry
 from synth.plan import Plan
 from synth.program import plan_limits as limits
@@ -53,12 +53,18 @@ def folder(plan: Plan, placed: Placed) -> Exported:
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += left(plan, made)
     files += [("register.py", plan_registration.python(entries)), ("register.hpp", plan_registration.cpp(entries))]
-    return Exported(tuple(files), ".json", (*said, *remarks), tuple(name for name, _ in files), _page(plan, rows, said, remarks))
+    return Exported(
+        tuple(files),
+        ".json",
+        (*said, *remarks),
+        tuple(name for name, _ in files),
+        _page(plan, rows, [m.shares for m in made], said, remarks),
+    )
 
 
-def _page(plan: Plan, rows: list[Row], said: list[str], remarks: list[str]) -> str:
+def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], remarks: list[str]) -> str:
     lines = [
-        *head(plan, "mscclpp"), "", *table(rows, _divisor), "",
+        *head(plan, "mscclpp"), "", *table(rows, _divisor), "", *judged(plan, tables),
         "Sizes are nccl-tests': the larger of one rank's send and receive buffers; files and code have them as MSCCL++ counts.",
         "A count that the divisor does not divide, or a size outside of the ranges, is left to MSCCL++, which falls back to NCCL.",
         "The loader itself throws for such a count, so plans must be chosen by the selector of the code here.", "",

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from synth.export.notes import CAVEATS, SEEN, divisor, span
-from synth.export.plan_ranges import Share
-from synth.plan import Algorithm, Plan, Table
+from synth.export.plan_ranges import Served, Share, Shares, served
+from synth.plan import OURS, Algorithm, Plan, Table
 from synth.program.program import Program
+from synth.view.report import number, size_text
 
 SOURCES = {"measured": "measured times", "model": "times of a model, not of a clock", "imported": "a table of others"}
 
@@ -44,9 +45,58 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
     return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"
 
 
-def page(plan: Plan, runtime: str, rows: Sequence[Row], lost: Sequence[str], remarks: Sequence[str]) -> str:
+def compared(plan: Plan, found: Shares) -> list[str]:
+    """Sizes left to a library with both times, and the greatest loss of what runs against the best of all candidates."""
+    name, said = f"{found.table.collective} on {found.table.ranks} ranks", []
+    rows = served(plan, found)
+    own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
+    if own:
+        sizes = ", ".join(
+            f"{size_text(row.size)} ({_micro(row.seconds)} by {_label(plan, row)}, {_micro(row.schedule)} by the best schedule)"
+            for row in own
+        )
+        said.append(f"{name}: left to the library: {sizes}")
+    losses = [(row.seconds / row.best - 1, row) for row in rows if row.seconds and row.best]
+    if losses:
+        loss, row = max(losses, key=lambda pair: pair[0])
+        said.append(
+            f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at {size_text(row.size)}"
+            f" ({_label(plan, row)} {_micro(row.seconds)}, the best {_micro(row.best)})"
+        )
+    return said
+
+
+def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:
+    """The section of what runs at every judged size; nothing where the plan has no times."""
+    lines = []
+    for found in tables:
+        for row in served(plan, found):
+            times = " | ".join(_micro(time) for time in (row.seconds, row.schedule, row.best))
+            lines.append(
+                f"| {found.table.collective} on {found.table.ranks} ranks | {size_text(row.size)} | {_label(plan, row)} | {times} |"
+            )
+    if not lines:
+        return []
+    head = [
+        "| for | size | what runs | takes | best schedule that this runtime takes | best of all candidates |",
+        "|---|---|---|---|---|---|",
+    ]
+    return ["## What runs at the sizes that the plan judged", "", *head, *lines, ""]
+
+
+def _label(plan: Plan, row: Served) -> str:
+    return "the library's own" if row.choice is None else plan.algorithms[row.choice].label
+
+
+def _micro(seconds: float | None) -> str:
+    return "no time" if seconds is None else f"{number(seconds * 1e6)} µs"
+
+
+def page(
+    plan: Plan, runtime: str, rows: Sequence[Row], tables: Sequence[Shares], lost: Sequence[str], remarks: Sequence[str]
+) -> str:  # fmt: skip
     """The Markdown page beside a folder of MSCCL-IR."""
-    lines = [*head(plan, runtime), "", *table(rows, divisor), ""]
+    lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged(plan, tables)]
     lines += [
         "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the plan, cut where the",
         "FIFOs would no longer be deep enough: that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and",

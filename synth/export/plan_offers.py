@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from synth.errors import SynthError
+from synth.errors import SynthError, VerificationError
 from synth.export import EXPORTERS, package
 from synth.export.package import Wish
 from synth.export.plan_ranges import Offer, Shares, shares
@@ -57,6 +57,8 @@ def table(plan: Plan, one: Table, placed: Placed) -> Made:
             try:
                 programs[i] = _programs(algorithm.schedule, algorithm, wish)
                 offers[i] = _offer(algorithm, programs[i], one)
+            except VerificationError:
+                raise
             except SynthError as error:
                 refused[i] = str(error)
     return Made(shares(one, offers, refused), programs, requests)
@@ -78,6 +80,8 @@ def _programs(schedule: Schedule, algorithm: Algorithm, wish: Wish) -> Sequence[
     for place in places:
         try:
             found += _proved(schedule, replace(wish, in_place=place))
+        except VerificationError:
+            raise
         except SynthError as error:
             errors.append(error)
     if not found:
@@ -101,6 +105,6 @@ def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: T
     chunk = plan_limits.ALIGNMENT if programs[0][1].one_sided else one.element
     tops = [program.max_bytes for _, program in programs if program.max_bytes is not None]
     if programs[0][1].one_sided:
-        tops += [plan_limits.largest_size(p.gpus, p.loop_chunks, p.protocol == "LL") for _, p in programs]
+        tops += [plan_limits.largest_size(p) for _, p in programs]
     step = lcm(algorithm.divisor * one.element, *(program.loop_chunks * chunk for _, program in programs))
     return Offer(max(program.min_bytes for _, program in programs), min(tops, default=None), step)

@@ -11,12 +11,13 @@ size. Between judged sizes, the first that divides one of those judged in the ra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import log
 from typing import NamedTuple
 
 from synth.export.notes import span
-from synth.plan import Plan, Range, Table
+from synth.plan import OURS, Plan, Range, Table
 
 
 class Offer(NamedTuple):
@@ -45,12 +46,18 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of one table: they meet where its ranges do, without a gap. `refused`: why algorithms are not offered."""
+    """The shares of one table: they meet where its ranges do, without a gap. `refused`: why algorithms are not offered.
+    `dropped`: offers of those of them that the runtime takes, only not beside the others."""
 
     table: Table
     shares: tuple[Share, ...]
     offers: Mapping[int, Offer]
     refused: Mapping[int, str]
+    dropped: Mapping[int, Offer] = field(default_factory=dict)
+
+    def at(self, size: int) -> Share | None:
+        """The share of `size` bytes."""
+        return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
 
 
 def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> Shares:
@@ -88,18 +95,66 @@ def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[S
     return found
 
 
+class Served(NamedTuple):
+    """At a judged `size`: algorithm number `choice` runs (None: nothing of the plan's), its seconds, those of the best schedule that
+    the runtime takes, and those of the best of all candidates. None: not known."""
+
+    size: int
+    choice: int | None
+    seconds: float | None
+    schedule: float | None
+    best: float | None
+
+
+def served(plan: Plan, found: Shares) -> list[Served]:
+    """What runs at each judged size, with its times; nothing where the plan has none."""
+    table, rows = found.table, []
+    for size, times, best in zip(table.sizes, table.times, table.best, strict=False):
+        row, share = table.at(size), found.at(size)
+        if row is None or share is None:
+            continue
+        known = dict(zip(row.order, times, strict=True))
+        taken = {**found.offers, **found.dropped}
+        offered = [i for i in row.order if plan.algorithms[i].backend == OURS and i in taken and taken[i].admits(size)]
+        schedule = min((time for i in offered if (time := known[i]) is not None), default=None)
+        choice = share.choice if share.choice is not None and found.offers[share.choice].admits(size) else None
+        rows.append(Served(size, choice, None if choice is None else known[choice], schedule, best))
+    return rows
+
+
 def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
-    """At most `most` `files` for the shares of all tables: the algorithm with the shortest share goes (`why`), until they fit."""
+    """At most `most` `files` for the shares of all tables: the algorithm goes (`why`) without which the least time is lost, then the
+    one with the shortest share, until they fit."""
     tables = list(tables)
     while True:
         served = [(place, s) for place, found in enumerate(tables) for s in found.shares if files(s)]
         if sum(files(s) for _, s in served) <= most:
             return tables
-        place, share = min(served, key=lambda item: (_length(item[1]), item[0]))
-        old, gone = tables[place], share.choice
-        if gone is not None:
-            left = {i: offer for i, offer in old.offers.items() if i != gone}
-            tables[place] = shares(old.table, left, {**old.refused, gone: why})
+        place, share = min(served, key=lambda item: (_cost(_without(tables[item[0]], item[1], why)) - _cost(tables[item[0]]),
+                                                     _length(item[1]), item[0]))  # fmt: skip
+        tables[place] = _without(tables[place], share, why)
+
+
+def _without(found: Shares, share: Share, why: str) -> Shares:
+    """`found` without the algorithm of `share`."""
+    if share.choice is None:
+        return found
+    left = {i: offer for i, offer in found.offers.items() if i != share.choice}
+    changed = shares(found.table, left, {**found.refused, share.choice: why})
+    return replace(changed, dropped={**found.dropped, share.choice: found.offers[share.choice]})
+
+
+def _cost(found: Shares) -> float:
+    """How much longer what runs takes than the best of all candidates: the sum over the judged sizes of the logarithm. 0 without times."""
+    total = 0.0
+    for size, times, best in zip(found.table.sizes, found.table.times, found.table.best, strict=False):
+        row, share = found.table.at(size), found.at(size)
+        if row is None or best is None:
+            continue
+        known = dict(zip(row.order, times, strict=True))
+        time = None if share is None or share.choice is None else known[share.choice]
+        total += log((time or max(t for t in times if t)) / best)
+    return total
 
 
 def _length(share: Share) -> Fraction:
@@ -109,12 +164,13 @@ def _length(share: Share) -> Fraction:
 
 
 def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
-    """One line for each range that does not get what the plan orders first, and for each judged size that is not served.
+    """One line for each algorithm that does not get the ranges where it is preferred, and for the judged sizes that are not served.
 
     `otherwise`: what runs where nothing of the plan does.
     """
     table, said = found.table, []
     name = f"{table.collective} on {table.ranks} ranks"
+    gone: dict[int, list[tuple[int, int | None, str]]] = {}
     for row in table.ranges:
         sizes, offers, where = judged(table, row), found.offers, span(row.low, row.high)
         here = [s for s in found.shares if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low)]
@@ -124,7 +180,9 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
             if i in useful and _whole(row, offers[i]):
                 break  # what comes after it is first nowhere in this range
             if i in found.refused:
-                said.append(f"{name}, {where}: {plan.algorithms[i].label} is preferred, but {found.refused[i]}; instead {instead}")
+                step = plan.algorithms[i].divisor * table.element
+                if not sizes or any(size % step == 0 for size in sizes):
+                    gone.setdefault(i, []).append((row.low, row.high, instead))
             elif i in useful:
                 ends = span(offers[i].low, offers[i].high)
                 said.append(f"{name}, {where}: {plan.algorithms[i].label} is offered for {ends} only, where it is proved right")
@@ -132,7 +190,18 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
         missed = [s for s in sizes if not _admitted(found, s)]
         if missed and steps:
             said.append(f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}")
-    return said
+    return [*(_gone(plan, found, name, i, rows) for i, rows in gone.items()), *said]
+
+
+def _gone(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
+    """The line of algorithm i, which is refused in `rows`; those that meet are one."""
+    ends: list[tuple[int, int | None]] = []
+    for low, high, _ in rows:
+        meets = ends and ends[-1][1] == low - 1
+        ends[len(ends) - bool(meets) :] = [(ends[-1][0] if meets else low, high)]
+    instead = ", ".join(dict.fromkeys(name for _, _, names in rows for name in names.split(", ")))
+    where = " and ".join(span(low, high) for low, high in ends)
+    return f"{name}, {where}: {plan.algorithms[i].label} is preferred, but {found.refused[i]}; instead {instead}"
 
 
 def _whole(row: Range, offer: Offer) -> bool:

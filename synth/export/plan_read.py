@@ -13,6 +13,7 @@ from synth import audit, verify
 from synth.errors import FormatError, SynthError, VerificationError
 from synth.plan import OURS, SCHEMA, Algorithm, Plan, Table
 from synth.program.program import PROTOCOLS
+from synth.topology import KINDS
 
 
 def load(path: Path) -> Plan:
@@ -36,6 +37,10 @@ def check(plan: Plan) -> None:
     """Raises FormatError with the place where `plan` does not hold together, VerificationError where a schedule does not."""
     if plan.labels and (plan.topology is None or len(plan.labels) != plan.topology.ranks or len(set(plan.labels)) < len(plan.labels)):
         raise FormatError("each rank of the topology has a label of its own, or there are none", place="$.labels")
+    if plan.kinds and (plan.topology is None or len(plan.kinds) != len(plan.topology.routes) or not set().union(*plan.kinds) <= set(KINDS)):
+        raise FormatError(f"each link of the topology has its kinds ({', '.join(KINDS)}), or none has", place="$.kinds")
+    if plan.nodes and (plan.topology is None or len(plan.nodes) != plan.topology.ranks):
+        raise FormatError("each rank of the topology has its box, or none has", place="$.nodes")
     for i, algorithm in enumerate(plan.algorithms):
         _algorithm(algorithm, f"$.algorithms[{i}]")
     seen: set[tuple] = set()
@@ -84,9 +89,13 @@ def _table(table: Table, plan: Plan, place: str) -> None:
         raise FormatError("sizes grow", place=f"{place}.sizes")
     for i, size in enumerate(table.sizes):
         _whole(size, 0, f"{place}.sizes[{i}]")
-    for key in ("seconds", "best"):
+    for key in ("seconds", "best", "chosen", "ours", "library", "times"):
         if len(getattr(table, key)) not in (0, len(table.sizes)):
             raise FormatError(f"has {len(getattr(table, key))} entries for {len(table.sizes)} sizes", place=f"{place}.{key}")
+    for i, row in enumerate(table.times):
+        found = table.at(table.sizes[i])
+        if found is None or len(row) != len(found.order):
+            raise FormatError("has a time for each algorithm of the order at that size", place=f"{place}.times[{i}]")
 
 
 def _serves(algorithm: Algorithm, table: Table, place: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synth.export.mscclpp import chunk_counts, collective_name, message_sizes
+from synth.export.mscclpp import collective_name, message_sizes
 from synth.program import plan_limits as limits
 from synth.program.program import Program
 
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     def of(program: Program) -> Entry:
         """The entry of a one-sided program whose range of sizes has an end; its file is called as the program."""
         name = collective_name(program)
-        divisor = limits.ALIGNMENT * max(chunk_counts(gpu)[name == "allgather"] for gpu in program.gpus)
+        divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
         low, high = message_sizes(program)
         return Entry(name, program.ranks, low, high, divisor, program.in_place == "in", program.name)
 

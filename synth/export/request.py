@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from synth.plan import Plan
 from synth.program.events import Event
 from synth.program.program import Program
 from synth.topology import Network, Topology
@@ -38,6 +39,14 @@ class Machine:
             found.update(*(links[hop] for hop in itertools.pairwise(ends)))
         nodes = topology.nodes or (0,) * topology.ranks  # a topology that names no boxes is one
         return Machine({pair: frozenset(found) for pair, found in kinds.items()}, nodes)
+
+    @staticmethod
+    def of_plan(plan: Plan, ranks: Sequence[int]) -> Machine | None:
+        """What `plan` says of its machine, rank r called ``ranks[r]``; None where it says nothing."""
+        if plan.topology is None or not plan.kinds:
+            return None
+        kinds = {(route.src, route.dst): frozenset(found) for route, found in zip(plan.topology.routes, plan.kinds, strict=True)}
+        return Machine(kinds, plan.nodes or (0,) * plan.topology.ranks).relabelled(ranks)
 
     def relabelled(self, ranks: Sequence[int]) -> Machine:
         """The machine with rank r called ``ranks[r]``."""

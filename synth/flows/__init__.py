@@ -24,6 +24,7 @@ tree for each orbit and generators for the others; `Forest.trees()` writes them 
     automorphisms           symmetries of a fabric, checked; groups that move every rank
     routes budgets symmetric                symmetric forests
     splitting packing balance               forests of anything else
+    shortest shorten        ways through switches that schedules may take; packed trees put onto them
     trees forests           what both make, and the choice between them
     tau                     allreduce on undirected spanning trees
     inout                   allreduce where directions differ: trees up to a rank, other trees down from it

@@ -19,7 +19,8 @@ import numpy as np
 from synth.errors import InfeasibleError, SynthError
 from synth.flows.automorphisms import edge_images, free_group, orbits, symmetries
 from synth.flows.fabric import Fabric
-from synth.flows.until import TimeUp, apart, left, until
+from synth.flows.programs import linear
+from synth.flows.until import TimeUp, left, until
 from synth.lengthcheck import digest_runs
 
 # Variables of a linear program that still ends within a minute.
@@ -157,7 +158,6 @@ def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
 
 def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None) -> Flows:
     from scipy import sparse
-    from scipy.optimize import linprog
 
     edges, nodes, kinds = len(fabric.src), fabric.nodes, len(sources)
     label = edge_orbits(fabric, group)
@@ -188,7 +188,7 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     common = {"A_ub": loads.tocsr(), "A_eq": keeps.tocsr(), "b_eq": wanted.ravel(), "method": "highs-ds" if small else "highs-ipm"}
     top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
-    found = apart(lambda: linprog(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common))
+    found = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
     if found.status == 2:
         raise cut_off(fabric)
     if found.x is None:
@@ -197,7 +197,7 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     if small and allowed is None:  # of the flows that congest least, those that are shortest: fewer steps
         hops = np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0]
         tied = [(0, None)] * (kinds * edges) + [(0, found.x[-1] * (1 + 1e-9))]
-        again = apart(lambda: linprog(hops, b_ub=np.zeros(len(size)), bounds=tied, **common))
+        again = linear(hops, b_ub=np.zeros(len(size)), bounds=tied, **common)
         answer = found.x if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
     return Flows(fabric, tuple(group), sources, flow, whole(-found.ineqlin.marginals)[place], "linear program")

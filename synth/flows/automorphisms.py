@@ -1,6 +1,7 @@
 """Symmetries of a fabric: rank permutations carried over to its nodes and checked edge by edge, and groups to build with.
 
-Nothing is believed: every permutation returned maps the edges onto edges of equal capacity.
+Nothing is believed: every permutation returned maps the edges onto edges of equal capacity, and the links of gadgets, which have
+no edges of their own, onto links of equal bandwidth.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from synth.flows.fabric import Fabric
+from synth.linktable import widths
 
 # Products and conjugates tried when the given generators do not act alike on all ranks.
 POOL = 160
@@ -59,6 +61,16 @@ class _Edges:
         self.fabric = fabric
         self.order = np.lexsort((fabric.cap, fabric.src * fabric.nodes + fabric.dst))
         self.keys, self.caps = self._sorted(fabric.src, fabric.dst, self.order)
+        inner = np.concatenate([np.zeros(0, np.int64), *fabric.ways])  # links of gadgets
+        self.tail, self.head = fabric.tail[inner], fabric.head[inner]
+        names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
+        self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
+        self.links = self._linked(np.arange(fabric.nodes))
+
+    def _linked(self, permutation: np.ndarray) -> np.ndarray:
+        """Ends and bandwidths of the images of all links of gadgets, in order."""
+        ends = permutation[self.tail] * self.fabric.nodes + permutation[self.head]
+        return np.sort(ends * self.kinds + self.width)
 
     def _sorted(self, src: np.ndarray, dst: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return (src * self.fabric.nodes + dst)[order], self.fabric.cap[order]
@@ -68,7 +80,7 @@ class _Edges:
         src, dst = permutation[self.fabric.src], permutation[self.fabric.dst]
         order = np.lexsort((self.fabric.cap, src * self.fabric.nodes + dst))
         keys, caps = self._sorted(src, dst, order)
-        if (keys != self.keys).any() or (caps != self.caps).any():
+        if (keys != self.keys).any() or (caps != self.caps).any() or (self._linked(permutation) != self.links).any():
             return None
         image = np.empty(len(order), np.int64)
         image[order] = self.order

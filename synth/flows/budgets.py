@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from synth.flows.maxflow import MaxFlow
-from synth.flows.until import apart
+from synth.flows.programs import integer
 
 Key = TypeVar("Key", bound=Hashable)
 # Variables and CPU seconds of the integer program for kinds of ways that share orbits criss-cross.
@@ -81,7 +81,6 @@ class Budgets:
         return _amounts(options, pairs, flow.flows()[count : count + len(pairs)]), set()
 
     def _program(self, options: Mapping[Key, Mapping[int, object]], weight: int) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
-        from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
         pairs = [(i, c) for i, kinds in enumerate(options.values()) for c in kinds]
@@ -94,15 +93,8 @@ class Budgets:
         need = csr_array((np.ones(len(pairs)), (rows, column)), shape=(len(options), len(pairs)))
         use = csr_array((np.ones(len(uses)), ([i for i, _ in uses], [k for _, k in uses])), shape=(len(self.limits), len(pairs)))
         widths: Any = np.array([b for _, _, b, _ in self.limits], float)  # SciPy's stubs want a number
-        found = apart(
-            lambda: milp(
-                np.zeros(len(pairs)),
-                integrality=np.ones(len(pairs)),
-                bounds=Bounds(0, weight),
-                constraints=[LinearConstraint(need, weight, weight), LinearConstraint(use, -np.inf, widths)],
-                options={"time_limit": SECONDS},
-            )
-        )
+        rows_of = [(need, weight, weight), (use, -np.inf, widths)]
+        found = integer(np.zeros(len(pairs)), rows_of, weight, time_limit=SECONDS)
         if found.x is None:
             return None, set()
         amounts = np.rint(found.x).astype(np.int64)

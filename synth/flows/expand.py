@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from synth.bulk import REDUCE, Bulk, elements
@@ -50,7 +48,7 @@ def schedule(given: Bulk) -> Schedule:
     task = collective(full.collective, topology.ranks, roots)
     links, names = topology.links, topology.switches
     ways = [
-        (links[p[0]].src, links[p[-1]].dst, _straight(names[links[i].dst - topology.ranks] for i in p[:-1])) for p in full.paths
+        (links[p[0]].src, links[p[-1]].dst, tuple(names[links[i].dst - topology.ranks] for i in p[:-1])) for p in full.paths
     ]  # fmt: skip
     known = {(r.src, r.dst, r.via) for r in network.routes}
     missing = next((way for way in ways if way not in known), None)
@@ -63,14 +61,3 @@ def schedule(given: Bulk) -> Schedule:
         rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
     steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(full.rounds.tolist(), rows, strict=True))
     return Schedule(network, task, full.chunks, steps)
-
-
-def _straight(switches: Iterable[str]) -> tuple[str, ...]:
-    """A way without its loops: what passes a switch twice may turn off the first time, and loads no other wire."""
-    way: list[str] = []
-    for name in switches:
-        if name in way:
-            del way[way.index(name) + 1 :]
-        else:
-            way.append(name)
-    return tuple(way)

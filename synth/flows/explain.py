@@ -14,7 +14,7 @@ from synth.flows.doubletree import tree_rate
 from synth.flows.explainwords import Words, runs, units_of
 from synth.flows.ringbound import RingBound
 from synth.flows.rings import Rings
-from synth.flows.until import TimeUp, apart, left, until
+from synth.flows.until import TimeUp, apart, give_up, given_up, left, until
 from synth.large import Large
 from synth.topology import Network, Topology
 
@@ -32,7 +32,8 @@ class Way:
 class Explanation:
     """`ways`: the bound first. `limit`: in words, what the bound rests on. `parts`: the ranks of each part or side that it speaks of.
 
-    `rings`: all rings together, and what limits them. `open`: what a time limit cut short.
+    `rings`: all rings together, and what limits them. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it
+    was Ctrl-C.
     """
 
     collective: str
@@ -41,6 +42,7 @@ class Explanation:
     parts: tuple[tuple[int, ...], ...] = ()
     rings: Rings | None = None
     open: tuple[str, ...] = ()
+    interrupted: bool = False
 
 
 # Units of all links together that linear programs and 64-bit sums still take exactly.
@@ -108,10 +110,19 @@ class _Explained:
             ways.append(self._composed())
         trees = [self._trees()] if self.name in ("broadcast", "allreduce") else []  # which take no time beside a long search for rings
         self.tell("rings")
-        found = Rings((), False, whole=False) if left() == 0 else rings.disjoint(self.machine, self.tell, self.wires)
+        found = self._disjoint()
         ways += [*self._rings(found), *trees]
         limit, parts = self._limit(top)
-        return Explanation(self.name, tuple(ways), limit, parts, found, tuple(self.open))
+        return Explanation(self.name, tuple(ways), limit, parts, found, tuple(self.open), given_up())
+
+    def _disjoint(self) -> Rings:
+        """All rings together, none where the time is over; Ctrl-C ends the search, and nothing more is begun."""
+        if left() != 0:
+            try:
+                return rings.disjoint(self.machine, self.tell, self.wires)
+            except KeyboardInterrupt:
+                give_up()
+        return Rings((), False, whole=False)
 
     def _best(self, name: str, spared: float = SPARED) -> Best | None:
         """The bound of `name`; under a time limit flows say it where trees and linear programs take too long: a share `spared` is left."""
@@ -124,7 +135,7 @@ class _Explained:
             try:
                 with until(None if seconds is None else seconds * (1 - spared)):
                     asked = best if self.flows is None or network.ranks <= FEW_RANKS else by_trees
-                    if (found := _timed(lambda: asked(network, name, self.root))) is not None:
+                    if (found := apart(asked, network, name, self.root)) is not None:
                         return found
             except TimeUp:
                 late = True
@@ -157,8 +168,13 @@ class _Explained:
 
     def _composed(self) -> Way:
         names = ("reduce-scatter", "allgather")
-        both = [self._best(name) for name in names]
         name = "optimal reduce-scatter, then allgather"
+        try:
+            both = [self._best(name) for name in names]
+        except KeyboardInterrupt:
+            give_up()
+            self.open += [f"the bound of {name}" for name in names]
+            both = [None]
         if None in both or not all(b.units for b in both if b is not None):
             return Way(name, None, "no bound within the time limit")
         if any(self.known[name].open for name in names if name in self.known):
@@ -201,7 +217,9 @@ class _Explained:
         name = "double binary trees"
         try:
             rate = tree_rate(self.wires, None if self.name == "allreduce" else self.root)
-        except TimeUp:
+        except (TimeUp, KeyboardInterrupt) as stop:
+            if isinstance(stop, KeyboardInterrupt):
+                give_up()
             self.open.append(name)
             return Way(name, None, "not within the time limit")
         return Way(name, rate, "in the order of the ranks; an edge without a link goes a shortest way")
@@ -223,10 +241,6 @@ class _Explained:
             parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
             return f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
-
-
-def _timed(call: Callable[[], Best | None]) -> Best | None:
-    return call() if left() is None else apart(call)
 
 
 __all__ = ["RATED", "Explanation", "Way", "explain", "runs"]

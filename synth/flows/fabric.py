@@ -4,7 +4,8 @@
 
 Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
 node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
-so a cut of the fabric bounds the topology, and `links_of` tells which ways through the fabric the topology really has.
+so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no schedule
+takes them: `links_of` tells which ways through the fabric schedules may take.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from synth.errors import SynthError
 from synth.flows.maxflow import checked
+from synth.flows.shortest import Shortest
 from synth.linktable import ends, widths
 from synth.topology import Topology
 
@@ -29,7 +31,7 @@ class Fabric:
     `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else below 0:
     -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
     `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
-    `tail` and `head` are the ends of the topology's links.
+    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may take, all where None.
     In a `flipped` fabric every edge runs against the links it stands for.
     """
 
@@ -45,6 +47,7 @@ class Fabric:
     tail: np.ndarray
     head: np.ndarray
     unit: Fraction
+    shortest: Shortest | None
     flipped: bool = False
     sets: tuple[list[int], ...] = ()
 
@@ -68,7 +71,10 @@ class Fabric:
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
 
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
-        """The topology's links that a path of edges stands for, in the order data takes them; None where there is no such way."""
+        """The topology's links that a path of edges stands for, in the order data takes them.
+
+        None where the topology has no such way, or schedules may not take it, as there is a shorter one through switches.
+        """
         return self._links(tuple(path))
 
     @cached_property
@@ -97,7 +103,11 @@ class Fabric:
                     result = False
                     break
                 found.append(inner)
-        whole = tuple(found[::-1] if self.flipped else found) if result else None
+        if self.flipped:
+            found.reverse()
+        if result and len(found) > 1 and self.shortest is not None:
+            result = self.shortest.allows(int(self.tail[found[0]]), int(self.head[found[-1]]), len(found))
+        whole = tuple(found) if result else None
         self._known[path] = whole
         return whole
 
@@ -178,4 +188,4 @@ def fabric(topology: Topology) -> Fabric:
     keep = rows[:, 2] > 0
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
-    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, sets=tuple(build.sets))
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, Shortest(topology), sets=tuple(build.sets))

@@ -27,8 +27,8 @@ class Found:
         try:
             self.progress(name)
             work()
-        except TimeUp:
-            self.cut(name, "ended by the time limit")
+        except TimeUp as error:
+            self.cut(name, error.ended)
         except KeyboardInterrupt:
             self.interrupted = True
             self.cut(name, "interrupted")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from synth.errors import InfeasibleError, SynthError
+from synth.flows.programs import linear
 from synth.groupcheck import check, crossings, digest
 from synth.groups import Group
 from synth.rational import show
@@ -108,10 +109,8 @@ class _Program:
             yield np.array(members)[::order][np.argmin(np.array(far)[::order], axis=0)]
 
     def run(self) -> Bound:
-        from scipy.optimize import linprog
-
         cost, matrix, room = self._matrix()
-        found = linprog(-cost, A_ub=matrix, b_ub=room, bounds=(0, None), method="highs")
+        found = linear(-cost, A_ub=matrix, b_ub=room, bounds=(0, None), method="highs")
         if found.x is None:
             raise SynthError(f"{self.network.name}: the linear program of the joint bound ended without an answer: {found.message}")
         certificate = self._certificate(found.x)

@@ -13,7 +13,8 @@ from synth.errors import UndecidedError, UsageError
 from synth.flows.groupbound import Bound, bound
 from synth.flows.groupsteps import scheduled
 from synth.flows.groupways import packed
-from synth.flows.until import TimeUp, apart, left
+from synth.flows.programs import LIBRARY
+from synth.flows.until import TimeUp, apart, check, give_up, given_up
 from synth.groups import Group, Units, checked, units
 from synth.schedule import Schedule
 from synth.symmetry import generators
@@ -26,11 +27,21 @@ MOST_IMAGES = 2000
 
 
 @dataclass(frozen=True)
+class Proof:
+    """Of the bound of one group: the certificate of group `of`, whose ranks `moved`, an automorphism, takes to this group's."""
+
+    of: int
+    moved: tuple[int, ...]
+    certificate: dict
+
+
+@dataclass(frozen=True)
 class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
-    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before. `schedule` (not yet
-    verified) moves chunks of `task.unit` / C. `open`: what a time limit cut short.
+    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]` says why.
+    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it was
+    Ctrl-C.
     """
 
     network: Network
@@ -38,8 +49,10 @@ class Together:
     task: Units
     bound: Bound
     alone: tuple[Fraction | None, ...]
+    proofs: tuple[Proof | None, ...]
     schedule: Schedule | None
     open: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def seconds(self) -> Fraction | None:
@@ -62,7 +75,8 @@ def together(
 ) -> Together:
     """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
-    Under a time limit (`synth.flows.until`) it is what was found by then, UndecidedError where that is not even the joint bound.
+    Under a time limit (`synth.flows.until`), and after Ctrl-C inside one, it is what was found by then; UndecidedError where the time
+    is over before the joint bound.
     Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
     """
     groups = checked(groups, topology.ranks)
@@ -72,7 +86,7 @@ def together(
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
     try:
-        joint = _timed(lambda: bound(network, topology.nodes, groups))
+        joint = apart(bound, network, topology.nodes, groups, imports=LIBRARY)
     except TimeUp:
         raise UndecidedError(f"{network.name}: the time limit came before the bound of all groups together; allow more time") from None
     missing: list[str] = []
@@ -84,44 +98,52 @@ def together(
     if search:
         progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
         try:
+            check()
             packings, whole = packed(network, groups)
             made, every = scheduled(network, task, packings, chunks)
             if not (whole and every):
                 fast = made.bandwidth * task.unit / network.unit == joint.seconds
                 missing.append("a schedule of fewer steps" if fast else "a better schedule")
-        except TimeUp:
+        except (TimeUp, KeyboardInterrupt) as stop:
+            _noted(stop)
             missing.append("a schedule")
-    return Together(network, groups, task, joint, alone, made, tuple(missing))
+    seconds = tuple(None if found is None else found[0] for found in alone)
+    proofs = tuple(None if found is None else found[1] for found in alone)
+    return Together(network, groups, task, joint, seconds, proofs, made, tuple(missing), given_up())
 
 
-def _timed(call: Callable[[], Bound]) -> Bound:
-    return call() if left() is None else apart(call)
+def _noted(stop: BaseException) -> None:
+    """After Ctrl-C nothing more is begun."""
+    if isinstance(stop, KeyboardInterrupt):
+        give_up()
 
 
-def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[Fraction | None, ...]:
+def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[tuple[Fraction, Proof] | None, ...]:
     """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
     moves = [g.ranks for g in generators(network)]
-    known: dict[tuple, Fraction | None] = {}
+    known: dict[tuple, tuple[Fraction, Proof] | None] = {}
     found = []
     over = False
-    for group in groups:
+    for g, group in enumerate(groups):
         key = (frozenset(group.ranks), group.root)
         what = (group.collective, group.size)
         if (*key, *what) not in known:
-            seconds = None
+            made = None
             if not over:
                 try:
-                    seconds = _timed(lambda group=group: bound(network, nodes, [group])).seconds
-                except TimeUp:
+                    made = apart(bound, network, nodes, [group], imports=LIBRARY)
+                except (TimeUp, KeyboardInterrupt) as stop:
+                    _noted(stop)
                     over = True
-            images, queue = {key}, [key]
+            images, queue = {key: tuple(range(network.ranks))}, [key]
             while queue and len(images) < MOST_IMAGES:
-                ranks, root = queue.pop()
+                ranks, root = last = queue.pop()
                 for pi in moves:
                     image = (frozenset([pi[r] for r in ranks]), None if root is None else pi[root])
                     if image not in images:
-                        images.add(image)
+                        images[image] = tuple(pi[r] for r in images[last])
                         queue.append(image)
-            known |= {(*image, *what): seconds for image in images}
+            for image, moved in images.items():
+                known[*image, *what] = None if made is None else (made.seconds, Proof(g, moved, made.certificate))
         found.append(known[*key, *what])
     return tuple(found)

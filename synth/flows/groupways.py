@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synth.errors import SynthError
+from synth.flows.programs import linear
 from synth.flows.until import TimeUp, check
 from synth.groups import SUMS, Group
 from synth.topology import Network
@@ -125,7 +126,6 @@ class _Master:
     def _solve(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Shares of the first `count` columns and the load, lengths of resources, and what each commodity is worth."""
         from scipy import sparse
-        from scipy.optimize import linprog
 
         rows, columns = len(self.room), self.columns[:count]
         loads = sparse.csr_matrix(np.array([load for _, _, load, _ in columns] + [-self.room]).T)
@@ -133,7 +133,7 @@ class _Master:
         one = sparse.coo_matrix((np.ones(count), (which, np.arange(count))), shape=(len(self.commodities), count + 1)).tocsr()
         scale = max(float(sum(load.sum() for _, _, load, _ in columns[: len(self.commodities)]) / self.room.sum()), 1e-9)
         cost = np.array([DEEP * scale * deepest / len(self.commodities) for _, _, _, deepest in columns] + [1.0])
-        found = linprog(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs")
+        found = linear(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs")
         if found.x is None:
             raise SynthError(f"{self.network.name}: the packing of the groups ended without an answer: {found.message}")
         return found.x, np.maximum(-found.ineqlin.marginals, 0), found.eqlin.marginals

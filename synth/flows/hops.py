@@ -7,6 +7,7 @@ of one commodity round without loss), then taken apart into ways from the source
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from synth.flows.until import check
 
 # Numbers of chunks tried to make the flows whole without rounding.
 MOST_CHUNKS = 24
+# Detours as short as each other that the chunks of a pair are spread over.
+MOST_DETOURS = 64
 
 
 def chunks_of(made: Flows) -> int:
@@ -34,17 +37,14 @@ def chunks_of(made: Flows) -> int:
 
 
 def ways(made: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
-    """For each source, and there for each (rank, chunk) in order, the hops from rank to rank; a hop is the topology's links it takes.
-
-    Raises SynthError where a hop has no links of its own.
-    """
+    """For each source, and there for each (rank, chunk) in order, the hops from rank to rank; a hop is the topology's links it takes."""
     fabric = made.fabric
-    found = []
+    found, detours = [], _Detours(fabric)
     for k, source in enumerate(made.sources.tolist()):
         check()
         flow = _whole(fabric, source, made.flow[k] * chunks, chunks)
         _acyclic(fabric, flow)
-        found.append([_hops(fabric, way) for way in _apart(fabric, source, flow, chunks)])
+        found.append([_hops(fabric, way, detours) for way in _apart(fabric, source, flow, chunks)])
     return found
 
 
@@ -136,19 +136,67 @@ def _apart(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[t
     return found
 
 
-def _hops(fabric: Fabric, way: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """The way cut at ranks. A hop through a gadget that the topology does not have is replaced by the link between its ends."""
-    hops, start = [], 0
+def _hops(fabric: Fabric, way: tuple[int, ...], detours: _Detours) -> tuple[tuple[int, ...], ...]:
+    """The way cut at ranks. A hop through a gadget that the topology does not have is replaced by a detour over links."""
+    hops: list[tuple[int, ...]] = []
+    start = 0
     for i, e in enumerate(way):
         if fabric.dst[e] < fabric.ranks:
             part = way[start : i + 1]
             links = fabric.links_of(part)
-            if links is None:
-                a, b = int(fabric.src[part[0]]), int(fabric.dst[e])
-                direct = next((j for j, k in enumerate(fabric.topology.links) if (k.src, k.dst) == (a, b)), None)
-                if direct is None:
-                    raise SynthError(f"{fabric.name}: the flows go from rank {a} to rank {b}, which no link joins")
-                links = (direct,)
-            hops.append(links)
+            hops += detours.between(int(fabric.src[part[0]]), int(fabric.dst[e])) if links is None else [links]
             start = i + 1
     return tuple(hops)
+
+
+class _Detours:
+    """Ways of the fewest hops over a topology's links, for pairs of ranks that a gadget of its fabric joins and no link does."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.turns: dict[tuple[int, int], int] = {}
+        self.known: dict[tuple[int, int], list[list[tuple[int, ...]]]] = {}
+
+    @cached_property
+    def _leaving(self) -> list[list[tuple[int, int]]]:
+        """For each node the links that leave it, with where they lead to."""
+        found: list[list[tuple[int, int]]] = [[] for _ in range(int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1)]
+        for k, (a, b) in enumerate(zip(self.fabric.tail.tolist(), self.fabric.head.tolist(), strict=True)):
+            found[a].append((k, b))
+        return found
+
+    def between(self, start: int, end: int) -> list[tuple[int, ...]]:
+        """The hops of one such way; those that are as short take turns, so that no link carries all of the pair's chunks."""
+        if (start, end) not in self.known:
+            self.known[start, end] = self._shortest(start, end)
+        turn = self.turns[start, end] = self.turns.get((start, end), -1) + 1
+        ways = self.known[start, end]
+        return ways[turn % len(ways)]
+
+    def _shortest(self, start: int, end: int) -> list[list[tuple[int, ...]]]:
+        """Up to `MOST_DETOURS` ways of the fewest links. Raises SynthError where there is none."""
+        far, order = {end: 0}, [end]
+        entering: dict[int, list[tuple[int, int]]] = {}
+        for a, row in enumerate(self._leaving):
+            for k, b in row:
+                entering.setdefault(b, []).append((k, a))
+        for node in order:
+            for _, before in entering.get(node, ()):
+                if before not in far:
+                    far[before] = far[node] + 1
+                    order.append(before)
+        if start not in far:
+            raise SynthError(f"{self.fabric.name}: no links lead from rank {start} to rank {end}")
+        partial: list[tuple[int, list[int]]] = [(start, [])]
+        for left in range(far[start] - 1, -1, -1):
+            partial = [(b, [*way, k]) for at, way in partial for k, b in self._leaving[at] if far.get(b) == left][:MOST_DETOURS]
+        return [self._cut(way) for _, way in partial]
+
+    def _cut(self, links: list[int]) -> list[tuple[int, ...]]:
+        """A way cut at ranks."""
+        hops, start = [], 0
+        for i, k in enumerate(links):
+            if self.fabric.head[k] < self.fabric.ranks:
+                hops.append(tuple(links[start : i + 1]))
+                start = i + 1
+        return hops

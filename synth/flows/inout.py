@@ -24,8 +24,9 @@ from synth.errors import SynthError
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
 from synth.flows.packing import pack
+from synth.flows.programs import linear
 from synth.flows.tau import Tree
-from synth.flows.until import check, left
+from synth.flows.until import check
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -113,8 +114,6 @@ def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
 
 def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each rank the bandwidth of each edge that is set apart for the ways up to it, and for those down from it."""
-    from scipy.optimize import linprog
-
     ranks, edges = graph.ranks, len(graph.src)
     e, others = np.arange(edges), ranks - 1
     each = 1 + 2 * edges + 2 * others * edges  # of a root: its rate, both shares, a flow for each other rank both ways
@@ -139,10 +138,7 @@ def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
     cost[::each] = -1
     a_ub = _matrix([*bounded, *room], (upper + edges, size))
     b_ub = np.r_[np.zeros(upper), graph.cap.astype(float)]
-    rest = left()
-    limit = {} if rest is None else {"time_limit": max(rest, 0.0)}
-    found = linprog(cost, A_ub=a_ub, b_ub=b_ub, A_eq=_matrix(kept, (equal, size)), b_eq=np.zeros(equal), method="highs", options=limit)
-    check()
+    found = linear(cost, A_ub=a_ub, b_ub=b_ub, A_eq=_matrix(kept, (equal, size)), b_eq=np.zeros(equal), method="highs")
     if found.status != 0:
         return [(np.zeros(edges), np.zeros(edges))] * ranks
     shares = found.x.reshape(ranks, each)

@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
-from synth.bulk import COLLECTIVES
 from synth.errors import InfeasibleError, UndecidedError, UsageError
 from synth.flows import alltoall, parts, points
 from synth.flows.automorphisms import free_group, orbits, symmetries
@@ -34,7 +33,7 @@ from synth.flows.slots import Alltoall, roomy
 from synth.flows.unreached import proved
 from synth.flows.until import TimeUp, endless, left, until
 from synth.forest import ROOTED
-from synth.large import Large, LargePoint
+from synth.large import COLLECTIVES, Large, LargePoint
 from synth.lengthcheck import check as check_lengths
 from synth.topology import Topology
 
@@ -225,7 +224,7 @@ def _congestion(graph: Fabric, group: Group, found: Found) -> alltoall.Flows:
             if apart.certificate is not None:  # a pair that no way joins
                 raise apart from None
             made = alltoall.plain(graph, group)
-        found.cut(SEARCH, "interrupted" if found.interrupted else "ended by the time limit")
+        found.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
     if not made.whole:
         found.cut(SEARCH, "ended by the time limit")
     certificate = made.certificate()

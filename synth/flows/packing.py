@@ -19,6 +19,7 @@ import numpy as np
 from synth.errors import SynthError
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
+from synth.flows.shorten import shortened
 from synth.flows.splitting import Ends, Logical, split
 from synth.flows.trees import Branch, Grown
 from synth.flows.until import check
@@ -36,12 +37,15 @@ def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
     p, q = time.numerator, time.denominator
     common = math.gcd(q, *(p * int(c) for c in np.unique(fabric.cap)))
     weight = q // common
-    logical = split(_scaled(fabric, p, common), 1, shards * weight)
-    return None if logical is None else _Packing(logical, weight).run()
-
-
-def _scaled(fabric: Fabric, up: int, down: int) -> Fabric:
-    return replace(fabric, cap=fabric.cap * up // down)
+    scaled = replace(fabric, cap=fabric.cap * p // common)
+    for graph in (replace(scaled, shortest=None), scaled):  # any ways, put onto shortest ones after; else those alone from the first
+        logical = split(graph, 1, shards * weight)
+        if logical is None:
+            break
+        grown = shortened(scaled, _Packing(logical, weight).run(), scaled.cap)
+        if grown is not None:
+            return grown
+    return None
 
 
 @dataclass

@@ -19,8 +19,9 @@ import numpy as np
 from synth.collector import collector_off
 from synth.flows.automorphisms import edge_images
 from synth.flows.fabric import Fabric
+from synth.flows.programs import linear
 from synth.flows.trees import Branch, Flat, Grown
-from synth.flows.until import apart, check
+from synth.flows.until import check
 
 # Hops of all candidate trees together, times the edges of a hop, that are looked at.
 MOST_HOPS = 40_000_000
@@ -225,7 +226,6 @@ class _Turner:
 
 def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np.ndarray, Fraction]:
     """How much of the data goes down each tree, in whole parts, and the time of a unit of data then, exact."""
-    from scipy.optimize import linprog
     from scipy.sparse import csr_matrix, hstack
 
     count = len(trees)
@@ -235,11 +235,9 @@ def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np
     load, cap = load[:, busy].T.tocsr(), fabric.cap[busy]
     told = _unlike(load, cap)
     need = load[told].astype(float).multiply(1 / (cap[told] * float(bound))[:, None])
-    made = apart(
-        lambda: linprog(
-            np.r_[np.zeros(count), 1], hstack([need, -np.ones((len(told), 1))]).tocsr(), np.zeros(len(told)),
-            np.r_[np.ones(count), 0][None, :], [1], method="highs",
-        )
+    made = linear(
+        np.r_[np.zeros(count), 1], A_ub=hstack([need, -np.ones((len(told), 1))]).tocsr(), b_ub=np.zeros(len(told)),
+        A_eq=np.r_[np.ones(count), 0][None, :], b_eq=[1], method="highs",
     )  # fmt: skip
     part = np.maximum(made.x[:count], 0) if made.x is not None else np.ones(count) / count
     best: tuple[Fraction, np.ndarray] | None = None

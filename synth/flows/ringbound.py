@@ -74,17 +74,18 @@ def _across(roads: Roads, label: np.ndarray, count: int, leaving: bool) -> np.nd
     total = np.bincount(whose[crossing], roads.units[crossing], count)
     if not roads.members:
         return total
-    link, which = roads.held
+    link, which, times = roads.counted
     keep = crossing[link]
-    link, which = link[keep], which[keep]
+    link, which, times = link[keep], which[keep], times[keep]
     pair = which * count + whose[link]
     if (pair[1:] < pair[:-1]).any():  # else each limit is of ranks with one label
         order = np.argsort(pair, kind="stable")
-        link, pair = link[order], pair[order]
+        link, pair, times = link[order], pair[order], times[order]
     start = np.flatnonzero(np.r_[True, pair[1:] != pair[:-1]][: len(pair)])
     pairs = pair[start]
     much = np.add.reduceat(roads.units[link], start) if len(start) else np.empty(0)
-    room = roads.room[pairs // count]
+    fewest = np.minimum.reduceat(times, start) if len(start) else np.empty(0, np.int64)
+    room = roads.room[pairs // count] // fewest
     narrow = np.flatnonzero(much > room)
     narrow = narrow[np.argsort(-(much[narrow] / np.maximum(room[narrow], 1)), kind="stable")[:MOST_LIMITS]]
     size = np.diff(np.append(start, len(link)))

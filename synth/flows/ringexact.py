@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from math import gcd, prod
 
 from synth.flows.ringhops import Hops
-from synth.flows.until import apart, left
+from synth.flows.until import apart
 
 # Hops of all rings together that such a program is made for.
 MOST_TAKEN = 30_000
@@ -22,6 +22,11 @@ def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | 
         return None
     if hops.nodes == 2 and not _there_and_back(hops, width):  # seen at once, without the time that the solver takes to load
         return []
+    return apart(_solved, hops, count, width, effort, imports=("ortools.sat.python.cp_model",))
+
+
+def _solved(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | None:
+    """As `fit`, by the program."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -49,7 +54,7 @@ def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | 
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = effort
-    status = solver.solve(model) if left() is None else apart(lambda: solver.solve(model))
+    status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return []
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

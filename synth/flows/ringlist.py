@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from synth.flows.programs import integer
 from synth.flows.ringset import Rings
 from synth.flows.roads import Roads
 
@@ -48,7 +49,6 @@ def packed(wires: Roads, cycles: Sequence[Cycle]) -> Rings:
     """The most that the cycles, which are all there are, carry together: a small integer program."""
     if not cycles:
         return Rings((), True)
-    from scipy.optimize import Bounds, LinearConstraint, milp
 
     # the widest of several links between two ranks stands for them
     link = {(int(wires.src[i]), int(wires.dst[i])): i for i in np.argsort(wires.units, kind="stable").tolist()}
@@ -58,8 +58,7 @@ def packed(wires: Roads, cycles: Sequence[Cycle]) -> Rings:
         np.add.at(takes[:, c], list(way), 1)
     rows = np.concatenate([takes, *(takes[m].sum(axis=0, keepdims=True) for m in wires.members)])
     room = np.concatenate([wires.units, wires.room])
-    fits = LinearConstraint(rows, -np.inf, room)  # type: ignore[arg-type]
-    found = milp(-np.ones(len(cycles)), integrality=np.ones(len(cycles)), bounds=Bounds(0), constraints=fits, options={"mip_rel_gap": 0})
+    found = integer(-np.ones(len(cycles)), [(rows, -np.inf, room)], mip_rel_gap=0)
     times = np.rint(found.x).astype(int) if found.x is not None else np.zeros(len(cycles), int)
     chosen = [c for c, n in enumerate(times) if n]
     proved = found.status == 0 and not wires.parallel

@@ -16,6 +16,7 @@ from random import Random
 
 import numpy as np
 
+from synth.flows.programs import integer
 from synth.flows.roads import Roads
 from synth.flows.until import check, left
 
@@ -101,7 +102,6 @@ def _factor(ranks: int, made: list[Edge], degree: int, seed: int) -> list[int] |
         return None
     if (at == degree).all():
         return list(range(len(made)))
-    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
     count = len(made)
@@ -110,10 +110,7 @@ def _factor(ranks: int, made: list[Edge], degree: int, seed: int) -> list[int] |
     wish = np.random.default_rng(seed).random(count)
     time = left()
     patience = PATIENCE if time is None else min(PATIENCE, max(time, 0.01))
-    found = milp(
-        wish, integrality=np.ones(count), bounds=Bounds(0, 1), constraints=LinearConstraint(rows, degree, degree),
-        options={"time_limit": patience, "node_limit": 50, "mip_rel_gap": 0.5},
-    )  # fmt: skip
+    found = integer(wish, [(rows, degree, degree)], 1, time_limit=patience, node_limit=50, mip_rel_gap=0.5)
     return None if found.x is None else np.flatnonzero(np.rint(found.x)).tolist()
 
 

@@ -13,6 +13,7 @@ from random import Random
 
 import numpy as np
 
+from synth.flows.programs import integer
 from synth.flows.ringhops import Hops
 from synth.flows.ringmoves import Layer, Search
 from synth.flows.until import check, left
@@ -89,7 +90,6 @@ def _only(hops: Hops, part: list[int]) -> Hops:
 
 
 def _most(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> tuple[int, list[int]]:
-    from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 
     count, n = len(hops.src), hops.nodes
@@ -121,10 +121,9 @@ def _most(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> 
         more += [(len(low) + c, count, -1) for c in range(len(sides))]
         cells = np.array([*zip(rows, columns, values, strict=True), *more])
         matrix = csr_matrix((cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=(len(low) + len(sides), count + 1))
-        fits = LinearConstraint(matrix, np.array([*low, *[0.0] * len(sides)]), np.array([*high, *[np.inf] * len(sides)]))  # type: ignore[arg-type]
+        fits = matrix, np.array([*low, *[0.0] * len(sides)]), np.array([*high, *[np.inf] * len(sides)])
         upper = np.append(np.full(count, float(often or wanted)), float(wanted))
-        within = Bounds(0, upper)  # type: ignore[arg-type]
-        found = milp(shake, integrality=np.ones(count + 1), bounds=within, constraints=fits, options=options)
+        found = integer(shake, [fits], upper, **options)
         if found.x is None or round(found.x[-1]) < 1:
             return answer if found.x is None else (0, [])
         times = np.rint(found.x[:-1]).astype(int)

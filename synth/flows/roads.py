@@ -25,6 +25,7 @@ WIDEST = 1 << 40
 class Roads:
     """Link i goes from rank `src[i]` to rank `dst[i]` at `units[i]`; the links `members[k]` together carry `room[k]` units.
 
+    A route through switches is in `members[k]` as often as it crosses links of that limit, and counts that often.
     `boxes[r]` is the box of rank r, empty where it is not known.
     """
 
@@ -85,6 +86,14 @@ class Roads:
         )
 
     @cached_property
+    def counted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(link, limit, times): the links of the limits, one limit after the other, each once, and how often it counts there."""
+        links, which = self.held
+        size = max(len(self.src), 1)
+        pair, times = np.unique(which * size + links, return_counts=True)
+        return pair % size, pair // size, times
+
+    @cached_property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
         """(first, limit): link i is in ``limit[first[i]:first[i + 1]]``."""
         links, which = self.held
@@ -125,7 +134,8 @@ def _made(
     src, dst, units = (np.array(row, np.int64) for row in rows)
     members = [np.asarray(m, np.int64) for m in sets]
     for m, n in zip(members, room, strict=True):
-        units[m] = np.minimum(units[m], n)
+        links, times = np.unique(m, return_counts=True)
+        units[links] = np.minimum(units[links], n // times)
     kept = [k for k, n in enumerate(room) if n and units[members[k]].sum() > n]  # else the links themselves are stricter
     least = np.array([min(room[k], WIDEST) for k in kept], np.int64)
     return Roads(name, ranks, src, dst, units, tuple(members[k] for k in kept), least, generators, boxes)

@@ -139,16 +139,17 @@ class Shallow:
         return far[:ranks]
 
     def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(rank, links) of each way that passes no other rank, through each switch once."""
+        """(rank, links) of each link to a rank, and beside it of the shortest ways through switches; through each switch by one way."""
         found, ranks = [], self.topology.ranks
         queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
-        seen = {rank}
+        seen, least = {rank}, {}
         while queue:
             u, way = queue.popleft()
             for i, v in self._out(u):
-                if v < ranks:
+                if v >= ranks:
+                    if v not in seen:
+                        seen.add(v)
+                        queue.append((v, (*way, i)))
+                elif not way or least.setdefault(v, len(way)) == len(way):
                     found.append((v, (*way, i)))
-                elif v not in seen:
-                    seen.add(v)
-                    queue.append((v, (*way, i)))
         return found

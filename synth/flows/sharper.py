@@ -21,7 +21,7 @@ from synth.flows.balance import MOST_SCALE, balanced
 from synth.flows.cuts import ROOTED, Throughput
 from synth.flows.fabric import Fabric
 from synth.flows.maxflow import MaxFlow
-from synth.flows.until import apart
+from synth.flows.programs import linear
 from synth.runs import runs
 
 MOST_EDGES, MOST_WORK, MOST_ROUNDS = 4_000, 20_000_000, 400
@@ -106,8 +106,6 @@ class _Program:
         return np.bincount(self.orbit[leaves], minlength=len(self.names))
 
     def _solve(self):
-        from scipy.optimize import linprog
-
         count = len(self.names)
         worth = [1 if self.anywhere else int(self.shards[s].sum()) for s in self.cuts]
         held = [-np.r_[self._crossing(s), -n].astype(float) for s, n in zip(self.cuts, worth, strict=True)]
@@ -115,16 +113,14 @@ class _Program:
         np.add.at(through, (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]), 1)
         np.add.at(through, (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]), -1)
         limits = [(0, float(c)) for c in self.graph.cap[self.names]] + [(0, None)]
-        found = apart(
-            lambda: linprog(
-                np.r_[np.zeros(count), -1.0],
-                np.array(held),
-                np.zeros(len(held)),
-                through,
-                np.zeros(len(through)),
-                bounds=limits,
-                method="highs-ds",
-            )
+        found = linear(
+            np.r_[np.zeros(count), -1.0],
+            A_ub=np.array(held),
+            b_ub=np.zeros(len(held)),
+            A_eq=through,
+            b_eq=np.zeros(len(through)),
+            bounds=limits,
+            method="highs-ds",
         )
         if found.x is None:
             return None

@@ -68,7 +68,8 @@ def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
     findings = [*rules.buffers(program), *flow_onesided.shared_ports(program), *rules_onesided.pairs(program)]
-    findings += [*rules_onesided.counts(program), *rules_onesided.check(program, runtime), *unflagged(program)]
+    findings += [*rules_onesided.counts(program), *rules_onesided.halves(program)]
+    findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
     done, waits = onesided.order(program)
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))

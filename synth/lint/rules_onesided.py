@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from synth.lint.finding import Finding, error
 from synth.lint.memory import Memory
 from synth.lint.onesided import other_end
+from synth.lint.structure import NAMES
 from synth.program.layout import Layout
 from synth.program.program import Block, Gpu, Program
 from synth.program.runtimes import Runtime
@@ -21,6 +22,7 @@ BLOCK_PORTS = 16  # of one kind, per block
 OP_PORTS = 8
 OP_SPANS = 10
 BARRIERS = 16  # per rank
+OFFSET_BITS = 32
 
 
 def pairs(program: Program) -> Iterator[Finding]:
@@ -54,6 +56,27 @@ def counts(program: Program) -> Iterator[Finding]:
             yield error("signals-left", (rank, None, None), text)
 
 
+def halves(program: Program) -> Iterator[Finding]:
+    """Ranks between which packets go have equally much scratch.
+
+    The scratch of packets is double, and every second launch uses the upper halves. There a packet's place on another
+    rank is counted from the middle of the *writer's* scratch: with unequal ones it lands elsewhere, and its reader waits
+    for ever, or it lands beyond the owner's memory.
+    """
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                for span in op.dst:
+                    owner = gpu.rank if span.rank is None else span.rank
+                    there = program.gpus[owner].scratch
+                    if span.packet and there != gpu.scratch:
+                        text = (
+                            f"puts a packet into the scratch of rank {owner}, which has {there} chunks, and has {gpu.scratch} itself: every"
+                            " second launch counts its place from the middle of the writer's scratch; give all ranks equally many"
+                        )
+                        yield error("packet-half", (gpu.rank, b, i), text)
+
+
 def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """The plan's limits, and the joins that are missing."""
     if runtime.name not in ("mscclpp", "synth"):
@@ -66,7 +89,67 @@ def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
             yield error("barriers", (gpu.rank, None, None), f"has {len(groups)} barriers, a plan {BARRIERS}")
         for b, block in enumerate(gpu.blocks):
             yield from _block(gpu, b, block, runtime)
+    yield from _offsets(program)
+    yield from _starts(program)
     yield from _joins(program)
+
+
+def _starts(program: Program) -> Iterator[Finding]:
+    """In place, whether memory is named so that MSCCL++ finds it.
+
+    It counts a place in another rank's input or output from where the own one begins in its allocation, and what is sent
+    through a port channel from the beginning of the allocation: of two buffers in one, the larger is to be named.
+    """
+    layout = None if program.collective is None else Layout(program.collective, program.chunks)
+    if program.in_place != "in" or layout is None or not layout.placeable:
+        return
+    begins = [{"i": max(0, -(shift or 0)), "o": max(0, shift or 0), "s": 0} for shift in layout.overlaps]
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                by_port = op.code == "put" and any(block.ports[p].kind == "port" for p in op.ports)
+                own = op.src if by_port else ()
+                for span in (*(s for s in (*op.src, *op.dst) if s.rank is not None), *(s for s in own if s.rank is None)):
+                    owner = gpu.rank if span.rank is None else span.rank
+                    counted = 0 if span.rank is None else begins[gpu.rank][span.buffer]
+                    if counted != begins[owner][span.buffer]:
+                        what = f"{NAMES[span.buffer]} {span.offset} of rank {owner}"
+                        text = (
+                            f"{what} begins {begins[owner][span.buffer]} chunks into its allocation, and is counted from {counted}:"
+                            " name it as a part of the larger buffer, or go through scratch"
+                        )
+                        yield error("buffer-start", (gpu.rank, b, i), text)
+
+
+def _offsets(program: Program) -> Iterator[Finding]:
+    """Whether an offset passes 32 bits at the largest size of the plan: an error, or a warning where it sets none."""
+    top = program.max_bytes
+    least, most = 0, 1 << 64  # sizes that fit, and that do not
+    if top is not None and _farthest(program, top) < 1 << OFFSET_BITS:
+        return
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if _farthest(program, middle) < 1 << OFFSET_BITS else (least, middle)
+    what = "an offset passes 32 bits above" if top is None else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
+    finding = error("offsets", (None, None, None), f"{what} {least} bytes: set the largest size to that or less")
+    yield finding if top is not None else finding._replace(severity="warning")
+
+
+def _farthest(program: Program, size: int) -> int:
+    """The last offset in bytes of a call of `size`, in the larger of a rank's buffers, over all ranks and both halves of the scratch.
+
+    A packet takes twice its chunk. The loader makes the scratch as if the whole allocation that the input lies in were
+    input, up to the largest message (of allgather the output, of others the input); half of that comes first.
+    """
+    chunk = -(-size // program.loop_chunks)
+    whole = program.collective is not None and program.collective.name == "allgather"
+    message = chunk * max((gpu.output or gpu.input) if whole else (gpu.input or gpu.output) for gpu in program.gpus)
+    ends = [0]
+    for gpu in program.gpus:
+        ends += [gpu.input * chunk, gpu.output * chunk, gpu.scratch * chunk]
+        if program.protocol == "LL":
+            ends.append(gpu.scratch * (2 * -(-message // max(1, gpu.input or gpu.output)) + 2 * chunk))
+    return max(ends)
 
 
 def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding]:

@@ -10,10 +10,10 @@ from synth.frontier import LowerBound
 from synth.pareto import ontrees
 from synth.pareto.asking import answer, ask, begin
 from synth.pareto.ledger import Ledger
-from synth.pareto.workers import Job
 from synth.rational import counted, show
 from synth.schedule import Problem
 from synth.verdict import Sat, Unknown
+from synth.workers import Job
 
 MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first
@@ -43,7 +43,7 @@ def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sa
     if many or (few and bound.value.denominator >= QUICK_EACH):
         first = ()
     if some and not few and ledger.options.jobs > 1 and not ledger.options.deterministic:
-        beside = begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger))
+        beside = begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound))
     found, why = _meet(ledger, steps, bound, first, until, beside=beside)
     reached = False
     if found is not None or (ledger.left(until) <= 0 and not (beside and beside.result)):
@@ -97,6 +97,8 @@ def _meet(
         most = ledger.options.max_chunks
         if most is not None and q * m > most:
             return None, f"chunks are limited to {most}, {q * m} would be next"
+        if p * m > ledger.options.most_rounds(steps):
+            return None, f"rounds are limited to {ledger.options.most_rounds(steps)}, {p * m} would be next"
         left = min(seconds * ledger.longer, ledger.left(until))
         if left <= 0:
             break
@@ -116,13 +118,15 @@ def _on_trees(ledger: Ledger, steps: int, bound: LowerBound, job: Job | None = N
     from synth.encodings import trees
 
     ledger.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-    verdict = answer(ledger, job or begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger)), steps, bound)
+    verdict = answer(ledger, job or begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound)), steps, bound)
     reached = float(verdict.cost.detail.get("lp", float("inf"))) <= float(bound.value) * (1 + 1e-6)
     return (verdict, reached, "") if isinstance(verdict, Sat) else (None, reached, verdict.reason)
 
 
-def _most_on_trees(ledger: Ledger) -> int:
-    return ledger.options.max_chunks or MOST_ON_TREES // ledger.collective.units
+def _most_on_trees(ledger: Ledger, steps: int, bound: LowerBound) -> int:
+    """The most chunks of a unit: more would make long files, or take more rounds than are allowed to meet the bound."""
+    most = ledger.options.max_chunks or MOST_ON_TREES // ledger.collective.units
+    return int(min(most, ledger.options.most_rounds(steps) / bound.value))
 
 
 def _suggested(ledger: Ledger, steps: int, bound: LowerBound, seconds: float) -> tuple[bool, list[int]]:

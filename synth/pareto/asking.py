@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from synth.frontier import LowerBound, Point
+from synth.frontier import Answer, LowerBound, Point
 from synth.pareto import ontrees, race
 from synth.pareto.ledger import Ledger
-from synth.pareto.workers import Job
 from synth.schedule import Problem, Schedule
 from synth.verdict import Sat, Unknown, Unsat
+from synth.workers import Job
 
 TREE_SECONDS = 30.0  # CPU seconds of the tree engine for one question
 PATIENCE = 8.0  # wall seconds that a CPU second may take on a busy machine, where nobody limited the time
@@ -27,9 +27,12 @@ def ask(ledger: Ledger, problem: Problem, seconds: float, beside: Job | None = N
     ledger.tell("query", f"C={problem.chunks} S={problem.steps} R={problem.rounds}", problem.steps)
     verdict = race.solve(
         problem, budget=ledger.budget(seconds), encoding=options.encoding, solver=options.solver, proof=options.proof,
-        patience=1.0 if options.time_limit is not None else PATIENCE, beside=beside,
+        on_event=lambda text: ledger.tell("query", text, problem.steps),
+        patience=1.0 if options.time_limit is not None else PATIENCE, beside=beside, limits=options.limits,
     )  # fmt: skip
     ledger.spent += verdict.cost.total_cpu / options.jobs
+    said = "schedule" if isinstance(verdict, Sat) else "infeasible" if isinstance(verdict, Unsat) else "undecided"
+    ledger.answered(Answer(problem.chunks, problem.steps, problem.rounds, said, verdict.cost.engine))
     if isinstance(verdict, Unsat):
         ledger.log.append({"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine})
     return verdict

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from synth.pareto import jobs
+from synth import jobs
 from synth.pareto.racers import Racer
-from synth.pareto.workers import Job
 from synth.verdict import Budget, Unknown
+from synth.workers import Job
 
 LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a process
 
@@ -33,7 +33,7 @@ class Awaited:
         if key in self.jobs:
             self.jobs[key].resume()
         else:
-            self.jobs[key] = jobs.begin(self.racer, call, arguments, self.budget)
+            self.jobs[key] = jobs.begin(self.racer.imports, call, arguments, self.budget)
 
     def wait(self, keys: Sequence[Hashable], until: float) -> None:
         """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic seconds)."""

@@ -20,7 +20,7 @@ MAX_CHUNKS = 6
 
 
 class BlindSweep(Sweep):
-    """The sweep as published; `Options.max_chunks` bounds C (default 6)."""
+    """The sweep as published: `Options.max_chunks` bounds C (default 6), `Options.max_extra_rounds` is its k (R <= S + k)."""
 
     def _sweep(self, first: int) -> None:
         floor = self._static()
@@ -37,8 +37,9 @@ class BlindSweep(Sweep):
         chunks_limit = self.options.max_chunks or MAX_CHUNKS
         ceiling = self.best if self.best is not None else Fraction(self.collective.units * self.network.ranks)
         pairs = sorted(
-            {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1) if r >= floor.value * c}
-        )
+            {(Fraction(r, c), c, r) for c in range(1, chunks_limit + 1) for r in range(steps, int(ceiling * c) + 1)
+             if floor.value * c <= r <= self.options.most_rounds(steps)}
+        )  # fmt: skip
         undecided = None
         for ratio, chunks, rounds in pairs:
             if ratio >= ceiling:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from synth import bounds
-from synth.pareto import jobs, onechunk
+from synth import bounds, jobs
+from synth.errors import InfeasibleError
+from synth.pareto import onechunk
 from synth.pareto.awaited import LEAST_RANKS
 from synth.pareto.racers import Racer
 from synth.rational import counted
@@ -25,12 +26,15 @@ class Bounded(NamedTuple):
 
 def ask(problem: Problem, budget: Budget) -> Bounded | None:
     """What the bounds say; None where they are late."""
-    least = onechunk.steps(problem.network, problem.collective)
+    try:
+        least = onechunk.steps(problem.network, problem.collective)
+    except InfeasibleError as error:  # some rank cannot be reached at all
+        return Bounded(None, str(error), error.certificate)
     if least.value > problem.steps:
         return Bounded(None, f"at least {counted(int(least.value), 'step')} are needed", least.certificate)
     if budget.seconds is None or problem.network.ranks <= LEAST_RANKS:
         return rounds(problem)
-    job = jobs.alone(Racer("tree"), rounds, (problem,), budget, budget.seconds * SHARE)
+    job = jobs.alone(Racer("tree").imports, rounds, (problem,), budget, budget.seconds * SHARE)
     if job.result is None or isinstance(job.result[1], MemoryError):
         return None
     if job.result[0] == "error":

@@ -24,6 +24,7 @@ from synth.verdict import Budget, Sat
 
 FOREST_UNITS = 200  # units of all links of networks whose trees are packed
 COMPOSE_SECONDS = 4.0  # CPU seconds for an allgather schedule to compose with
+MOST_CHUNKS = 30_000  # of all ranks together, of these: composed in this process, whose memory nothing else bounds
 LOADED = 60  # wall seconds for each of these, at most: others may use the machine too, and are to change no answer
 
 
@@ -118,6 +119,8 @@ class Built:
             return None
         network, value = (self.network if forwards else self.network.reversed()), found.value
         more = max(1, -(-steps // value.numerator))
+        if value.denominator * more * network.ranks > MOST_CHUNKS:
+            return None
         task = collective_named("allgather", network.ranks)
         problem = Problem(network, task, value.denominator * more, steps, value.numerator * more)
         patience = 1.0 if end is not None else float(LOADED)

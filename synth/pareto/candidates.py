@@ -9,6 +9,7 @@ from functools import cached_property
 from math import ceil, gcd, lcm
 
 from synth.collective import Collective
+from synth.encodings.rounds import counting
 from synth.encodings.translate import Translation
 from synth.flows.until import check
 from synth.pareto.shapes import Shape, shapes
@@ -18,16 +19,19 @@ from synth.topology import Network
 REPRESENTATIVES = 6  # at most, per orbit of units
 MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least; its chunks, at most
 EFFORT = 300_000  # the largest cost of a formula: about its clauses
+COUNTED = 100_000  # clauses that count the rounds of one, and chunks at the ranks of its schedule: more take longer to write than to solve
 LITTLE = 30_000  # that of one with more representatives: what takes longer is found by other engines before
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One engine on one translation with R rounds; `cost` grows with the formula, `loads` are the orbits of routes and limits."""
+    """One engine on one translation with S steps and R rounds; `cost` grows with the formula for one chunk of each representative,
+    `loads` are the orbits of routes and limits."""
 
     engine: str
     translation: Translation
+    steps: int
     rounds: int
     cost: int
     loads: int
@@ -36,6 +40,13 @@ class Candidate:
     def value(self) -> Fraction:
         """R / C."""
         return Fraction(self.rounds, self.translation.chunks)
+
+    @property
+    def fits(self) -> bool:
+        """Whether its formula and its schedule are small enough to be asked for: both grow with R where bandwidths are uneven."""
+        asked = self.translation
+        chunks = asked.chunks * asked.collective.units * asked.network.ranks
+        return chunks + counting(asked.loads, 2 * len(asked.representatives), self.steps, self.rounds) <= COUNTED
 
     @property
     def complete(self) -> bool:
@@ -70,7 +81,8 @@ class Frame:
         high = min(high, self.most)
         if high < low:
             return None
-        return replace(self.base, rounds=(low + high) // 2 if self.alive else high)
+        found = replace(self.base, rounds=(low + high) // 2 if self.alive else high)
+        return found if found.fits else None
 
 
 class Candidates:
@@ -91,7 +103,7 @@ class Candidates:
                     continue
                 more = max(1, ceil(steps / (bound * chunks)))
                 made.append(self._candidate(engine, shape, chunks * more, copies * more, steps, bound * chunks * more))
-        return sorted(made or self._larger(steps, bound), key=lambda c: c.rank)
+        return sorted((c for c in made or self._larger(steps, bound) if c.fits), key=lambda c: c.rank)
 
     def _larger(self, steps: int, bound: Fraction) -> Iterator[Candidate]:
         """Of each shape the one of fewest representatives whose R/C is `bound`, where that takes more of them than elsewhere."""
@@ -155,7 +167,9 @@ class Candidates:
                 chunks = self._chunks(shape, count) * copies
                 more = max(1, ceil(steps / (bound * chunks)))
                 base = self._candidate(engine, shape, chunks * more, copies * more, steps, 0)
-                made.append(Frame(base, max(steps, ceil(bound * chunks * more)), steps * _room(base.translation)))
+                least = max(steps, ceil(bound * chunks * more))
+                if replace(base, rounds=least).fits:
+                    made.append(Frame(base, least, steps * _room(base.translation)))
         return sorted(made, key=lambda f: f.base.rank)
 
     def _frames(self, steps: int) -> Iterator[tuple[str, Shape, int]]:
@@ -171,7 +185,7 @@ class Candidates:
     def _candidate(self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int) -> Candidate:
         translation = Translation(self.network, self.collective, shape.moves, chunks, copies, shape.inner)
         cost = self._cost(engine, shape, len(translation.representatives), steps)
-        return Candidate(engine, translation, int(rounds), cost, len(self._single(shape, bool(shape.inner)).loads))
+        return Candidate(engine, translation, steps, int(rounds), cost, len(self._single(shape, bool(shape.inner)).loads))
 
     def _cost(self, engine: str, shape: Shape, count: int, steps: int) -> int:
         routes, ranks = len(self.network.routes), self.network.ranks

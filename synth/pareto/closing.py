@@ -53,8 +53,7 @@ def close(ledger: Ledger, steps: int, bound: LowerBound) -> None:
 
 def seed(ledger: Ledger, steps: int, bound: LowerBound) -> Point | None:
     """The best of the seeds with so many steps."""
-    most = ledger.options.max_chunks
-    able = [(s.bandwidth, s.chunks, name, s) for name, s in ledger.seeds if len(s.steps) == steps and (most is None or s.chunks <= most)]
+    able = [(s.bandwidth, s.chunks, name, s) for name, s in ledger.seeds if len(s.steps) == steps and ledger.allowed(s)]
     if not able:
         return None
     bandwidth, _, name, schedule = min(able, key=lambda item: item[:2])
@@ -78,7 +77,7 @@ def _near(ledger: Ledger, steps: int, bound: LowerBound, began: float) -> None:
         away = min(away, float(ledger.best / bound.value - 1) / 2)  # or it would not improve on that
     question = partial(trees.near, close=away)
     verdict = answer(ledger, begin(ledger, question, steps, bound, most), steps, bound)
-    if isinstance(verdict, Sat) and (ledger.best is None or verdict.schedule.bandwidth < ledger.best):
+    if isinstance(verdict, Sat) and ledger.allowed(verdict.schedule) and (ledger.best is None or verdict.schedule.bandwidth < ledger.best):
         ledger.keep(point(verdict, bound, "best-known", began))
 
 
@@ -88,7 +87,8 @@ def _search(ledger: Ledger, steps: int, bound: LowerBound, until: float, began: 
     for chunks in range(1, min(SEARCH_CHUNKS, ledger.options.max_chunks or SEARCH_CHUNKS) + 1):
         least = max(steps, ceil(bound.value * chunks))
         for rounds in range(least, least + 2 + (chunks <= 2) * steps):
-            ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
+            if rounds <= ledger.options.most_rounds(steps):
+                ratios.setdefault(Fraction(rounds, chunks), (chunks, rounds))
     enough = bound.value * (1 + CLOSE)
     for ratio, (chunks, rounds) in sorted(ratios.items(), key=lambda item: (item[1], item[0])):
         left = ledger.left(until)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 
 from synth.encodings import ENCODINGS, ENGINES, REQUIRES, SOLVERS
 from synth.errors import MissingDependencyError, UsageError
-from synth.pareto.racers import Racer, parse
+from synth.pareto.racers import Racer, named, parse
 from synth.registry import find, installed
 from synth.schedule import Problem
 
@@ -22,20 +23,25 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, tuple]]:
-    """The racers, the most promising first, each with the generators it needs."""
+def entrants(problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})) -> list[tuple[Racer, tuple]]:
+    """The racers, the most promising first, each with the generators it needs. `limits`: what only SCCL's encoding can keep."""
     name, subgroup, own_solver = parse(encoding)
     solver = own_solver or solver.lower()
+    if limits:
+        if name not in ("auto", "sccl"):
+            named = " and ".join(f"--{limit}" for limit in limits).replace("_", "-")
+            raise UsageError(f"only SCCL's encoding keeps {named}; leave --encoding {name} out")
+        name = "sccl"
     if name != "auto":
         _known("encodings", name, ENCODINGS)
         _have(name)
     if solver != "auto":
         _known("solvers", solver, SOLVERS)
         _have(solver)
-    if name in ENGINES or (name != "auto" and name not in ENCODINGS):
-        if solver not in ("auto", "z3" if name == "path" else "auto"):
+    if name != "auto" and is_engine(name):
+        if solver not in ("auto", "z3" if name == "sccl" else "auto"):
             raise UsageError(f"encoding {name} brings its own solver; remove --solver {solver}")
-        return [(Racer(name), ())]
+        return [(Racer(name, limits=tuple(limits.items())), ())]
     groups = _subgroups(problem.network, problem.collective) if name == "auto" or name.startswith("quotient") else ()
     if name.startswith("quotient"):
         if not groups:
@@ -50,6 +56,11 @@ def entrants(problem: Problem, encoding: str, solver: str) -> list[tuple[Racer, 
     if size(problem) > LARGE:
         everybody.sort(key=lambda entry: _late_when_large(entry[0], _first(solver)))
     return everybody
+
+
+def is_engine(name: str) -> bool:
+    """Whether an encoding, built in or a plug-in, solves by itself; the others have `apply` and need a solver."""
+    return name in ENGINES if name in ENCODINGS else not hasattr(named("encodings", name, ENCODINGS), "apply")
 
 
 def _late_when_large(racer: Racer, solver: str) -> int:
@@ -84,10 +95,14 @@ def _everybody(groups: Sequence[tuple], solver: str) -> list[tuple[Racer, tuple]
     racers.append((Racer("step", first), ()))
     if solver == "auto":
         racers.append((Racer("tree"), ()))
+    if solver == "z3":
+        racers.append((Racer("sccl"), ()))
     for k in range(1, min(3, len(groups))):
         racers.append((Racer("quotient", first, k), groups[k]))
         if k == 1:
             racers.append((Racer("quotient-mono", first, k), groups[k]))
+    if solver == "auto":
+        racers.append((Racer("step", "z3"), ()))
     racers.append((Racer("step-mono", first), ()))
     if groups:
         racers.append((Racer("quotient-mono", first, 0), groups[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """One line of progress. `kind`: "bound", "query", "point", "open", "resumed" or "done"."""
+    """One line of progress. `kind`: "bound", "query", "answer", "point", "open", "resumed" or "done"."""
 
     kind: str
     text: str
@@ -36,11 +37,14 @@ Listener = Callable[[Event], None]
 class Options:
     """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`).
 
+    `max_extra_rounds`: R is at most so many more than S. `extra_memory`: chunks that a rank may relay, which SCCL's encoding knows.
     `memory`: bytes that each process it starts may use, None for no limit.
     """
 
     max_steps: int | None = None
     max_chunks: int | None = None
+    max_extra_rounds: int | None = None
+    extra_memory: int | None = None
     encoding: str = "auto"
     solver: str = "auto"
     time_limit: float | None = None
@@ -51,6 +55,20 @@ class Options:
     same_bits: bool = False
     proof: Path | None = None
     memory: int | None = 4 << 30
+
+    def most_rounds(self, steps: int) -> float:
+        """The most rounds of schedules with so many steps."""
+        return inf if self.max_extra_rounds is None else steps + self.max_extra_rounds
+
+    def allows(self, steps: int, rounds: int, chunks: int) -> bool:
+        """Whether schedules may have so many steps, rounds and chunks per unit."""
+        few = (self.max_steps is None or steps <= self.max_steps) and (self.max_chunks is None or chunks <= self.max_chunks)
+        return few and rounds <= self.most_rounds(steps)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """What only SCCL's encoding can keep, as `race.solve` takes it."""
+        return {} if self.extra_memory is None else {"extra_memory": self.extra_memory}
 
 
 def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:
@@ -63,7 +81,7 @@ class NoBoundError(UndecidedError):
     """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
 
     def __init__(self, network: Network, collective: Collective) -> None:
-        from synth.bulk import COLLECTIVES
+        from synth.large import COLLECTIVES
 
         instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
         super().__init__(f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}")

@@ -40,7 +40,7 @@ def engine_of(engine: str, machine: Topology, collective: str | Path | Collectiv
         raise UsageError(f"unknown engine {engine!r}; exact, flow and auto exist")
     if engine != "auto":
         return engine
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     try:
         name = collective.name if isinstance(collective, Collective) else named_collective(str(collective), 2).name
@@ -58,7 +58,7 @@ def flow_task(
     machine: Topology, collective: str | Path | Collective, roots: Sequence[int] = (), sizes: Sequence | None = None
 ) -> tuple[str, int]:
     """Name and root of a collective that flow methods know. Raises UsageError."""
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     small = collective if isinstance(collective, Collective) else None
     name = small.name if small else named_collective(str(collective), 2, ()).name
@@ -106,7 +106,7 @@ def exact(
     if record.trouble and log is not None:
         raise SynthError(record.trouble)
     notes = machine.notes + ((f"no log: {record.trouble}",) if record.trouble else ())
-    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto"
+    free = sweep == "guided" and options.encoding == "auto" and options.solver == "auto" and not options.limits
     try:
         with until(None if options.time_limit is None else options.time_limit * SEEDED):
             first = seeds(machine, network, task, options.deterministic) if free else ()
@@ -122,7 +122,7 @@ def exact(
 
 def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> bool:
     """Whether flow methods take `task`: a collective by its name, with one root at most."""
-    from synth.bulk import COLLECTIVES
+    from synth.large import COLLECTIVES
 
     if sizes is not None or task.name not in COLLECTIVES or len(task.roots) > 1:
         return False
@@ -151,7 +151,7 @@ def helped(
     from synth.pareto.mixed import mixed
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
-    asked = {"max_steps": options.max_steps, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
+    asked = {"allows": options.allows, "alike": options.same_bits, "progress": tell, "time_limit": time_limit}
     try:
         return mixed(found, machine, task.name, root, **asked)
     except SweepInterrupted:  # which has the points by then
@@ -202,7 +202,7 @@ def _key(fingerprint: str, options: Options, sweep: str) -> str:
     """What a log belongs to: the problem and every option that changes what is asked."""
     how = [
         options.max_steps, options.max_chunks, options.encoding, options.solver, sweep, options.seed, options.same_bits,
-        options.deterministic, options.proof is not None,
+        options.deterministic, options.proof is not None, options.max_extra_rounds, options.extra_memory,
     ]  # fmt: skip
     return hashlib.sha256(canonical([fingerprint, *how])).hexdigest()
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from synth.collective import Collective
-from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.frontier import Answer, Frontier, LowerBound, Open, Point
 from synth.pareto import ontrees
 from synth.pareto.awaited import LEAST_RANKS
 from synth.pareto.events import Event, Listener, Options
@@ -39,6 +39,7 @@ class Ledger:
     points: list[Point] = field(default_factory=list)
     open: list[Open] = field(default_factory=list)
     bounds: list[tuple[int | None, LowerBound]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     complete: bool = False
     last: int | None = None
     started: float = field(default_factory=time.monotonic)
@@ -58,7 +59,7 @@ class Ledger:
         seconds = time.monotonic() - self.started
         return Frontier(
             self.network, self.collective, tuple(best), tuple(self.open), self.complete, self.last, seconds,
-            tuple(self.bounds), self.notes, self.labels,
+            tuple(self.bounds), self.notes, self.labels, tuple(self.answers),
         )  # fmt: skip
 
     @property
@@ -81,12 +82,16 @@ class Ledger:
             return self.network.reversed(), self.collective.reversed()
         return self.network, self.collective
 
+    def allowed(self, schedule: Schedule) -> bool:
+        """Whether a schedule has no more steps, rounds and chunks than were allowed."""
+        return self.options.allows(len(schedule.steps), schedule.rounds, schedule.chunks)
+
     # ------------------------------------------------------------ which engines
 
     @property
     def free(self) -> bool:
         """Whether nobody asked for an engine by its name."""
-        return self.options.encoding == "auto" and self.options.solver == "auto"
+        return self.options.encoding == "auto" and self.options.solver == "auto" and not self.options.limits
 
     @cached_property
     def few(self) -> bool:
@@ -149,8 +154,15 @@ class Ledger:
         trusted = trusted_point(point, document["schedule"])
         self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
         self.log.append({"kind": "point", "point": document})
+        self.answered(Answer(point.chunks, point.steps, point.rounds, "schedule", point.construction))
         text = f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
         self.tell("point", text, point.steps, point.bound.value, point)
+
+    def answered(self, answer: Answer) -> None:
+        """Note which solver said what, once for each question that it decided."""
+        if not any(a.question == answer.question and a.verdict == answer.verdict for a in self.answers):
+            self.answers.append(answer)
+            self.tell("answer", str(answer), answer.steps)
 
     def leave(self, item: Open) -> None:
         """Note an interval. Time that nobody limited did not run out: it was the default effort that ended."""

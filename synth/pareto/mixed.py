@@ -32,13 +32,14 @@ WRITTEN = 3e-5
 
 
 def mixed(
-    found: Frontier, machine: Topology, name: str, root: int = 0, *, max_steps: int | None = None, alike: bool = False,
+    found: Frontier, machine: Topology, name: str, root: int = 0, *,
+    allows: Callable[[int, int, int], bool] = lambda steps, rounds, chunks: True, alike: bool = False,
     progress: Callable[[str], None] = lambda text: None, time_limit: float | None = None,
 ) -> Frontier:  # fmt: skip
     """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
 
-    `max_steps`: no point has more; `alike`: only schedules that leave the same bits on all ranks; `time_limit`: seconds, after
-    which one more point may be written out.
+    `allows`: whether a point may have so many steps, rounds and chunks; `alike`: only schedules that leave the same bits on all ranks;
+    `time_limit`: seconds, after which one more point may be written out.
     Raises SweepInterrupted, with the points that there are by then, on Ctrl-C.
     """
     floor = next((bound for steps, bound in found.bounds if steps is None), None)
@@ -56,7 +57,8 @@ def mixed(
     try:
         for candidate in large.points:
             best = min((p.bandwidth for p in points if p.steps <= candidate.steps), default=None)
-            if (max_steps is not None and candidate.steps > max_steps) or (best is not None and candidate.bandwidth >= best):
+            allowed = allows(candidate.steps, candidate.rounds, candidate.chunks)
+            if not allowed or (best is not None and candidate.bandwidth >= best):
                 continue
             sends = _sends(candidate, found)
             if sends > MOST_SENDS:

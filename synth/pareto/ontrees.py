@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from synth import bounds
+from synth import bounds, jobs
 from synth.collective import Collective
 from synth.frontier import LowerBound
-from synth.pareto import jobs
+from synth.pareto.awaited import LEAST_RANKS
 from synth.pareto.racers import Racer
-from synth.pareto.workers import Job
 from synth.topology import Network
 from synth.verdict import Budget, Sat, Unknown
+from synth.workers import Job
 
 RACER = Racer("tree")
 
 
 def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
-    return jobs.begin(RACER, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
+    return jobs.begin(RACER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
 
 
 def _in_order(network: Network) -> Network:
@@ -48,7 +48,7 @@ def drop(job: Job | None) -> None:
 
 def begin_quick(network: Network, collective: Collective, budget: Budget) -> Job:
     """Starts on a bound for any number of steps whose search for cuts is not let go on; `finish_quick` has it."""
-    return jobs.begin(RACER, _quick, (network, collective), budget)
+    return jobs.begin(RACER.imports, _quick, (network, collective), budget)
 
 
 def finish_quick(job: Job, end: float) -> LowerBound | None:
@@ -63,7 +63,8 @@ def _quick(network: Network, collective: Collective) -> LowerBound:
 
 @dataclass
 class Ahead:
-    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`.
+    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`
+    or many ranks.
 
     `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are not tried again.
     """
@@ -78,13 +79,13 @@ class Ahead:
     def begin(self, steps: int | None) -> None:
         """Starts on the bound for `steps` (None: for any number), once."""
         if steps not in self.jobs and steps not in self.lost:
-            self.jobs[steps] = jobs.begin(RACER, bounds.flow, (self.network, self.collective, steps), self.budget)
+            self.jobs[steps] = jobs.begin(RACER.imports, bounds.flow, (self.network, self.collective, steps), self.budget)
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:
         """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""
-        if self.end is not None:
-            if steps not in self.jobs and time.monotonic() >= self.end:
-                return Unknown("time")
+        if self.end is not None and steps not in self.jobs and time.monotonic() >= self.end:
+            return Unknown("time")
+        if self.end is not None or self.network.ranks > LEAST_RANKS:  # where Ctrl-C need not wait for a linear program
             self.begin(steps)
         if steps in self.lost:
             return self.lost[steps]

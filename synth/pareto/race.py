@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from synth.errors import MissingDependencyError, UsageError
+from synth.jobs import TURN, alone, drain, end, start, watch
 from synth.pareto import refutation
 from synth.pareto.entrants import QUICK, entrants, size
-from synth.pareto.jobs import TURN, alone, drain, end, start, watch
 from synth.pareto.racers import Attempt, Racer, attempt
-from synth.pareto.workers import Job
 from synth.schedule import Problem, Schedule
 from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict, Why
+from synth.workers import Job
 
 HEAD_START = 0.03  # seconds the first racer has to itself
 HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
@@ -37,15 +38,17 @@ DETERMINISTIC_CONFLICTS = (2_000, 20_000, 200_000)  # budgets of the sequential 
 def solve(
     problem: Problem, *, budget: Budget, encoding: str = "auto", solver: str = "auto", proof: Path | None = None,
     on_event: Callable[[str], None] | None = None, patience: float = 1.0, beside: Job | None = None,
+    limits: Mapping[str, int] = MappingProxyType({}),
 ) -> Verdict:  # fmt: skip
     """Is there a schedule with these chunks, steps and rounds?
 
-    `encoding` names an encoding (``step``, ``quotient@1``, ``path``, ``tree``) or a racer (``step/cadical``); "auto"
+    `encoding` names an encoding (``step``, ``quotient@1``, ``sccl``, ``tree``) or a racer (``step/cadical``); "auto"
     races them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
     there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had `budget.seconds` of each
     processor they use, and after `patience` times as many wall seconds: with more than 1 a busy machine cuts no search
     short. `beside` is a job of the tree engine with the same aim: while it runs it has a processor, no racer does the same, and once
-    it has a schedule the race is over. Raises UsageError for unknown names and for collectives
+    it has a schedule the race is over. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone.
+    Raises UsageError for unknown names and for collectives
     that neither copy only nor are the reversal of one that does; MissingDependencyError.
     """
     coll = problem.collective
@@ -54,7 +57,7 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     began = time.monotonic()
-    racers = [entry for entry in entrants(plain, encoding, solver) if beside is None or entry[0].encoding != "tree"]
+    racers = [entry for entry in entrants(plain, encoding, solver, limits) if beside is None or entry[0].encoding != "tree"]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
@@ -73,7 +76,7 @@ def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, bega
     from synth.encodings.proofs import write_proof
 
     left = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
-    job = alone(Racer("step", "cadical"), write_proof, (problem, folder.absolute()), budget, left)
+    job = alone(Racer("step", "cadical").imports, write_proof, (problem, folder.absolute()), budget, left)
     if job.result and job.result[0] == "ok":
         certificate = job.result[1]
         path = refutation.write(problem, certificate, folder)
@@ -202,7 +205,7 @@ class _Race:
                 continue
             self.tell(f"{runner.racer} starts")
             arguments = (runner.racer, self.problem, runner.generators, self.budget, conflicts)
-            runner.job = start(runner.racer, attempt, arguments, self.budget)
+            runner.job = start(runner.racer.imports, attempt, arguments, self.budget)
 
     def _look(self, runner: _Runner) -> Attempt | None:
         job = runner.job

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from synth.encodings import ENCODINGS, REQUIRES, SOLVERS
+from synth.encodings import ALIASES, ENCODINGS, REQUIRES, SOLVERS
 from synth.registry import find, load
 from synth.schedule import Problem, Step
 from synth.verdict import Budget, Sat, Unsat
@@ -18,11 +18,15 @@ from synth.verdict import Budget, Sat, Unsat
 
 @dataclass(frozen=True)
 class Racer:
-    """One way to attack a problem. `solver` is "" for engines, `subgroup` None where the encoding takes none."""
+    """One way to attack a problem. `solver` is "" for engines, `subgroup` None where the encoding takes none.
+
+    `limits` are further arguments of an engine: those of SCCL's encoding that its schedules shall keep.
+    """
 
     encoding: str
     solver: str = ""
     subgroup: int | None = None
+    limits: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         at = "" if self.subgroup is None else f"@{self.subgroup}"
@@ -58,7 +62,7 @@ def attempt(racer: Racer, problem: Problem, generators: tuple, budget: Budget, c
 
 
 def _engine(racer: Racer, problem: Problem, budget: Budget) -> Attempt:
-    verdict = named("encodings", racer.encoding, ENCODINGS)(problem, budget)
+    verdict = named("encodings", racer.encoding, ENCODINGS)(problem, budget, **dict(racer.limits))
     match verdict:
         case Sat():
             return Attempt(verdict.schedule.steps, "sat", profile=verdict.cost.detail)
@@ -96,4 +100,4 @@ def parse(name: str) -> tuple[str, int | None, str]:
     """``encoding``, subgroup and solver of a racer's name; parts that are not given are None or ""."""
     encoding, _, solver = name.lower().partition("/")
     encoding, _, at = encoding.partition("@")
-    return encoding, int(at) if at.isdigit() else None, solver
+    return ALIASES.get(encoding, encoding), int(at) if at.isdigit() else None, solver

@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from synth.bounds import check
+from synth import audit, strict
+from synth import verify as replay
 from synth.collective import Collective
 from synth.errors import VerificationError, malformed
+from synth.rational import counted, show
 from synth.schedule import Problem
 from synth.topology import Network
 
@@ -37,29 +39,50 @@ def write(problem: Problem, certificate: dict, folder: Path) -> Path:
 
 
 def verify(doc: dict, folder: Path) -> list[str]:
-    """Check the proof in `folder` that `doc` names; one line of what was established. Raises VerificationError."""
-    from synth.encodings.proofs import check_proof
+    """Check the proof in `folder` that `doc` names: a line for what was established, and one for what is assumed.
 
-    if doc.keys() != FIELDS:
-        raise VerificationError(f"fields {sorted(doc.keys() ^ FIELDS)} are missing or unknown", "$")
+    Raises VerificationError, and UncheckedError where the proof file is not there.
+    """
+    strict.fields(doc, "$", FIELDS)
+    strict.one_of(doc["schema"], (SCHEMA,), "$.schema")
+    asked = {key: strict.number(doc[key], f"$.{key}", 1) for key in ("chunks", "steps", "rounds")}
+    replay.problem(doc["topology"], doc["collective"])
+    if not isinstance(doc["certificate"], dict):
+        raise VerificationError(audit.NO_CERTIFICATE, "$.certificate")
     try:
-        task = Collective.from_json(doc["collective"], 1)
-        problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
+        proof = _proof(doc, folder, **asked)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
-    asked = f"C={problem.chunks} S={problem.steps} R={problem.rounds}: no schedule"
-    if not isinstance(doc["certificate"], dict):
-        raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
-    kind = doc["certificate"].get("kind")
+    return [f"C={asked['chunks']} S={asked['steps']} R={asked['rounds']}: no schedule, {proof}", audit.ASSUMED[SCHEMA]]
+
+
+def _proof(doc: dict, folder: Path, chunks: int, steps: int, rounds: int) -> str:
+    """What the certificate says, which leaves no schedule of this size."""
+    certificate, place = doc["certificate"], "$.certificate"
+    kind = certificate.get("kind")
     if kind == "lrat":
-        check_proof(doc["certificate"], problem, folder)
-        return [f"{asked}, {doc['certificate']['lemmas']} proof steps checked"]
-    if kind == "distance":
-        value = check.check(doc["certificate"], doc["topology"], doc["collective"])
-        if value <= problem.steps:
-            raise VerificationError(f"proves that {value} steps are needed, {problem.steps} are asked for", "$.certificate")
-        return [f"{asked}, {value} steps are needed"]
-    value = check.check(doc["certificate"], doc["topology"], doc["collective"], steps=problem.steps, chunks=problem.chunks)
-    if value * problem.chunks <= problem.rounds:
-        raise VerificationError(f"proves that {value * problem.chunks} rounds are needed, {problem.rounds} are asked for", "$.certificate")
-    return [f"{asked}, {value * problem.chunks} rounds are needed"]
+        problem = Problem(Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), chunks, steps, rounds)
+        return f"{counted(_checked_proof(certificate, problem, folder), 'proof step')} checked"
+    if kind == "unreachable":
+        audit.proved(doc, certificate, place)
+        unit, rank = certificate["pair"]
+        return f"unit {unit} cannot reach rank {rank}"
+    if kind in audit.OF_STEPS:
+        value = audit.proved(doc, certificate, place)
+        if value <= steps:
+            raise VerificationError(f"proves that {show(value)} steps are needed, {steps} are asked for", place)
+        return f"{show(value)} steps are needed"
+    value = audit.proved(doc, certificate, place, steps, chunks) * chunks
+    if value <= rounds:
+        raise VerificationError(f"proves that {show(value)} rounds are needed, {rounds} are asked for", place)
+    return f"{show(value)} rounds are needed"
+
+
+def _checked_proof(certificate: dict, problem: Problem, folder: Path) -> int:
+    """How many steps of a proof file were checked."""
+    from synth.encodings.proofs import check_proof
+
+    try:
+        return check_proof(certificate, problem, folder)
+    except VerificationError as error:
+        raise error.within("$") from None

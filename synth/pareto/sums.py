@@ -66,8 +66,8 @@ def _replaying(ledger: Ledger, known: dict[int, Point]) -> float:
 
 def _known(ledger: Ledger) -> dict[int, Point]:
     """The best points of an earlier run and of methods that take no solver, by S; their bounds are still to come."""
-    most, none = ledger.options.max_chunks, LowerBound(Fraction(0), {})
-    seeds = [Point(s, none, "best-known", name, same_bits(s)) for name, s in ledger.seeds if most is None or s.chunks <= most]
+    none = LowerBound(Fraction(0), {})
+    seeds = [Point(s, none, "best-known", name, same_bits(s)) for name, s in ledger.seeds if ledger.allowed(s)]
     found: dict[int, Point] = {}
     for point in [*seeds, *ledger.resumed()]:
         if point.steps not in found or point.bandwidth < found[point.steps].bandwidth:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
 
-from synth import bounds
+from synth import audit, bounds, jobs
 from synth.frontier import Frontier, LowerBound, Open
-from synth.pareto import closing, higher, jobs, ontrees, remarks, sums
+from synth.pareto import closing, higher, ontrees, remarks, sums
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
 from synth.pareto.ledger import Ledger
+from synth.pareto.racers import Racer
 from synth.rational import show
 from synth.verdict import Unknown
 
@@ -37,7 +38,7 @@ class Sweep(Ledger):
         try:
             direct = self.collective.combining and not self.collective.reversible
             if not direct:
-                jobs.warm()  # while the bounds are computed
+                jobs.warm(Racer("quotient", "cadical", 0).imports)  # while the bounds are computed
             first = self._least_steps()
             if first == 0:
                 self.complete = True
@@ -50,9 +51,22 @@ class Sweep(Ledger):
             raise SweepInterrupted(self.frontier(), self.log.path) from None
         finally:
             jobs.stop()
+        self._own_up()
         self.log.close(finished=not self.out_of_time)
         self.tell("done", "complete" if self.complete else "done")
         return self.frontier()
+
+    def _own_up(self) -> None:
+        """Leaves open what a complete frontier would claim without a bound: the time limit may have come before that bound."""
+        points = [(point.steps, point.bandwidth) for point in self.frontier().points]
+        if not self.complete or not points:
+            return
+        bounds_here = [(steps, bound.value) for steps, bound in self.bounds]
+        for _, end in audit.unproved(points, bounds_here, points[-1][0] if self.last is None else self.last):
+            lower = max((value for steps, value in bounds_here if steps is None or steps >= end), default=Fraction(0))
+            upper = min(bandwidth for steps, bandwidth in points if steps <= end)
+            self.leave(Open(end, lower, upper, "time"))
+            self.complete = False
 
     def _least_steps(self) -> int:
         """The least S, with its bound noted. Raises InfeasibleError where fewer are allowed."""

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Literal
 
 from synth.encodings.translate import Translation
-from synth.pareto.workers import Job, Nursery
 from synth.schedule import Schedule
+from synth.workers import Job, Nursery
 
 MODULES = (
     "synth.pareto.tries", "pysat.solvers", "synth.encodings.solvers.cadical", "synth.encodings.direct", "synth.encodings.hub",

@@ -67,7 +67,7 @@ def onesided(
     else:
         drafts = _fitting(shares, lambda share: Simple(share, memory, boxes).write())
     program = _assemble(schedule, drafts, layout, protocol, instances, in_place, name)
-    reach = limits.largest_size(program.gpus, program.loop_chunks, protocol == "LL")
+    reach = limits.largest_size(program)
     top = reach if max_bytes is None else min(max_bytes, reach)
     if top < min_bytes:
         raise SynthError(
@@ -142,7 +142,11 @@ def _misfit(draft: Draft) -> str | None:
 def _assemble(
     schedule: Schedule, drafts: list[Draft], layout: Layout, protocol: str, instances: int, in_place: InPlace, name: str | None
 ) -> Program:
-    """Scratch of a rank: the plain chunks of all blocks, then their packets, whose bytes lie twice as far."""
+    """Scratch of a rank: the plain chunks of all blocks, then their packets, whose bytes lie twice as far.
+
+    With packets all ranks have as much as the one that needs most: in every second launch the kernel counts the place of
+    a packet on another rank from the middle of the *sender's* scratch.
+    """
     task = schedule.collective
     n = task.ranks
     plain = [[sum(draft.plain[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
@@ -167,6 +171,7 @@ def _assemble(
                 found[r].append(Block(None, None, 0, tuple(moved(op, r) for op in draft.ops[r]) or idle.ops, (), ports))
         for used in {(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]}:
             numbers[used] += 1
-    gpus = tuple(Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), packets[-1][r], tuple(found[r]) or (idle,)) for r in range(n))
+    scratch = [max(packets[-1])] * n if protocol == "LL" else packets[-1]
+    gpus = tuple(Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(found[r]) or (idle,)) for r in range(n))
     own = name or f"{task.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}" + f"-i{instances}" * (instances > 1)
     return Program(own, task, layout.chunks, gpus, protocol, in_place)

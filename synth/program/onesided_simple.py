@@ -123,7 +123,8 @@ class Simple:
                 if copy and home is None:
                     home = self.home[g][move.dst] = Span("s", self._slot(move.dst, move.src, group.count))
                 # what the receiver itself reads in this step is not overwritten under it
-                direct = home is not None and not (move.dst in sending and move.dst in self.value[g])
+                busy = move.dst in sending and move.dst in self.value[g]
+                direct = home is not None and not busy and self.memory.found_by(move.src, move.dst, home) is not None
                 dst = home if home is not None and direct else Span("s", self._slot(move.dst, move.src, group.count))
                 src = self.own[g][move.src] if move.original else self.value[g][move.src]
                 puts.append(_Put(g, move._replace(kind="copy" if copy else "reduce"), src, dst, not direct))
@@ -159,10 +160,12 @@ class Simple:
             kind = self.scribe.kind(put.move.src, put.move.dst)
             together.setdefault((put.move.src, put.group, put.src, kind), []).append(put)
             arrivals.setdefault(put.move.dst, {}).setdefault(put.move.src, []).append(put)
-        for (rank, g, src, _), every in together.items():
+        for (rank, g, src, kind), every in together.items():
             for i in range(0, len(every), OP_CHANNELS):
                 some = every[i : i + OP_CHANNELS]
-                dsts = tuple(put.dst._replace(rank=put.move.dst) for put in some)
+                found = [self.memory.found_by(rank, put.move.dst, put.dst) or put.dst for put in some]  # as `_plan` saw to
+                dsts = tuple(dst._replace(rank=put.move.dst) for dst, put in zip(found, some, strict=True))
+                src = self.memory.from_start(rank, src) if kind == "port" else src
                 ports = tuple(self.scribe.port(rank, put.move.dst) for put in some)
                 self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
         learned: dict[int, dict[int, tuple[int, ...]]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from synth.collective import Collective
@@ -91,3 +92,31 @@ class Memory:
         if name == "o" and self.aliased:
             shift, name = self.layout.overlaps[rank] or 0, "i"
         return tuple((name, span.offset + shift + i) for i in range(count))
+
+    @cached_property
+    def begins(self) -> tuple[dict[str, int], ...]:
+        """Where each rank's input and output begin in their allocation: in place one of them lies in the other."""
+        shifts = self.layout.overlaps if self.in_place == "in" else (0,) * self.collective.ranks
+        return tuple({"i": max(0, -(shift or 0)), "o": max(0, shift or 0)} for shift in shifts)
+
+    def found_by(self, writer: int, owner: int, span: Span) -> Span | None:
+        """`span`, memory of `owner`, as `writer` has to name it; None where it cannot.
+
+        MSCCL++ counts a place in another rank's input or output from where the writer's own begins in its allocation: an
+        output that lies in the input (reduce-scatter) is reached as a part of the input.
+        """
+        return self._counted(owner, span, self.begins[writer])
+
+    def from_start(self, rank: int, span: Span) -> Span:
+        """`span`, memory of `rank` itself, as a port channel has to be told: MSCCL++ counts it from the allocation's beginning."""
+        return self._counted(rank, span, {"i": 0, "o": 0}) or span
+
+    def _counted(self, owner: int, span: Span, counted: dict[str, int]) -> Span | None:
+        if span.buffer == "s" or counted[span.buffer] == self.begins[owner][span.buffer]:
+            return span
+        other = "i" if span.buffer == "o" else "o"
+        place = span.offset + self.begins[owner][span.buffer] - self.begins[owner][other]
+        held = self.layout.inputs[owner], self.layout.outputs[owner]
+        if not all(held) or not 0 <= place < len(held[other == "o"]) or counted[other] != self.begins[owner][other]:
+            return None
+        return span._replace(buffer=other, offset=place)

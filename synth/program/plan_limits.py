@@ -5,7 +5,7 @@ The loader checks only the number of operations; the other limits are sizes of f
 
 from __future__ import annotations
 
-from synth.program.program import Gpu, Op
+from synth.program.program import Gpu, Op, Program
 
 BLOCK_OPS = 64  # operations of a thread block
 BLOCK_CHANNELS = 16  # channels of one kind that a thread block uses
@@ -20,16 +20,30 @@ ALIGNMENT = 16  # buffer_alignment: every chunk is a multiple of so many bytes
 GPU_BLOCKS = 80
 
 
-def index_limit(gpus: tuple[Gpu, ...], packets: bool) -> int:
-    """The greatest chunk index that an offset of some rank is computed from; packets double it, and so do two scratch halves."""
-    scratch = max((gpu.scratch for gpu in gpus), default=0) * (4 if packets else 1)
-    return max(1, scratch, *(max(gpu.input, gpu.output) for gpu in gpus))
+def chunk_counts(gpu: Gpu) -> tuple[int, int]:
+    """`input_chunks` and `output_chunks` of a plan: at least 1 each."""
+    return gpu.input or gpu.output or 1, gpu.output or gpu.input or 1
 
 
-def largest_size(gpus: tuple[Gpu, ...], loop_chunks: int, packets: bool) -> int:
-    """The most bytes (nccl-tests' size) for which every offset fits 32 bits."""
-    chunk = OFFSET_BYTES // index_limit(gpus, packets) // ALIGNMENT * ALIGNMENT
-    return chunk * loop_chunks
+def counted_side(program: Program) -> int:
+    """Which of `chunk_counts` makes MSCCL++'s message size: the input's, for allgather the output's."""
+    return int(program.collective is not None and program.collective.name == "allgather")
+
+
+def largest_size(program: Program) -> int:
+    """The most bytes (nccl-tests' size) for which every offset fits 32 bits, whatever allocations the buffers lie in.
+
+    A packet takes twice its chunk's bytes, and every second launch begins in the middle of the scratch. The loader sizes
+    the scratch by the allocation that the input lies in, up to the largest message: in place an allgather's input lies
+    in its whole output.
+    """
+    counts = [chunk_counts(gpu) for gpu in program.gpus]
+    scratch = max((gpu.scratch for gpu in program.gpus), default=0)
+    if program.protocol == "LL":
+        message = max((pair[counted_side(program)] for pair in counts), default=1)
+        scratch *= 2 + 2 * max((-(-message // held) for held, _ in counts), default=1)
+    farthest = max(1, scratch, *(max(pair) for pair in counts))
+    return OFFSET_BYTES // farthest // ALIGNMENT * ALIGNMENT * program.loop_chunks
 
 
 def plan_ops(ops: tuple[Op, ...]) -> int:

@@ -11,6 +11,7 @@ from synth.program.layout import Layout
 from synth.program.program import Program
 from synth.runtime.dtypes import Dtype
 from synth.runtime.outside import Facts, Place, by_rank, pointer
+from synth.runtime.padding import Padding
 
 
 class Bound(NamedTuple):
@@ -22,9 +23,10 @@ class Bound(NamedTuple):
 
 
 def bound(
-    program: Program, layout: Layout, elements: int, kind: Dtype, inputs: Any, outputs: Any, *, on: Sequence[int] | None, in_place: bool
-) -> Bound:
-    """Where the arrays of a call lie. `on`: the GPU of each rank; None: in the host's memory.
+    program: Program, layout: Layout, padding: Padding, kind: Dtype, inputs: Any, outputs: Any, *, on: Sequence[int] | None,
+    in_place: bool,
+) -> Bound:  # fmt: skip
+    """Where the arrays of a call lie, which hold no padding. `on`: the GPU of each rank; None: in the host's memory.
 
     Raises UsageError in one line: too few arrays, another size, type or device, not contiguous, not aligned to an element; inputs
     and outputs that overlap out of place, or do not lie in each other as in place they must.
@@ -36,13 +38,13 @@ def bound(
             if not held[rank]:
                 continue
             device = None if on is None else on[rank]
-            place = Place(f"the {what} of rank {rank}", len(held[rank]) * elements, kind.name, kind.size, device, k == 1)
+            place = Place(f"the {what} of rank {rank}", padding.count(len(held[rank])), kind.name, kind.size, device, k == 1)
             at = pointer(array, place)
             pointers[3 * rank + k] = at.pointer
             found[k][rank] = at
     for rank in range(program.ranks):
-        if layout.inputs[rank] and layout.outputs[rank] and elements:
-            _placed(layout, rank, pointers[3 * rank], pointers[3 * rank + 1], elements * kind.size, in_place)
+        if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
+            _placed(padding, layout, rank, pointers[3 * rank], pointers[3 * rank + 1], kind.size, in_place)
     _apart([(f.device, f.pointer, f.size * kind.size, rank) for rank, f in enumerate(found[1]) if f is not None and f.size])
     return Bound(tuple(pointers), tuple(found[0]), tuple(found[1]))
 
@@ -55,10 +57,10 @@ def _apart(outputs: list[tuple[int | None, int, int, int]]) -> None:
             raise UsageError(f"the outputs of ranks {min(rank, other)} and {max(rank, other)} overlap; each rank needs its own")
 
 
-def _placed(layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:
-    held, wanted = len(layout.inputs[rank]) * width, len(layout.outputs[rank]) * width
+def _placed(padding: Padding, layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:
+    held, wanted = (padding.count(len(chunks[rank])) * width for chunks in (layout.inputs, layout.outputs))
     if in_place:
-        at = (layout.overlaps[rank] or 0) * width
+        at = padding.count(layout.overlaps[rank] or 0) * width
         if written != read + at:
             where = "begin together" if not at else f"output {abs(at)} bytes {'after' if at > 0 else 'before'} input"
             raise UsageError(f"in place, the buffers of rank {rank} are one ({where}); these lie {written - read} bytes apart")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from synth.collective import Collective
@@ -15,7 +16,7 @@ from synth.runtime.bound import certified
 from synth.runtime.dtypes import DTYPES, Dtype, dtype, operator
 from synth.runtime.memory import afford, most_bytes
 from synth.runtime.outcome import Ran, rows_of
-from synth.runtime.sizes import elements
+from synth.runtime.sizes import padding
 from synth.topology import Network
 
 DEFAULT_BYTES = 1 << 20
@@ -38,29 +39,30 @@ class Call(NamedTuple):
 def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str, Any]) -> Ran:
     """Run `call` by the executor of that name, on `arrays` or on random data. `options` are the executor's.
 
-    Raises VerificationError where an output is wrong, DeadlockError, SynthError for a size that does not divide,
+    Raises VerificationError where an output is wrong, DeadlockError, SynthError for a size that no call has,
     UsageError for a call that makes no sense.
     """
     program, op, task = call.program, operator(call.op), _task(call)
     layout = Layout(task, program.chunks)
     if arrays is None:
         kind = dtype(call.dtype)
-        count = elements(program, call.size if call.size is not None else _default(program, kind), kind)
+        parts = padding(program, call.size if call.size is not None else _default(program, kind), kind)
         if call.values:
-            afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, most_bytes(executor))
-        given = data.inputs(layout, count, kind, op, call.seed) if call.values else []
+            afford(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, most_bytes(executor))
+        given = data.inputs(parts.layout(task), parts.unit if parts.padded else parts.elements, kind, op, call.seed) if call.values else []
+        given = [parts.rows(rows, len(held)) for rows, held in zip(given, layout.inputs, strict=bool(given))]
     else:
-        given = rows_of(arrays, layout)
+        given, parts = rows_of(arrays, layout)
         kind = _common(given)
-        count = next((rows.shape[1] for rows in given if len(rows)), 0)
         given = [rows.astype(kind.numpy, copy=False) for rows in given]
     runner = made(executor, {"network": call.network, **options})
     if call.values:
         execution = runner.run(program, given, dtype=kind.name, op=op, in_place=call.in_place)
-        checked = data.check(layout, kind, op, given, execution.outputs)
+        execution = replace(execution, outputs=tuple(map(parts.units, execution.outputs)))
+        checked = data.check(parts.layout(task), kind, op, list(map(parts.units, given)), execution.outputs)
     else:
-        execution, checked = runner.time(program, count, dtype=kind.name, in_place=call.in_place), None
-    size = count * kind.size * program.loop_chunks
+        execution, checked = runner.time(program, parts.elements, dtype=kind.name, in_place=call.in_place), None
+    size = parts.unit * kind.size * program.loop_chunks // program.chunks
     bound = _bound(call, task, size) if execution.picoseconds is not None else None
     return Ran(program, call.network, executor.lower(), size, kind.name, op, call.in_place, execution, checked, bound)
 

@@ -186,7 +186,7 @@ class _Maker(NamedTuple):
                 self._refuse(op, f"there is no rank {rank}")
             if span.buffer == "i" and spans is op.dst and not self.in_place:
                 self._refuse(op, "writes the input of an out-of-place call")
-            found.append(Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op)), span.packet))
+            found.append(Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank), span.packet))
         return tuple(found)
 
     def _where(self, op: Op) -> str:

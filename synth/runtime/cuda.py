@@ -27,6 +27,7 @@ from synth.runtime.cudatiming import timed
 from synth.runtime.dtypes import dtype as element_type
 from synth.runtime.dtypes import operator
 from synth.runtime.execution import Execution
+from synth.runtime.padding import Padding
 from synth.topology import Network
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
@@ -163,14 +164,18 @@ class Cuda:
     def load(self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False) -> CudaMachine:
         """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU memory.
         Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
+        return self._loaded(program, Padding(elements * program.chunks, program.chunks), dtype, op, in_place)
+
+    def _loaded(self, program: Program, padding: Padding, dtype: str, op: str, in_place: bool) -> CudaMachine:
         if (why := missing()) is not None:
             raise SynthError(f"the cuda executor cannot run here: {why}")
         with one_line(f"loading {program.name}"):
-            return CudaMachine(_cupy(), self, program, elements, element_type(dtype), operator(op), in_place, kernel)
+            return CudaMachine(_cupy(), self, program, padding, element_type(dtype), operator(op), in_place, kernel)
 
-    def prepare(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
-        """A machine for the caller's arrays (`CudaMachine.use`), and what turns CUDA's errors into one line."""
-        return self.load(program, elements, dtype=dtype, op=op, in_place=in_place), one_line
+    def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
+        """A machine for the caller's arrays (`CudaMachine.use`), of `unit` elements for each unit of data, and what turns CUDA's
+        errors into one line."""
+        return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), one_line
 
     def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""

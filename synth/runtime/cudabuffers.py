@@ -15,20 +15,21 @@ from synth.runtime.binding import Bound, bound
 from synth.runtime.cudastate import State
 from synth.runtime.dtypes import Dtype
 from synth.runtime.memory import Arena
+from synth.runtime.padding import Padding
 
 SPOILED = 0xA5  # what memory that nobody has written holds, in integers; floats hold no number
 Pointers = tuple[int, ...]  # by rank: input, output, scratch
 
 
 class Buffers:
-    """Of a program for `elements` per chunk of `kind`, rank r on GPU `on[r]`. `sets[k][r]`: input and output, made when first used."""
+    """Of a program for units of `padding`, of `kind`, rank r on GPU `on[r]`. `sets[k][r]`: input and output, made when first used."""
 
     def __init__(
-        self, cupy: Any, program: Program, layout: Layout, arena: Arena, state: State, *, elements: int, kind: Dtype, on: Sequence[int],
-        in_place: bool,
+        self, cupy: Any, program: Program, layout: Layout, arena: Arena, state: State, *, padding: Padding, kind: Dtype,
+        on: Sequence[int], in_place: bool,
     ) -> None:  # fmt: skip
         self.cupy, self.program, self.layout, self.arena, self.state = cupy, program, layout, arena, state
-        self.elements, self.kind, self.on, self.in_place = elements, kind, on, in_place
+        self.padding, self.elements, self.kind, self.on, self.in_place = padding, padding.elements, kind, on, in_place
         self.sets: list[list[Any]] = []
         self._scratch = [self._zeros(rank, gpu.scratch) for rank, gpu in enumerate(program.gpus)]
         self._known: dict[Pointers, tuple[Any, ...]] = {}
@@ -59,7 +60,11 @@ class Buffers:
         they lie as the program's layout says. Allocates and waits, where these arrays are new: not while a graph is captured.
         Raises UsageError: one line.
         """
-        found = bound(self.program, self.layout, self.elements, self.kind, inputs, outputs, on=self.on, in_place=self.in_place)
+        found = bound(self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place)
+        if self.padding.padded:
+            self.own()
+            self._held = found
+            return
         pointers = list(found.pointers)
         for rank, scratch in enumerate(self._scratch):
             pointers[3 * rank + 2] = scratch.data.ptr
@@ -118,8 +123,27 @@ class Buffers:
             if facts is not None and facts.size:
                 with self.cupy.cuda.Device(self.on[rank]):
                     raw = cudadevices.alias(self.cupy, facts, self.kind.size, self.on[rank]).get()
-            found.append(raw.view(self.kind.numpy).reshape(len(rows[rank]), self.elements))
+            rows_of_it, width = (len(rows[rank]), self.elements) if not self.padding.padded else (-1, self.padding.unit)
+            found.append(raw.view(self.kind.numpy).reshape(rows_of_it, width))
         return tuple(found)
+
+    def copy(self, buffer: str, ranks: Sequence[int], stream: Any) -> None:
+        """On `stream`: the caller's inputs (`buffer` i) of `ranks` into the padded buffers, or the outputs (o) out of these. Nothing
+        where no chunk is padded, or no arrays are in use."""
+        if self._held is None or not self.padding.padded:
+            return
+        runtime, size = self.cupy.cuda.runtime, self.kind.size
+        arrays, first = (self._held.inputs, 0) if buffer == "i" else (self._held.outputs, 1)
+        short, long = self.padding.unit * size, self.padding.chunks * self.elements * size
+        for rank in ranks:
+            facts = arrays[rank]
+            if facts is None:
+                continue
+            ends = [(self._pointers[3 * rank + first], long), (facts.pointer, short)]
+            (to, to_pitch), (source, pitch) = ends if buffer == "i" else ends[::-1]
+            runtime.memcpy2DAsync(
+                to, to_pitch, source, pitch, short, facts.size // self.padding.unit, runtime.memcpyDefault, stream.ptr
+            )  # fmt: skip
 
     def spoil(self, stream: Any = None) -> None:
         """Overwrite the caller's outputs, on `stream`: what nobody writes is no result of an earlier call."""

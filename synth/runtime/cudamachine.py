@@ -20,6 +20,7 @@ from synth.runtime.cudastate import State
 from synth.runtime.dtypes import Dtype
 from synth.runtime.host import layout_of, waits
 from synth.runtime.memory import Arena
+from synth.runtime.padding import Padding
 from synth.runtime.sizes import cut
 from synth.runtime.waits import diagnose, halted
 
@@ -38,12 +39,14 @@ class CudaMachine(Buffers):
     """
 
     def __init__(
-        self, cupy: Any, options: Cuda, program: Program, elements: int, kind: Dtype, op: str, in_place: bool,
+        self, cupy: Any, options: Cuda, program: Program, padding: Padding, kind: Dtype, op: str, in_place: bool,
         kernel: Callable[..., Any],
     ) -> None:  # fmt: skip
         self.op, layout = op, layout_of(program)
         cudadevices.check(cupy, options.ranks_on)
-        parts = cut(program, elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime)
+        parts = cut(
+            program, padding.elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime
+        )
         arena = Arena(program, layout, in_place=in_place, slices=1)
         self.code = compiled(program, arena, in_place=in_place)
         self.clock = clockwork(options, self.code, parts, kind, in_place)
@@ -79,7 +82,7 @@ class CudaMachine(Buffers):
             state.progs[0]["clock"] = self._hands.data.ptr
             self._size, self._stretch = made.size, (options.stretch or PACED) if options.clock == "paced" else 0
         on = options.ranks_on or (self.devices[0],) * program.ranks
-        super().__init__(cupy, program, layout, arena, state, elements=elements, kind=kind, on=on, in_place=in_place)
+        super().__init__(cupy, program, layout, arena, state, padding=padding, kind=kind, on=on, in_place=in_place)
         self._sides = [self._stream(crew.device) for crew in self.crews] if len(self.crews) > 1 else []
         self._forks = {cupy.cuda.Device().id: cupy.cuda.Event(disable_timing=True)}
 
@@ -139,6 +142,8 @@ class CudaMachine(Buffers):
     def _start(self, streams: Sequence[Any]) -> None:
         """All launches, and only then what follows one of them: streams may share a queue of the GPU's, where what waits for the end
         of one launch would keep back the next, for which the first waits."""
+        crews = [(range(self.program.ranks) if crew.rank is None else (crew.rank,), crew.device) for crew in self.crews]
+        self._copied("i", crews, streams)
         for crew, argument, stream in zip(self.crews, self._now, streams, strict=False):
             with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
                 self.kernels[crew.device]((crew.count,), (self.threads,), (argument,))
@@ -146,6 +151,12 @@ class CudaMachine(Buffers):
             with self.cupy.cuda.Device(crew.device), cudadevices.stream(self.cupy, stream):
                 for rank in range(self.program.ranks) if crew.rank is None else (crew.rank,):
                     self._divide(rank, self.divides[crew.device])
+        self._copied("o", crews, streams)
+
+    def _copied(self, buffer: str, crews: Sequence[tuple[Sequence[int], int]], streams: Sequence[Any]) -> None:
+        for (ranks, device), stream in zip(crews, streams, strict=True):
+            with self.cupy.cuda.Device(device):
+                self.copy(buffer, ranks, cudadevices.stream(self.cupy, stream))
 
     def _divide(self, rank: int, divide: Any) -> None:
         """avg ends with one division, of the outputs of this launch, on the same stream."""

@@ -176,7 +176,7 @@ def _sized(network: Network, entries: Sequence[Entry], size: int, how: How) -> S
 
 def _time(network: Network, program: Program, size: int, how: How) -> tuple[int, dict[Key, int]]:
     done = _run(network, program, size, how)
-    return done.picoseconds or 0, {used.link: used.busy for used in done.links}
+    return done.picoseconds or 0, {used.link: used.bytes for used in done.links}
 
 
 def _run(network: Network, program: Program, size: int, how: How) -> Execution:
@@ -192,11 +192,12 @@ def _run(network: Network, program: Program, size: int, how: How) -> Execution:
 def _controls(network: Network, entries: Sequence[Entry], found: Sequence[Sized], how: How) -> tuple[Control, ...]:
     """Half the β of the link that the best program uses most, at the largest size; ten times all α, at the smallest."""
     large, small = found[-1], found[0]
-    _, busy = _time(network, entries[large.best].program, large.size, how)
+    _, carried = _time(network, entries[large.best].program, large.size, how)
+    rates = {(route.src, route.dst, route.via): route.units * network.unit for route in network.routes}
     made = []
-    if busy:
-        link = max(busy, key=lambda key: (busy[key], key))
-        floor = Fraction(2 * busy[link])
+    if carried:  # what the link itself takes: a limit that it waits for is as wide as before
+        link = max(carried, key=lambda key: (carried[key] / rates[key], key))
+        floor = Fraction(2 * carried[link] * 1000) / rates[link]
         name = f"half the bandwidth from rank {link[0]} to rank {link[1]}"
         made.append(_control(name, slower(network, link), entries, large, floor, how))
     if network.latency:

@@ -23,7 +23,8 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """One run. `outputs[rank]`: rows are chunks, None in a run for its time alone. `picoseconds`: None without a network.
+    """One run. `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for its time
+    alone. `picoseconds`: None without a network.
 
     `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a kernel,
     and held to `stretch` times that clock unless it is 0.

@@ -20,28 +20,30 @@ from synth.runtime import calls, data, hostmachine, outside
 from synth.runtime.dtypes import Dtype, dtype, operator
 from synth.runtime.execution import Execution
 from synth.runtime.host import Host
-from synth.runtime.outcome import Ran
+from synth.runtime.outcome import Ran, parts
+from synth.runtime.padding import Padding
 
 
 class Given(NamedTuple):
-    """What the caller's arrays say of the call: elements per chunk, their type, whether they lie on a GPU, whether they are torch's."""
+    """What the caller's arrays say of the call: elements of a unit of data, their type, whether they are on a GPU, or torch's."""
 
-    elements: int
+    unit: int
     kind: Dtype
     there: bool
     torch: bool
 
 
 def given(arrays: Any, layout: Layout) -> Given:
-    """Raises UsageError where no input says what the elements are, or a size does not divide into the chunks."""
+    """Raises UsageError where no input says what the elements are, or a size does not divide into the units."""
     inputs = outside.by_rank(arrays, layout.collective.ranks, "input")
     for rank, held in enumerate(layout.inputs):
         if held:
             found = outside.facts(inputs[rank], f"the input of rank {rank}")
-            if found.size % len(held):
-                raise UsageError(f"the input of rank {rank} has {found.size} elements, which do not divide into its {len(held)} chunks")
+            units = len(held) // layout.chunks
+            if found.size % units:
+                raise UsageError(f"the input of rank {rank} has {found.size} elements, which do not divide into {parts(units)}")
             torch = type(inputs[rank]).__module__.partition(".")[0] == "torch"
-            return Given(found.size // len(held), dtype(found.dtype), found.device is not None, torch)
+            return Given(found.size // units, dtype(found.dtype), found.device is not None, torch)
     raise UsageError(f"{layout.collective.name} has no input")
 
 
@@ -78,9 +80,9 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
     runner = calls.made(executor, {"network": call.network, **options})
     op, prepares = operator(call.op), getattr(runner, "prepare", None)
     if isinstance(runner, Host):
-        machine, guard = hostmachine.prepare(runner, call.program, found.elements, found.kind.name, op, call.in_place)
+        machine, guard = hostmachine.prepare(runner, call.program, found.unit, found.kind.name, op, call.in_place)
     elif prepares:
-        machine, guard = prepares(call.program, found.elements, dtype=found.kind.name, op=op, in_place=call.in_place)
+        machine, guard = prepares(call.program, found.unit, dtype=found.kind.name, op=op, in_place=call.in_place)
     else:
         raise UsageError(f"the {executor} executor cannot be prepared for arrays; cuda and host can")
     prepared = Prepared(call.program, machine, guard, found.torch and found.there)
@@ -94,6 +96,7 @@ def run_there(call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
     layout, op = calls.layout(call), operator(call.op)
     found = given(arrays, layout)
+    padding = Padding(found.unit, layout.chunks)
     if executor.lower() != "cuda":
         raise UsageError(f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'")
     prepared = prepare(call, arrays, outputs, executor, options)
@@ -105,8 +108,8 @@ def run_there(call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor
     prepared.launch(stream)
     prepared.finish(stream)
     results = machine.fetch("output", on_stream)
-    checked = data.check(layout, found.kind, op, inputs, results)
-    size = found.elements * found.kind.size * call.program.loop_chunks
+    checked = data.check(padding.layout(layout.collective), found.kind, op, inputs, results)
+    size = found.unit * found.kind.size * call.program.loop_chunks // layout.chunks
     return Ran(call.program, call.network, executor.lower(), size, found.kind.name, op, call.in_place, Execution(results, None), checked)
 
 

@@ -43,9 +43,13 @@ def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> No
 
 
 class Arena:
-    """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row."""
+    """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row.
 
-    def __init__(self, program: Program, layout: Layout | None, *, in_place: bool, slices: int) -> None:
+    `second`: the run is a second launch, whose scratch is the upper half of a double one (MSCCL++'s, with packets).
+    """
+
+    def __init__(self, program: Program, layout: Layout | None, *, in_place: bool, slices: int, second: bool = False) -> None:
+        self.second = second
         self.rows: list[int] = []
         self._base: list[dict[str, int]] = []
         self._size: list[dict[str, int]] = []
@@ -59,7 +63,7 @@ class Arena:
             size = {"i": max(gpu.input, held), "o": gpu.output, "s": gpu.scratch}
             at = _overlap(program, layout, gpu.rank) if in_place else None
             first = {"i": 0, "o": size["i"]} if at is None else {"i": max(0, -at), "o": max(0, at)}
-            first["s"] = max(first["i"] + size["i"], first["o"] + size["o"])
+            first["s"] = max(first["i"] + size["i"], first["o"] + size["o"]) + size["s"] * second
             self._base.append(first)
             self._size.append(size)
             self.rows.append(first["s"] + size["s"])
@@ -71,13 +75,23 @@ class Arena:
         afford(sum(self.rows), elements, kind)
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
-    def row(self, rank: int, span: Span, count: int, where: Callable[[], str]) -> int:
-        """The first row of `count` chunks of `span` on `rank`. Raises SynthError beyond the buffer; `where` names the op."""
+    def row(self, rank: int, span: Span, count: int, where: Callable[[], str], user: int) -> int:
+        """The first row of `count` chunks of `span` on `rank`, as rank `user` finds it: in a second launch `user` counts
+        packets on other ranks from the middle of its own scratch, not of theirs.
+
+        Raises SynthError beyond the buffer; `where` names the op.
+        """
         size = self._size[rank][span.buffer]
         if span.offset + count > size:
             last = span.offset + count - 1
             raise SynthError(f"{where()}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks")
-        return self._base[rank][span.buffer] + span.offset
+        astray = self._size[user]["s"] - size if self.second and span.packet else 0
+        if not -size <= span.offset + astray <= size - count:
+            raise SynthError(
+                f"{where()}: in every second launch chunk {span.offset} of the scratch of rank {rank}, which has {size} chunks, is sought"
+                f" {astray} farther, as rank {user} has {size + astray}: give all ranks equally many"
+            )
+        return self._base[rank][span.buffer] + span.offset + astray
 
     def first(self, rank: int, buffer: str) -> int:
         """The row at which a buffer begins."""

@@ -18,6 +18,7 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.execution import Execution
 from synth.runtime.links import Key
 from synth.runtime.outside import facts, view
+from synth.runtime.padding import Padding
 from synth.topology import Network
 
 _PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
@@ -95,23 +96,30 @@ def _link(key: Key) -> list:
     return [*key[:2], *([list(key[2])] if key[2] else [])]
 
 
-def rows_of(arrays: Sequence, layout: Layout) -> list[np.ndarray]:
-    """A caller's inputs by rank, as rows of chunks. Raises UsageError where they are not one per rank, of equal chunks."""
+def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding]:
+    """A caller's inputs by rank, as rows of chunks, and what of these is padding. Raises UsageError where they are not one per
+    rank, of equal units."""
     arrays = list(arrays)
     if len(arrays) != layout.collective.ranks:
         raise UsageError(f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} were given")
     found, each = [], None
     for rank, held in enumerate(layout.inputs):
-        flat = _flat(arrays[rank], rank)
-        here = flat.size // len(held) if held else None
-        if flat.size != (here or 0) * len(held) or (here is not None and each is not None and here != each):
+        flat, units = _flat(arrays[rank], rank), len(held) // layout.chunks
+        here = flat.size // units if held else None
+        if flat.size != (here or 0) * units or (here is not None and each is not None and here != each):
             raise UsageError(
-                f"the input of rank {rank} has {flat.size} elements; it holds {len(held)} chunks"
+                f"the input of rank {rank} has {flat.size} elements; it holds {parts(units)}"
                 + (f" of {each} elements each" if each is not None else " of equal size")
             )
         each = each if here is None else here
         found.append(flat)
-    return [flat.reshape(len(held), each or 0) for flat, held in zip(found, layout.inputs, strict=True)]
+    padding = Padding(each or 0, layout.chunks)
+    return [padding.rows(flat, len(held)) for flat, held in zip(found, layout.inputs, strict=True)], padding
+
+
+def parts(units: int) -> str:
+    """So many units of data, in words."""
+    return f"{units} part{'' if units == 1 else 's'} of the data"
 
 
 def _flat(array: object, rank: int) -> np.ndarray:

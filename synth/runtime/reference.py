@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -19,7 +19,7 @@ from synth.runtime.execution import Execution, Usage
 from synth.runtime.links import Links
 from synth.runtime.memory import Arena
 from synth.runtime.outputs import complete, output, unchanged
-from synth.runtime.sizes import cut
+from synth.runtime.sizes import Cut, cut
 from synth.runtime.waits import diagnose
 from synth.topology import Network
 
@@ -65,7 +65,20 @@ class Reference:
             raise SynthError(f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}")
         layout = Layout(task, program.chunks)
         parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
-        arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds))
+        done = self._launch(program, layout, parts, kind, op, in_place, arrays)
+        if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
+            # with equal ones it would do the same again
+            again = replace(program, name=f"{program.name}, second launch")
+            self._launch(again, layout, parts, kind, op, in_place, arrays, second=True)
+        return done
+
+    def _launch(
+        self, program: Program, layout: Layout, parts: Cut, kind: Dtype, op: str, in_place: bool,
+        arrays: Sequence[np.ndarray] | None, second: bool = False,
+    ) -> Execution:  # fmt: skip
+        """One launch; `second`: one in which MSCCL++'s packets use the upper half of the scratch."""
+        elements = parts.elements
+        arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds), second=second)
         if arrays is not None:
             arena.allocate(kind, elements)
         arena.fill(arrays or (), layout, len(parts.bounds))

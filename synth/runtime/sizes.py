@@ -1,4 +1,4 @@
-"""From a size in bytes to elements per chunk, slices and parts: how the runtimes cut what a program moves.
+"""From a size in bytes to chunks, slices and parts: how the runtimes cut what a program moves.
 
 A chunk larger than one FIFO operation is moved in slices, all ops running once for each; smaller chunks share an
 operation, so an op of `count` chunks falls into ceil(count / m) parts of at most m chunks.
@@ -12,10 +12,11 @@ from synth.errors import SynthError, UsageError, unknown
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
 from synth.runtime.dtypes import Dtype
+from synth.runtime.padding import Padding
 
 
 class IndivisibleError(SynthError):
-    """A size that is no whole number of elements a chunk; `nearest` bytes is one, 0 where none below it is."""
+    """A size that is no whole number of elements a unit of data; `nearest` bytes is one, 0 where none below it is."""
 
     def __init__(self, message: str, nearest: int) -> None:
         super().__init__(message)
@@ -31,18 +32,18 @@ class Cut(NamedTuple):
     depth: int
 
 
-def elements(program: Program, size: int, kind: Dtype) -> int:
-    """Elements per chunk of a call of `size` bytes. Raises IndivisibleError with the divisor and the nearest sizes that fit."""
-    each = program.loop_chunks * kind.size
+def padding(program: Program, size: int, kind: Dtype) -> Padding:
+    """How a call of `size` bytes falls into chunks. Raises IndivisibleError for a size that no call of the collective has."""
+    units = program.loop_chunks // program.chunks
+    each = units * kind.size
     if size % each:
         below, above = size // each * each, (size // each + 1) * each
         near = f"{below} and {above} fit" if below else f"the least is {above}"
+        parts = f"{units} parts of whole elements" if units > 1 else "whole elements"
         raise IndivisibleError(
-            f"{program.name}: {size} bytes of {kind.name} do not divide into {program.loop_chunks} chunks of whole elements;"
-            f" sizes are multiples of {each} bytes, {near}",
-            below,
+            f"{program.name}: {size} bytes of {kind.name} do not divide into {parts}; sizes are multiples of {each} bytes, {near}", below
         )
-    return size // each
+    return Padding(size // each, program.chunks)
 
 
 def cut(

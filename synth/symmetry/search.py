@@ -63,8 +63,8 @@ def carry(a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str]
             return None
         image.append(found.pop())
     if a.caps:
-        wanted = Counter((cap.units // scales[1], frozenset(cap.routes)) for cap in b.caps)
-        if wanted != Counter((cap.units // scales[0], frozenset([image[i] for i in cap.routes])) for cap in a.caps):
+        wanted = Counter((cap.units // scales[1], tuple(sorted(cap.routes))) for cap in b.caps)
+        if wanted != Counter((cap.units // scales[0], tuple(sorted([image[i] for i in cap.routes]))) for cap in a.caps):
             return None
     return tuple(image)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from synth import strict
 from synth.callmodule import make_callable
@@ -43,7 +44,7 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
     fields = strict.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
     if fields["schema"] != "synth.schedule/1":
         raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
-    fabric = Fabric.read(fields["topology"], f"{place}.topology")
+    fabric = _machine(fields["topology"], f"{place}.topology")
     chunks = strict.number(fields["chunks"], f"{place}.chunks", 1)
     task = Task.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
     state = Combining(task, place) if task.combining else Holding(task, place)
@@ -64,8 +65,22 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
     """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its name says."""
-    fabric = Fabric.read(topology, f"{place}.topology")
+    fabric = _machine(topology, f"{place}.topology")
     Task.read(collective, 1, fabric.ranks, f"{place}.collective")
+
+
+def _machine(doc: Any, place: str) -> Fabric:
+    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each link."""
+    fabric, fields = Fabric.read(doc, place), doc
+    strict.text(fields["name"], f"{place}.name")
+    if not strict.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
+        raise VerificationError("is 0: a unit of bandwidth is more than nothing", f"{place}.unit_gbps")
+    latency = strict.items(fields.get("latency_us", []), f"{place}.latency_us")
+    for i, value in enumerate(latency):
+        strict.fraction(value, f"{place}.latency_us[{i}]")
+    if latency and len(latency) != len(fields["links"]):
+        raise VerificationError(f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us")
+    return fabric
 
 
 def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:

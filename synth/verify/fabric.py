@@ -16,11 +16,14 @@ LinkKey = tuple[int, int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Fabric:
-    """Links, limits and physical wires as the document gives them, checked to be consistent with each other."""
+    """Links, limits and physical wires as the document gives them, checked to be consistent with each other.
+
+    A limit counts a link as often as it lists it.
+    """
 
     ranks: int
     links: dict[LinkKey, int]
-    limits: tuple[tuple[frozenset[LinkKey], int], ...]
+    limits: tuple[tuple[Counter[LinkKey], int], ...]
     wires: dict[tuple[int | str, int | str], int]
 
     @staticmethod
@@ -45,9 +48,7 @@ class Fabric:
             for key in keys:
                 if key not in links:
                     raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
-            if len(set(keys)) < len(keys):
-                raise VerificationError("lists a link twice", here)
-            limits.append((frozenset(keys), strict.number(cap["units"], f"{here}.units", 1)))
+            limits.append((Counter(keys), strict.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
         if bool(wires) != any(via for _, _, via in links):
             raise VerificationError("wires are listed exactly when links name the switches on their way", f"{place}.wires")
@@ -71,7 +72,7 @@ class Fabric:
                 room = self.links[src, dst, via] * rounds
                 raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
         for i, (members, units) in enumerate(self.limits):
-            n = sum(load[key] for key in members & load.keys())
+            n = sum(members[key] * load[key] for key in members.keys() & load.keys())
             if n > units * rounds:
                 raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
         if self.wires:

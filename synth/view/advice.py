@@ -57,7 +57,10 @@ def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list
         other = f"or take the {_point(able)}, whose chunks do" if able else "as no point's chunks divide it"
         count = best.chunks / wire.share
         each = "" if wire.share == 1 else f" (C={best.chunks} for each unit of data)"
-        found.append(f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}: {padded}, {other}")
+        found.append(
+            f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors here pad it,"
+            f" for MSCCL and MSCCL++ {padded}, {other}"
+        )
     if wire.short(size, best.chunks):
         longer = [p for p in points if not wire.short(size, p.chunks)]
         instead = f"; with longer chunks there is the {_point(longer)}" if longer else ""

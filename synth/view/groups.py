@@ -40,8 +40,9 @@ def document(found: Any) -> dict:
             **({} if group.root is None else {"root": group.root}), **({"name": group.name} if group.name else {}),
             "alone_seconds": None if alone is None else show(alone),
             "slowdown": None if alone is None else show(found.bound.seconds / alone),
+            **_proof(g, proof),
         }
-        for group, alone in zip(found.groups, found.alone, strict=True)
+        for g, (group, alone, proof) in enumerate(zip(found.groups, found.alone, found.proofs, strict=True))
     ]  # fmt: skip
     return {
         "schema": "synth.groups/1", "topology": found.network.to_json(), "groups": groups,
@@ -49,6 +50,13 @@ def document(found: Any) -> dict:
         "seconds": None if found.seconds is None else show(found.seconds), "gap": None if found.gap is None else show(found.gap),
         "schedule": None if found.schedule is None else found.schedule.to_json(), **({"open": list(found.open)} if found.open else {}),
     }  # fmt: skip
+
+
+def _proof(group: int, proof: Any) -> dict:
+    """What proves the bound of a group on its own: a certificate, or the group and the automorphism that it is the image by."""
+    if proof is None:
+        return {}
+    return {"alone_certificate": proof.certificate} if proof.of == group else {"alone_as": [proof.of, list(proof.moved)]}
 
 
 def _lines(found: Any) -> tuple[str, ...]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from synth.plan import OURS, Algorithm, Plan, Range, Table
 from synth.view.html import report_html
 from synth.view.report import Report, number, size_text
 
-SHOWN = 2  # of the algorithms that stand in where the first does not divide; the document has all
+SHOWN = 2  # of the algorithms that stand in where a runtime does not take the first; the document has all
 RANGES = (
     ("from", "right"), ("to", "right"), ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"),
-    ("multiples of", "right"), ("else", "left"),
+    ("unpadded", "right"), ("stand-ins", "left"),
 )  # fmt: skip
 SIZES = (
     ("size", "right"), ("algorithm", "left"), ("protocol", "left"), ("instances", "right"), ("µs", "right"), ("GB/s", "right"),
-    ("best µs", "right"), ("loss", "right"),
+    ("schedules µs", "right"), ("library µs", "right"), ("loss", "right"),
 )  # fmt: skip
 
 
@@ -41,18 +43,24 @@ def _ranges(plan: Plan, table: Table) -> Report:
     machine = f" on {plan.topology.name}" if plan.topology else ""
     root = f" from {table.root}" if table.root else ""
     title = f"{table.collective}{root}{machine}, {table.ranks} ranks: what to run"
-    rows = tuple(_range(plan, table, row) for row in table.ranges)
+    rows = tuple(_range(plan, table, group) for group in _groups(table))
     ends = (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",) if table.sizes else ()
     return Report(title, RANGES, rows, ends)
 
 
-def _range(plan: Plan, table: Table, row: Range) -> tuple[str, ...]:
-    first, *others = (plan.algorithms[k] for k in row.order)
+def _groups(table: Table) -> list[list[Range]]:
+    """Neighbouring ranges that differ in the stand-ins alone."""
+    return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
+
+
+def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
+    first, low, high = plan.algorithms[group[0].order[0]], group[0].low, group[-1].high
+    others = [plan.algorithms[k].label for k in dict.fromkeys(k for row in group for k in row.order[1:])]
     step = first.divisor * table.element
     return (
-        size_text(row.low), "" if row.high is None else size_text(row.high), first.label, first.backend, *_way(first),
-        f"{step} B" if first.divisor > 1 else "any", ", ".join(a.label for a in others[:SHOWN])
-        + (f", {len(others) - SHOWN} more" if len(others) > SHOWN else ""),
+        size_text(low), "" if high is None else size_text(high), first.label, first.backend, *_way(first),
+        f"{step} B" if first.divisor > 1 else "any",
+        ", ".join(others[:SHOWN]) + (f", {len(others) - SHOWN} more" if len(others) > SHOWN else ""),
     )  # fmt: skip
 
 
@@ -66,16 +74,18 @@ def _sizes(plan: Plan, table: Table) -> Report:
     known = [loss for loss in table.losses if loss is not None]
     for i, size in enumerate(table.sizes):
         k = table.chosen[i] if table.chosen else None
-        label, way = ("none admits this size", ("", "")) if k is None else (plan.algorithms[k].label, _way(plan.algorithms[k]))
-        time, best, loss = table.seconds[i], table.best[i], table.losses[i]
+        label, way = ("", ("", "")) if k is None else (plan.algorithms[k].label, _way(plan.algorithms[k]))
+        time, loss = table.seconds[i], table.losses[i]
+        ours, library = (column[i] if column else None for column in (table.ours, table.library))
         rate = "" if not time else number(size / time / 1e9)
         share = "" if loss is None else f"{100 * loss:.2f}%"
-        rows.append((size_text(size), label, *way, _micro(time), rate, _micro(best), share))
+        rows.append((size_text(size), label, *way, _micro(time), rate, _micro(ours), _micro(library), share))
     lines = []
     if known:
         worst = max(known)
         at = size_text(table.sizes[list(table.losses).index(worst)])
-        lines.append(f"loss: what is chosen takes so much longer than the best that admits the size; at most {100 * worst:.2f}%, at {at}")
+        lines.append(f"loss: what is chosen takes so much longer than the best of all candidates; at most {100 * worst:.2f}%, at {at}")
+        lines.append("schedules: the fastest schedule; library: the fastest of other libraries' own algorithms")
     return Report("", SIZES, tuple(rows), tuple(lines))
 
 

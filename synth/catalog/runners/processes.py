@@ -1,4 +1,4 @@
-"""Calls in children of this machine, forked from one process that has the libraries loaded (`synth.pareto.workers`)."""
+"""Calls in children of this machine, forked from one process that has the libraries loaded (`synth.workers`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 from synth.catalog.runners import Answer, Call, Work
-from synth.pareto.workers import Job, Nursery
+from synth.workers import Job, Nursery
 
 # What nearly every task needs; imported once, before the first fork.
 MODULES = ("synth.catalog.job_task", "synth.pareto.sweep", "synth.pareto.allreduce", "synth.bounds.master", "synth.audit", "scipy.optimize")

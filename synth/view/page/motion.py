@@ -15,7 +15,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -119,7 +119,7 @@ def _way(stops: tuple[int | str, ...], at: dict[tuple[int | str, int | str], int
     return tuple(at[a, b] for a, b in pairwise(stops) if (a, b) in at)
 
 
-def _cap_name(network: Network, routes: Iterable[int], k: int) -> str:
+def _cap_name(network: Network, routes: Sequence[int], k: int) -> str:
     """What the routes of a limit have in common, else its number."""
     ends = [(network.routes[i].src, network.routes[i].dst) for i in routes]
     sources, targets = {a for a, _ in ends}, {b for _, b in ends}
@@ -127,7 +127,7 @@ def _cap_name(network: Network, routes: Iterable[int], k: int) -> str:
         return f"all out of {next(iter(sources))}"
     if len(targets) == 1:
         return f"all into {next(iter(targets))}"
-    return f"limit {k} ({len(ends)} links)"
+    return f"limit {k} ({len(set(routes))} links)"
 
 
 def packed(schedule: Schedule) -> Packed:

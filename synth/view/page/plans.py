@@ -54,7 +54,7 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
 def _says(plan: Plan, table: Table) -> tuple[str, ...]:
     """What the times are, what the choices lose, and the plan's notes."""
     losses = [loss for loss in table.losses if loss is not None]
-    lost = (f"what is taken is at most {100 * max(losses):.2f}% slower than the best that admits the size",) if losses else ()
+    lost = (f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates",) if losses else ()
     return (f"times behind the plan: {plan.says}", *lost, *(f"note: {note}" for note in plan.notes))
 
 

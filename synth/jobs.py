@@ -13,42 +13,44 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from synth.pareto.racers import Racer
-from synth.pareto.workers import Job, Nursery
 from synth.verdict import Budget
+from synth.workers import PATIENCE, Job, Nursery
 
 TURN = threading.Lock()  # held by who starts jobs or waits for them; `start`, `watch`, `drain` and `end` are called by who holds it
 _numbers = itertools.count(1)
 _nurseries: dict[tuple[int, tuple[str, ...]], Nursery] = {}
 
 
-def warm() -> None:
-    """Starts importing the default solver in the background, so that the first query finds it ready."""
+def warm(imports: tuple[str, ...]) -> None:
+    """Starts the helper process that imports these modules, so that the first job finds them ready."""
     with TURN:
-        _nursery(Racer("quotient", "cadical", 0))
+        _nursery(imports)
 
 
 def stop() -> None:
     """Ends every helper process. They also end by themselves with this process, and start again when needed."""
     with TURN:
-        for (pid, _), nursery in list(_nurseries.items()):
-            if pid == os.getpid():
-                nursery.close()
+        mine = [nursery for (pid, _), nursery in _nurseries.items() if pid == os.getpid()]
         _nurseries.clear()
+        for nursery in mine:
+            nursery.hang_up()
+        until = time.monotonic() + PATIENCE
+        for nursery in mine:
+            nursery.close(max(0.0, until - time.monotonic()))
 
 
 atexit.register(stop)
 
 
-def alone(racer: Racer, call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
-    """Runs ``call(*arguments)`` in a process with what `racer` imports, for so many wall seconds at most; the job as it ended, or not."""
-    return finish(begin(racer, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
+def alone(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget, seconds: float | None) -> Job:
+    """As `begin`, then `finish` after so many wall seconds at most; the job as it ended, or not."""
+    return finish(begin(imports, call, arguments, budget), None if seconds is None else time.monotonic() + seconds)
 
 
-def begin(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job:
-    """Starts ``call(*arguments)`` in a process with what `racer` imports. Every job goes to `finish`."""
+def begin(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget) -> Job:
+    """Starts ``call(*arguments)`` in a process that has these modules imported. Every job goes to `finish`."""
     with TURN:
-        return start(racer, call, arguments, budget)
+        return start(imports, call, arguments, budget)
 
 
 def wait(jobs: Sequence[Job], until: float | None) -> None:
@@ -72,8 +74,7 @@ def finish(job: Job, until: float | None) -> Job:
         return job
 
 
-def _nursery(racer: Racer) -> Nursery:
-    modules = racer.imports
+def _nursery(modules: tuple[str, ...]) -> Nursery:
     key = (os.getpid(), modules)
     nursery = _nurseries.get(key)
     if nursery is None or nursery.dead:
@@ -81,9 +82,9 @@ def _nursery(racer: Racer) -> Nursery:
     return nursery
 
 
-def start(racer: Racer, call: Callable, arguments: tuple, budget: Budget) -> Job:
+def start(imports: tuple[str, ...], call: Callable, arguments: tuple, budget: Budget) -> Job:
     """As `begin`, for who has the turn."""
-    return _nursery(racer).start(next(_numbers), call, arguments, budget.memory)
+    return _nursery(imports).start(next(_numbers), call, arguments, budget.memory)
 
 
 def watch(jobs: Sequence[Job], until: float | None) -> None:

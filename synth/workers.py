@@ -7,11 +7,16 @@ the parent runs; when the parent dies, however it dies, the nursery sees its soc
     parent  --control socket-->  nursery        commands: job (with the job's own socket), stop, continue, kill
     parent  <--control socket--  nursery        endings: job, wait status, CPU seconds, peak bytes, out of memory?
     parent  <--job socket----->  child          its process id out, the pickled call in, the pickled result out
+
+A child that needs more memory than it was allowed is killed. So is the largest child of all nurseries of a process where all
+together need more than half of the machine's: each nursery keeps what its children hold on a page that they share.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import mmap
 import os
 import pickle
 import resource
@@ -21,10 +26,12 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 _COMMAND = struct.Struct("=cqq")  # what, job, bytes of memory allowed (0: no limit)
@@ -33,6 +40,10 @@ _LENGTH = struct.Struct("=q")
 _HEADROOM = 2 << 30  # address space above the resident limit: libraries map more than they touch
 _PROCESS_CLOCK = 2  # how Linux numbers the CPU clock of a process: (~pid << 3) | 2, as clock_getcpuclockid(3) gives it
 _WATCH = 0.05  # seconds between looks at the children's memory
+_ROW = struct.Struct("=qq")  # of a nursery, on the shared page: bytes that its children hold, and bytes of the largest of them
+_ROWS = 64  # nurseries of one process at a time
+PATIENCE = 1.0  # seconds that a nursery has to end its children
+MOST_TOGETHER = 32 << 30  # bytes of all children of a process, where the machine has more than twice as much
 
 
 @dataclass
@@ -94,14 +105,17 @@ class Job:
 class Nursery:
     """Starts an interpreter that imports `modules` and forks a child for each job."""
 
-    def __init__(self, modules: tuple[str, ...]) -> None:
+    def __init__(self, modules: tuple[str, ...], together: int | None = None) -> None:
+        """`together`: bytes that the children of all nurseries may hold, half of the machine's memory unless given."""
         self.control, theirs = socket.socketpair()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from synth.pareto.workers import serve; serve({theirs.fileno()}, {modules!r})"
+        self._page, self._row = _page(os.getpid()), next(_rows) % _ROWS
+        given = theirs.fileno(), modules, self._page, self._row, together or _together()
+        code = f"import sys; sys.path[:] = {sys.path!r}; from synth.workers import serve; serve{given!r}"
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=quiet, stdout=quiet, stderr=quiet, env=environment,
-            process_group=0,
+            [sys.executable, "-c", code], pass_fds=[theirs.fileno(), self._page], stdin=quiet, stdout=quiet, stderr=quiet,
+            env=environment, process_group=0,
         )  # fmt: skip
         theirs.close()
         self.dead = False
@@ -152,16 +166,49 @@ class Nursery:
         for job in self.jobs.values():
             job.ended, job.status = True, signal.SIGKILL
         self.jobs.clear()
+        self._forget()
 
-    def close(self) -> None:
-        """Ends the nursery and its children, and waits for it."""
+    def _forget(self) -> None:
+        """Takes what its children held from the page."""
+        os.pwrite(self._page, bytes(_ROW.size), self._row * _ROW.size)
+
+    def hang_up(self) -> None:
+        """Tells the nursery to end its children and itself; `close` waits until it has."""
         self.dead = True
         self.control.close()
+
+    def close(self, patience: float = PATIENCE) -> None:
+        """Ends the nursery and its children, and waits for it: one that still imports after so many seconds has none, and is killed."""
+        self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
+            self._process.wait(patience)
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        self._forget()
+
+
+_rows = itertools.count()
+
+
+@cache
+def _page(process: int) -> int:
+    """The file without a name that all nurseries of `process`, this one, share: a row for each."""
+    page, path = tempfile.mkstemp(prefix=f"synth-{process}-")
+    os.unlink(path)
+    os.ftruncate(page, _ROWS * _ROW.size)
+    return page
+
+
+@cache
+def _together() -> int:
+    """Half of the memory of the machine, or of the container, and no more than `MOST_TOGETHER`."""
+    known = [2 * MOST_TOGETHER]
+    with contextlib.suppress(OSError, ValueError):
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with contextlib.suppress(OSError, ValueError):  # "max" where the container has no limit
+        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(known) // 2
 
 
 # ---- below: what runs in the nursery and in its children ----
@@ -172,9 +219,10 @@ class _Child:
     number: int
     memory: int
     over: bool = False
+    resident: int = 0
 
 
-def serve(fd: int, modules: tuple[str, ...]) -> None:
+def serve(fd: int, modules: tuple[str, ...], page: int, row: int, together: int) -> None:
     """The nursery's loop. Ends when the control socket closes, and never leaves a child behind."""
     import gc
     import importlib
@@ -192,15 +240,16 @@ def serve(fd: int, modules: tuple[str, ...]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     children: dict[int, _Child] = {}
+    shared = mmap.mmap(page, _ROWS * _ROW.size)
     try:
         while True:
-            ready, _, _ = select.select([control, wake], [], [], _WATCH if any(c.memory for c in children.values()) else None)
+            ready, _, _ = select.select([control, wake], [], [], _WATCH if children else None)
             if wake in ready:
                 os.read(wake, 4096)
                 _reap(control, children)
             if control in ready and not _obey(control, children, wake, woken):
                 return
-            _watch(children)
+            _watch(children, shared, row, together)
     finally:
         for pid in children:
             with contextlib.suppress(ProcessLookupError):
@@ -277,12 +326,25 @@ def _reap(control: socket.socket, children: dict[int, _Child]) -> None:
             control.sendall(_ENDING.pack(child.number, status, usage.ru_utime + usage.ru_stime, peak, over))
 
 
-def _watch(children: dict[int, _Child]) -> None:
-    """Kills children whose resident memory is above their limit."""
+def _watch(children: dict[int, _Child], shared: mmap.mmap, row: int, together: int) -> None:
+    """Kills children whose resident memory is above their limit, and the largest of all nurseries where all together are above theirs."""
     for pid, child in children.items():
-        if child.memory and not child.over and _resident(pid) > child.memory:
-            child.over = True
-            os.kill(pid, signal.SIGKILL)
+        child.resident = 0 if child.over else _resident(pid)
+        if child.memory and child.resident > child.memory:
+            _end(pid, child)
+    largest = max(children, key=lambda pid: children[pid].resident, default=0)
+    most = children[largest].resident if children else 0
+    _ROW.pack_into(shared, row * _ROW.size, sum(child.resident for child in children.values()), most)
+    rows = list(_ROW.iter_unpack(shared[:]))
+    biggest = max((size, place) for place, (_, size) in enumerate(rows))
+    if most and sum(held for held, _ in rows) > together and biggest == (most, row):
+        _end(largest, children[largest])
+
+
+def _end(pid: int, child: _Child) -> None:
+    """Kills a child for its memory."""
+    child.over, child.resident = True, 0
+    os.kill(pid, signal.SIGKILL)
 
 
 def _resident(pid: int) -> int:

@@ -1,4 +1,4 @@
-"""The `path` encoding: SCCL's own, in z3. The oracle of the tests, and the yardstick of the benchmark.
+"""The `sccl` encoding: SCCL's own, in z3. The oracle of the tests, and the yardstick of the benchmark.
 
 As in Cai et al., "Synthesizing Optimal Collective Algorithms", PPoPP 2021, section 3.4: an integer ``start[c, n]``, the
 step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer ``rounds[s]`` a step:
@@ -36,44 +36,43 @@ from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict
 
 
 @dataclass(frozen=True)
-class Restrictions:
-    """`pipeline`: a new run starts every so many steps. `extra_memory`: chunks a rank may relay. None: no restriction."""
-
-    pipeline: int | None = None
-    extra_memory: int | None = None
+class _Restrictions:
+    pipeline: int | None
+    extra_memory: int | None
 
 
-def solve(problem: Problem, budget: Budget, restrictions: Restrictions = Restrictions()) -> Verdict:
-    """Decides the problem: "unsat" is a proof, under the restrictions if there are any.
+def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extra_memory: int | None = None) -> Verdict:
+    """Decide the problem: "unsat" is a proof, under the restrictions if there are any.
 
+    `pipeline`: a new run starts every so many steps. `extra_memory`: chunks a rank may relay. None: no restriction.
     Combining collectives are answered on their reversal. Raises UsageError for those without one, and for pipelining with
     more rounds than steps; MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
     """
     coll = problem.collective
     if coll.combining:
         if not coll.reversible:
-            raise UsageError(f"the path encoding copies; {coll.name} combines and is no reversal of a copying collective")
-        verdict = solve(problem.reversed(), budget, restrictions)
+            raise UsageError(f"SCCL's encoding copies; {coll.name} combines and is no reversal of a copying collective")
+        verdict = solve(problem.reversed(), budget, pipeline=pipeline, extra_memory=extra_memory)
         if isinstance(verdict, Sat):
             schedule = verdict.schedule.reversed()
             return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
         return verdict
-    if restrictions.pipeline is not None and (problem.rounds != problem.steps or restrictions.pipeline < 1):
+    if pipeline is not None and (problem.rounds != problem.steps or pipeline < 1):
         raise UsageError(f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}")
-    z3 = need("z3", "the path encoding", "pip install z3-solver")
+    z3 = need("z3", "SCCL's encoding", "pip install z3-solver")
     began, wall = time.process_time(), time.monotonic()
     context = z3.Context()  # a fresh one: z3's limits and names are per context
     solver = z3.Solver(ctx=context)  # about twice as fast here as SolverFor("QF_LIA")
     if budget.seconds is not None:
         solver.set("timeout", max(1, int(budget.seconds * 1000)))
     solver.set("random_seed", budget.seed)
-    start, send = _encode(z3, context, solver, problem, restrictions)
+    start, send = _encode(z3, context, solver, problem, _Restrictions(pipeline, extra_memory))
     encoded = time.process_time()
     found = str(solver.check())
     cpu = time.process_time() - began
-    cost = Cost("path/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)})
+    cost = Cost("sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)})
     if found == "unsat":
-        return Unsat("refuted by z3 on the path encoding", cost)
+        return Unsat("refuted by z3 on SCCL's encoding" + _under(pipeline, extra_memory), cost)
     if found != "sat":
         return Unknown(*reason(solver.reason_unknown()), cost)
     values = solver.model()
@@ -85,7 +84,13 @@ def solve(problem: Problem, budget: Budget, restrictions: Restrictions = Restric
     return Sat(assemble(problem, steps), cost)
 
 
-def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: Restrictions) -> tuple[dict, dict]:
+def _under(pipeline: int | None, extra_memory: int | None) -> str:
+    limits = [f"{extra_memory} relayed chunks a rank at most"] if extra_memory is not None else []
+    limits += [f"a new run every {pipeline} steps"] if pipeline is not None else []
+    return f", with {' and '.join(limits)}" if limits else ""
+
+
+def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions) -> tuple[dict, dict]:
     """Adds C1 to C6 and the restrictions; returns ``start`` by (chunk, rank) and ``send`` by (chunk, route)."""
     net, coll, steps = problem.network, problem.collective, problem.steps
     chunks = [(u * problem.chunks + i, u) for u in range(coll.units) for i in range(problem.chunks)]
@@ -111,7 +116,7 @@ def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: 
     return start, send
 
 
-def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: Restrictions, start: dict, send: dict) -> None:
+def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions, start: dict, send: dict) -> None:
     """C5 and C6: a pseudo-Boolean sum a step and wire, one for each number of rounds the step can have."""
     net, steps = problem.network, problem.steps
     rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]

@@ -1,0 +1,565 @@
+"""Whether a document that was accepted is true, judged from its JSON alone. Nothing of `synth` is imported here or by `search`.
+
+A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``undecided``, with the reason:
+
+- a schedule is replayed by sets, link by link, a limit's links as often as it lists them;
+- a lower bound is false where a schedule below it is found (any number of chunks: C ≤ 4 are tried), true where a linear program
+  proves it or the search ends without one;
+- a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
+- bounds in time (large, groups) are compared with the optimum: trees and ways packed by a linear program.
+
+Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth verify` says
+that it did not check (bounds of groups alone, points without a file).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import gcd, lcm
+from typing import Any
+
+from bench.forge import search
+from bench.forge.search import Machine, Task
+
+MANY = 10_000  # links
+Verdict = tuple[str, str]
+
+
+class False_(Exception):
+    """What the document says does not hold."""
+
+
+class Unknown(Exception):
+    """The effort was spent."""
+
+
+def judge(doc: dict, files: dict[str, Any], lines: list[str]) -> Verdict:
+    """The verdict on an accepted document, the files beside it, and the lines that were printed about it."""
+    try:
+        JUDGES[doc["schema"]](doc, files, lines)
+    except False_ as error:
+        return "false", str(error)
+    except Unknown as error:
+        return "undecided", str(error)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+        return "false", f"makes no sense: {type(error).__name__} {error}"[:200]
+    return "true", ""
+
+
+def _say(truth: object, message: str) -> None:
+    if not truth:
+        raise False_(message)
+
+
+def _int(value: Any, low: int, what: str) -> int:
+    _say(type(value) is int and value >= low, f"{what} is {value!r}"[:80])
+    return value
+
+
+# ---------------------------------------------------------------- machines and tasks as documents hold them
+
+
+def network(doc: dict) -> Machine:
+    """The machine of a schedule: links are routes; each link, limit and wire carries so much in a round."""
+    ranks = _int(doc["ranks"], 1, "ranks")
+    routes: dict[tuple, int] = {}
+    carries: list[tuple[Fraction, Counter[int]]] = []
+    for u, v, units, *via in doc["links"]:
+        _say(0 <= _int(u, 0, "a link's end") < ranks and 0 <= _int(v, 0, "a link's end") < ranks and u != v, "a link joins no two ranks")
+        key = (u, v, tuple(via[0]) if via else ())
+        _say(key not in routes, f"link {key} is there twice")
+        routes[key] = len(routes)
+        carries.append((Fraction(_int(units, 1, "units of a link")), Counter([routes[key]])))
+    for limit in doc["limits"]:
+        members = Counter(routes[row[0], row[1], tuple(row[2]) if len(row) > 2 else ()] for row in limit["links"])
+        carries.append((Fraction(_int(limit["units"], 1, "units of a limit")), members))
+    wires: dict[tuple, int] = {}
+    for a, b, units in doc.get("wires", []):
+        wires[a, b] = wires.get((a, b), 0) + _int(units, 1, "units of a wire")
+    riders: dict[tuple, Counter[int]] = {}
+    for (u, v, via), i in routes.items():
+        stops = (u, *via, v)
+        for hop in pairwise(stops):
+            if wires:
+                _say(hop in wires, f"wire {hop} does not exist")
+                riders.setdefault(hop, Counter())[i] += 1
+    carries += [(Fraction(wires[hop]), who) for hop, who in riders.items()]
+    return Machine(ranks, tuple(routes), tuple((cap, tuple(sorted(who.items()))) for cap, who in carries))
+
+
+def task(doc: dict, chunks: int) -> Task:
+    """Who has each chunk before, and who wants it (which contributions) after; a named collective has to be what its name says."""
+    count, ranks = _int(doc["chunks"], 1, "chunks"), _int(doc["ranks"], 1, "ranks")
+    _say(type(doc["combining"]) is bool, "combining is no truth value")
+    pre: list[set[int]] = [set() for _ in range(count)]
+    post: list[dict[int, frozenset[int]]] = [{} for _ in range(count)]
+    for c, r in doc["pre"]:
+        _say(r not in pre[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "pre names no rank, or one twice")
+        pre[c].add(r)
+    for c, r, *want in doc["post"]:
+        _say(r not in post[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "post names no rank, or one twice")
+        post[c][r] = frozenset(want[0]) if want else frozenset(pre[c])
+    made = Task(ranks, doc["combining"], tuple(map(frozenset, pre)), tuple(frozenset(row.items()) for row in post))
+    _say(count % chunks == 0, f"{count} chunks are no multiple of {chunks}")
+    defined = _defined(str(doc["name"]), ranks, doc["root"])
+    if defined is not None:
+        _say(made == _split(defined, chunks), f"is not what {doc['name']} means")
+    return made
+
+
+def _defined(name: str, n: int, root: Any) -> Task | None:
+    every = frozenset(range(n))
+    one = [frozenset([r]) for r in range(n)]
+    roots = [one[r] for r in ([root] if type(root) is int else root or [])]
+    plain = name.removeprefix("multi-")
+    if plain == "scan":
+        wants = frozenset((r, frozenset(range(r + 1))) for r in range(n))
+        return Task(n, True, (every,), (wants,))
+    pairs = {
+        "broadcast": [(r, every) for r in roots], "reduce": [(every, r) for r in roots],
+        "scatter": [(r, i) for r in roots for i in one], "gather": [(i, r) for r in roots for i in one],
+        "allgather": [(i, every) for i in one], "reduce-scatter": [(every, i) for i in one],
+        "alltoall": [(i, j) for i in one for j in one], "allreduce": [(every, every)],
+        "alltonext": [(one[i], one[i + 1]) for i in range(n - 1)], "sendrecv": [(one[i], one[(i + 1) % n]) for i in range(n)],
+    }.get(plain)  # fmt: skip
+    if pairs is None:
+        return None
+    combining = plain in ("reduce", "reduce-scatter", "allreduce")
+    return Task(n, combining, tuple(a for a, _ in pairs), tuple(frozenset((d, a) for d in b) for a, b in pairs))
+
+
+def _split(given: Task, chunks: int) -> Task:
+    """Each unit in so many chunks."""
+    pre = tuple(held for held in given.pre for _ in range(chunks))
+    return Task(given.ranks, given.combining, pre, tuple(want for want in given.post for _ in range(chunks)))
+
+
+# ---------------------------------------------------------------- replay
+
+
+def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]]]) -> int:
+    """R of a schedule of ``(rounds, [(chunk, src, dst, kind, via)])``, or False_ where it is none for the task."""
+    route = {key: i for i, key in enumerate(machine.routes)}
+    held: dict[tuple[int, int], frozenset[int]] = {}
+    for c, ranks in enumerate(given.pre):
+        for r in ranks:
+            held[c, r] = frozenset([r]) if given.combining else frozenset(ranks)
+    total = 0
+    for rounds, sends in steps:
+        total += _int(rounds, 1, "rounds")
+        load: Counter[int] = Counter()
+        copies: dict[tuple[int, int], frozenset[int]] = {}
+        adds: list[tuple[tuple[int, int], frozenset[int]]] = []
+        for c, u, v, kind, via in sends:
+            _say(0 <= c < len(given.pre) and 0 <= u < given.ranks and 0 <= v < given.ranks, "a send names no chunk or no rank")
+            how, _, own = kind.partition("-")
+            _say(how in ("copy", "reduce") and own in ("", "input") and (given.combining or kind == "copy"), f"{kind} makes no sense")
+            _say(not own or u in given.pre[c], f"rank {u} has no input of chunk {c}")
+            value = frozenset([u]) if own else held.get((c, u))
+            _say(value, f"rank {u} sends chunk {c} before it holds it")
+            if u != v or not own:
+                _say((u, v, via) in route, f"there is no link {u} to {v}")
+                load[route[u, v, via]] += 1
+            if how == "reduce":
+                adds.append(((c, v), value))  # type: ignore[arg-type]
+            else:
+                _say(not given.combining or (c, v) not in copies, "two copies land on one")
+                copies[c, v] = value  # type: ignore[assignment]
+        for cap, members in machine.carries:
+            crossing = sum(load[i] * times for i, times in members)
+            _say(crossing <= cap * rounds, f"{crossing} sends where {cap} x {rounds} fit")
+        held.update(copies)
+        for at, value in adds:
+            before = held.get(at, frozenset())
+            _say(not before & value, "a contribution counts twice")
+            held[at] = before | value
+    for c, row in enumerate(given.post):
+        for r, want in row:
+            have = held.get((c, r), frozenset())
+            _say(have == want if given.combining else have, f"rank {r} ends without chunk {c}")
+    return total
+
+
+def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]:
+    """The machine, the task, C, S and R of a schedule's document."""
+    machine, chunks = network(doc["topology"]), _int(doc["chunks"], 1, "C")
+    given = task(doc["collective"], chunks)
+    _say(machine.ranks == given.ranks, f"{place} ranks differ")
+    steps = [(s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]]) for s in doc["steps"]]
+    return machine, given, chunks, len(steps), replay(machine, given, steps)
+
+
+def _schedule(doc: dict, files: dict, lines: list[str]) -> None:
+    *_, chunks, steps, rounds = _replayed(doc)
+    _say(f"C={chunks} S={steps} R={rounds}," in lines[0], f"is C={chunks} S={steps} R={rounds}, said is: {lines[0]}")
+
+
+# ---------------------------------------------------------------- bounds, frontiers, what is impossible
+
+
+def at_least(machine: Machine, given: Task, steps: int | None, value: Fraction, chunks: int | None = None) -> None:
+    """False_ where a schedule of `steps` steps (None: any) has fewer rounds per chunk than `value`, for any C or at `chunks`."""
+    what = f"R/C ≥ {value} at S={steps} C={chunks}"
+    found = search.least(machine, given, steps, value, chunks)
+    if found is None:
+        raise Unknown(f"{what}: the search took too long")
+    if isinstance(found, search.Found):
+        replayed = Fraction(replay(machine, _split(given, found.chunks), found.steps), found.chunks)
+        _say(replayed >= value, f"{what}: a schedule with C={found.chunks} S={len(found.steps)} has {replayed}")
+
+
+def steps_at_least(machine: Machine, given: Task, least: Fraction | int) -> None:
+    """False_ where fewer steps do."""
+    found = search.fewest_steps(machine, given, least)
+    if found is None:
+        raise Unknown(f"S ≥ {least}: the search took too long")
+    _say(found >= least, f"S ≥ {least}: {found} are enough")
+
+
+STEPS = ("distance", "too-few-steps")
+
+
+def _fraction(value: Any) -> Fraction:
+    _say(type(value) is str, f"{value!r} is no fraction")
+    return Fraction(value)
+
+
+def _problem(doc: dict) -> tuple[Machine, Task]:
+    machine, given = network(doc["topology"]), task(doc["collective"], 1)
+    _say(machine.ranks == given.ranks, "ranks differ")
+    return machine, given
+
+
+def _bounds(doc: dict, _: dict, __: list[str]) -> None:
+    machine, given = _problem(doc)
+    for row in doc["bounds"]:
+        _one_bound(machine, given, row)
+
+
+def _one_bound(machine: Machine, given: Task, row: dict) -> None:
+    value = _fraction(row["value"])
+    if row["steps"] == 0:
+        steps_at_least(machine, given, value)
+    else:
+        at_least(machine, given, row["steps"], value)
+
+
+def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
+    machine, given = _problem(doc)
+    points: list[tuple[int, Fraction]] = []
+    for i, row in enumerate(doc["points"]):
+        on, of, chunks, steps, rounds = _replayed(row["schedule"], f"points[{i}]")
+        _say(on == machine, f"points[{i}] runs on another machine")
+        _say(of == _split(given, chunks), f"points[{i}] answers another collective")
+        _say(
+            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks), f"points[{i}] says other numbers than its schedule has"
+        )
+        rate = Fraction(rounds, chunks)
+        _say(_fraction(row["bandwidth"]) == rate, f"points[{i}] has R/C {rate}")
+        _say(not points or (steps > points[-1][0] and rate < points[-1][1]), f"points[{i}] is dominated")
+        points.append((steps, rate))
+        bound = _fraction(row["bound"]["value"])
+        whole = row["bound"]["scope"] == "any-chunks"
+        at_least(machine, given, steps, bound, None if whole else chunks)
+        _say(row["status"] != "optimal" or (bound == rate and whole), f"points[{i}] is not proved optimal")
+    for row in doc.get("bounds", []):
+        _one_bound(machine, given, row)
+    for i, row in enumerate(doc["open"]):
+        lower, upper = _fraction(row["lower"]), None if row["upper"] is None else _fraction(row["upper"])
+        best = min((rate for steps, rate in points if steps <= row["steps"]), default=None)
+        _say(upper == best, f"open[{i}]: the points reach {best}")
+        _say(upper is None or lower <= upper, f"open[{i}]: lower {lower} is above {upper}")
+        at_least(machine, given, _int(row["steps"], 1, "steps"), lower)
+    if doc["complete"]:
+        _complete(machine, given, points, doc, lines)
+
+
+def _complete(machine: Machine, given: Task, points: list[tuple[int, Fraction]], doc: dict, lines: list[str]) -> None:
+    _say(not doc["open"], "complete, with open intervals")
+    if not points:
+        _say(search.fewest_steps(machine, given, 1) == 0, "says that nothing is to be done")
+        return
+    steps_at_least(machine, given, points[0][0])
+    for (_, rate), (end, _) in pairwise(points):
+        at_least(machine, given, end - 1, rate)
+    until = re.search(r"complete: .* up to (\d+) steps", "\n".join(lines))
+    last, rate = points[-1]
+    if until is None:
+        at_least(machine, given, None, rate)
+    elif int(until[1]) > last:
+        at_least(machine, given, int(until[1]), rate)
+
+
+def _infeasible(doc: dict, _: dict, __: list[str]) -> None:
+    most = doc["max_steps"]
+    if type(doc["collective"]) is str:
+        _say(most is None, "max_steps is a number")
+        start, end = doc["certificate"]["pair"]
+        physical = Physical(doc["topology"])
+        collective, root = doc["collective"], doc["certificate"]["root"]
+        _say(
+            0 <= _int(start, 0, "a rank") < physical.ranks and 0 <= _int(end, 0, "a rank") < physical.ranks and start != end, "no two ranks"
+        )
+        _say(collective not in ("broadcast", "reduce") or root == (start if collective == "broadcast" else end), "not between these")
+        _say(collective in SCALE, f"{collective} is no collective")
+        _say(end not in search.reached(physical.machine(), start), f"rank {end} can be reached from {start}")
+        return
+    machine, given = _problem(doc)
+    if most is not None:
+        steps_at_least(machine, given, _int(most, 0, "max_steps") + 1)
+        return
+    unit, rank = doc["certificate"]["pair"]
+    wanted = dict(given.post[_int(unit, 0, "a unit")])
+    _say(rank in wanted, "the rank does not want the unit")
+    sources = [{s} for s in wanted[rank] & given.pre[unit]] if given.combining else [given.pre[unit]]
+    _say(any(all(rank not in search.reached(machine, s) for s in source) for source in sources), f"unit {unit} can reach rank {rank}")
+
+
+def _refutation(doc: dict, _: dict, __: list[str]) -> None:
+    machine, given = _problem(doc)
+    chunks, steps, rounds = (_int(doc[key], 1, key) for key in ("chunks", "steps", "rounds"))
+    at_least(machine, given, steps, Fraction(rounds + 1, chunks), chunks)
+
+
+# ---------------------------------------------------------------- machines with switches, of flow methods
+
+SCALE = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
+
+
+class Physical:
+    """Links with ends that are ranks or, from `ranks` on, switches; bandwidths in GB/s."""
+
+    def __init__(self, doc: dict) -> None:
+        """The `topology` of a large document."""
+        self.ranks = _int(doc["ranks"], 1, "ranks")
+        self.nodes = self.ranks + len(doc["switches"])
+        src, dst, sort = (_unpacked(doc["links"][key]) for key in ("src", "dst", "sort"))
+        _say(len(src) == len(dst) == len(sort), "columns of unlike length")
+        widths = [Fraction(row[0]) for row in doc["sorts"]]
+        rows = list(zip(src, dst, sort, strict=True))
+        if len(rows) > MANY and not doc["limits"]:  # those that are alike as one of their bandwidth together
+            alike = Counter(rows).items()
+            self.links = [(a, b, widths[_int(s, 0, "a sort")] * times) for (a, b, s), times in alike]
+        else:
+            self.links = [(a, b, widths[_int(s, 0, "a sort")]) for a, b, s in rows]
+        self.limits = [(_unpacked(row[2]), Fraction(row[1])) for row in doc["limits"]]
+        self.unit = self._unit(doc["unit"])
+
+    @staticmethod
+    def archived(header: dict, arrays: dict) -> Physical:
+        """The machine of an archive."""
+        made = Physical.__new__(Physical)
+        doc = header["topology"]
+        made.ranks, made.nodes = _int(doc["ranks"], 1, "ranks"), doc["ranks"] + len(doc["switches"])
+        widths = [Fraction(text) for text in doc["widths"]]
+        rows = zip(arrays["src"], arrays["dst"], arrays["width"], strict=True)
+        made.links = [(a, b, widths[_int(w, 0, "a width")]) for a, b, w in rows]
+        ends = [0, *arrays["limit_ends"]]
+        sets = [arrays["limit_links"][a:b] for a, b in pairwise(ends)]
+        made.limits = [(rows, widths[_int(w, 0, "a width")]) for rows, w in zip(sets, arrays["limit_width"], strict=True)]
+        made.unit = made._unit(doc["unit"])
+        return made
+
+    def _unit(self, declared: str | None) -> Fraction:
+        for a, b, width in self.links:
+            _say(0 <= a < self.nodes and 0 <= b < self.nodes and a != b and width >= 0, f"link {a} to {b} of {width} GB/s")
+        for members, width in self.limits:
+            _say(width >= 0 and all(0 <= i < len(self.links) for i in members), "a limit of no links")
+        every = [w for *_, w in self.links if w] + [w for _, w in self.limits if w]
+        if declared is None or not every:
+            common = lcm(*(w.denominator for w in every)) if every else 1
+            return Fraction(gcd(*(int(w * common) for w in every)), common) if every else Fraction(declared or 1)
+        unit = Fraction(declared)
+        _say(unit > 0, f"a unit of {declared}")
+        return unit / lcm(*((w / unit).denominator for w in every))
+
+    def machine(self) -> Machine:
+        """Ways from rank to rank through switches as routes, in units."""
+        ways: list[tuple[int, ...]] = []
+        out: dict[int, list[int]] = {}
+        for i, (a, _, width) in enumerate(self.links):
+            if width:
+                out.setdefault(a, []).append(i)
+
+        def walk(path: tuple[int, ...], seen: frozenset[int]) -> None:
+            for i in out.get(self.links[path[-1]][1], ()):
+                end = self.links[i][1]
+                if end < self.ranks and end not in seen:
+                    ways.append((*path, i))
+                elif end not in seen:
+                    walk((*path, i), seen | {end})
+
+        for r in range(self.ranks):
+            for i in out.get(r, ()):
+                end = self.links[i][1]
+                if end < self.ranks:
+                    ways.append((i,))
+                else:
+                    walk((i,), frozenset([r, end]))
+        routes = tuple((self.links[way[0]][0], self.links[way[-1]][1], tuple(map(str, way))) for way in ways)
+        carries = []
+        for i, (_, _, width) in enumerate(self.links):
+            users = tuple((k, 1) for k, way in enumerate(ways) if i in way)
+            if users:
+                carries.append((width / self.unit, users))
+        for members, width in self.limits:
+            times = Counter(members)
+            users = Counter({k: sum(times[i] for i in way) for k, way in enumerate(ways)})
+            carries.append((width / self.unit, tuple((k, n) for k, n in users.items() if n)))
+        return Machine(self.ranks, routes, tuple(carries))
+
+
+def _unpacked(rows: list) -> list[int]:
+    found: list[int] = []
+    for row in rows:
+        if type(row) is list:
+            first, step, count = row
+            found += range(first, first + step * count, step) if step else [first] * count
+        else:
+            found.append(_int(row, 0, "a number"))
+    return found
+
+
+def _parts(collective: str, ranks: int, root: int | None) -> list[search.Part]:
+    every = frozenset(range(ranks))
+    one = [frozenset([r]) for r in range(ranks)]
+    _say(collective in SCALE, f"{collective} is no collective")
+    if collective == "allgather":
+        return [("copy", r, every, Fraction(1)) for r in one]
+    if collective == "reduce-scatter":
+        return [("sum", every, r, Fraction(1)) for r in one]
+    if collective == "alltoall":
+        return [("copy", a, b, Fraction(1)) for a in one for b in one if a != b]
+    if collective == "allreduce":
+        return [("allreduce", every, every, Fraction(1))]
+    at = one[_int(root, 0, "the root")]
+    return [("copy", at, every, Fraction(1)) if collective == "broadcast" else ("sum", every, at, Fraction(1))]
+
+
+def _large(doc: dict, files: dict, _: list[str]) -> None:
+    if "links" not in doc["topology"]:
+        raise Unknown("a machine known by its name alone")
+    physical = Physical(doc["topology"])
+    machine = physical.machine()
+    _say(Fraction(doc["topology"]["unit_gbps"]) == physical.unit, "the unit is another")
+    value = _fraction(doc["bound"]["value"])
+    best = search.rate(machine, _parts(doc["collective"], machine.ranks, doc["root"]))
+    _say(best is None or value <= best, f"R/C ≥ {value}, {float(best or 0)} can be reached")
+    turned = machine.reversed() if doc["collective"] == "reduce" else machine
+    far = max(search.hops(turned, r) for r in (range(machine.ranks) if doc["root"] is None else [doc["root"]]))
+    _say(doc["least_steps"] <= far, f"needs {doc['least_steps']} steps, no rank is farther than {far}")
+    for i, row in enumerate(doc["points"]):
+        if "file" not in row:
+            continue
+        own, collective, root, chunks, steps, rounds = archived(files[row["file"]])
+        same = (own.links, own.limits, own.unit) == (physical.links, physical.limits, physical.unit)
+        _say(same and (collective, root) == (doc["collective"], doc["root"]), f"points[{i}]: a schedule for another problem")
+        found = (steps, rounds, chunks, Fraction(rounds, chunks))
+        said = (row["steps"], row["rounds"], row["chunks"], _fraction(row["bandwidth"]))
+        _say(said == found, f"points[{i}] says {said}, its schedule has {found}")
+        _say(_fraction(row["gap"]) == found[3] / value - 1, f"points[{i}]: the gap is another")
+
+
+def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
+    """The machine, the collective, its root, C, S and R of an archive, whose sends are expanded and replayed."""
+    header, arrays = doc["header"], doc["arrays"]
+    physical = Physical.archived(header, arrays)
+    n, chunks, collective, root = physical.ranks, _int(header["chunks"], 1, "C"), header["collective"], header["root"]
+    _say((root is not None) == (collective in ("broadcast", "reduce")), "a root where there is none, or none")
+    given = _split(_defined(collective, n, root), chunks)  # type: ignore[arg-type]
+    ends = [0, *arrays["path_ends"]]
+    paths = [arrays["path_links"][a:b] for a, b in pairwise(ends)]
+    group = _group(arrays["generators"], physical)
+    machine = physical.machine()
+    link_of: dict[tuple[int, int], int] = {}
+    if len(group) > 1:
+        for i, (a, b, _) in enumerate(physical.links):
+            _say((a, b) not in link_of, "generators need single links")
+            link_of[a, b] = i
+    per = chunks // n
+    steps: list[tuple[int, list[tuple]]] = [(r, []) for r in arrays["rounds"]]
+    rows = zip(arrays["step"], arrays["chunk"], arrays["path"], arrays["kind"], strict=True)
+    for t, c, p, kind in rows:
+        _say(all(type(x) is int and x >= 0 for x in (t, c, p)) and kind in (0, 1), "a send of no step, chunk or path")
+        _say(all(type(i) is int and i >= 0 for i in paths[p]), "a path of no links")
+        for pi in group:
+            way = paths[p] if len(group) == 1 else [link_of[pi[physical.links[i][0]], pi[physical.links[i][1]]] for i in paths[p]]
+            unit, k = divmod(c, chunks)
+            if len(group) > 1 and collective == "allreduce":
+                _say(chunks % n == 0, "chunks are no blocks")
+                k = pi[k // per] * per + k % per
+            elif len(group) > 1:
+                unit = pi[unit // n] * n + pi[unit % n] if collective == "alltoall" else pi[unit]
+            ends_ = physical.links[way[0]][0], physical.links[way[-1]][1]
+            steps[t][1].append((unit * chunks + k, *ends_, "reduce" if kind else "copy", tuple(map(str, way))))
+    rounds = replay(machine, given, steps)
+    return physical, collective, root, chunks, len(steps), rounds
+
+
+def _group(generators: list, physical: Physical) -> list[tuple[int, ...]]:
+    found = [tuple(range(physical.nodes))]
+    for image in found:
+        for pi in generators:
+            _say(sorted(pi) == sorted(found[0]), "a generator is no permutation")
+            made = tuple(pi[x] for x in image)
+            if made not in found:
+                found.append(made)
+    return found
+
+
+def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
+    *_, chunks, steps, rounds = archived(doc)
+    _say(f": S={steps}, R/C={Fraction(rounds, chunks)}, " in lines[0], f"is S={steps} R={rounds} C={chunks}, said is: {lines[0]}"[:200])
+
+
+# ---------------------------------------------------------------- groups
+
+
+def _groups(doc: dict, _: dict, lines: list[str]) -> None:
+    machine, gbps = network(doc["topology"]), Fraction(doc["topology"]["unit_gbps"])
+    _say(gbps > 0, f"a unit of {gbps} GB/s")
+    parts: list[search.Part] = []
+    for i, row in enumerate(doc["groups"]):
+        first = len(parts)
+        members, size, root = row["ranks"], Fraction(row["bytes"]), row.get("root")
+        _say(len(set(members)) == len(members) >= 2 and size > 0, "no group")
+        _say(all(0 <= _int(r, 0, "a rank") < machine.ranks for r in members), "no ranks")
+        rooted = row["collective"] in ("broadcast", "reduce")
+        _say((root in members) if rooted else root is None, "a root where there is none, or none")
+        for kind, have, want, _amount in _parts(row["collective"], len(members), members.index(root) if rooted else None):
+            share = size if rooted or kind == "allreduce" else size / len(members)
+            parts.append((kind, frozenset(members[k] for k in have), frozenset(members[k] for k in want), share))
+        if "alone_certificate" in row or "alone_as" in row:
+            alone = search.rate(machine, parts[first:])
+            _say(
+                alone is None or _fraction(row["alone_seconds"]) <= alone / gbps,
+                f"group {i} alone takes less than {row['alone_seconds']} s",
+            )
+    stated = _fraction(doc["bound"]["seconds"])
+    best = search.rate(machine, parts)
+    seconds = None if best is None else best / gbps
+    _say(seconds is None or stated <= seconds, f"at least {stated} s, {float(seconds or 0)} s are enough")
+    common = lcm(*(share.denominator for *_, share in parts))
+    unit = Fraction(gcd(*(int(share * common) for *_, share in parts)), common)
+    _say(Fraction(doc["unit_bytes"]) == unit, f"the unit is {unit}")
+    if doc["schedule"] is None:
+        return
+    on, of, chunks, _steps, rounds = _replayed(doc["schedule"])
+    _say(on == machine and Fraction(doc["schedule"]["topology"]["unit_gbps"]) == gbps, "the schedule is for another machine")
+    units = [(have, want) for _kind, have, want, share in parts for _ in range(int(share / unit))]
+    combining = any(kind != "copy" for kind, *_ in parts)
+    wanted = Task(machine.ranks, combining, tuple(a for a, _ in units), tuple(frozenset((d, a) for d in b) for a, b in units))
+    _say(of == _split(wanted, chunks), "the schedule moves other data than the groups ask for")
+    took = Fraction(rounds, chunks) * unit / gbps
+    _say(_fraction(doc["seconds"]) == took and _fraction(doc["gap"]) == took / stated - 1, f"the schedule takes {took} s")
+    _say(took == stated or not any(line.endswith("optimal") for line in lines), "is not optimal")
+
+
+JUDGES = {
+    "synth.schedule/1": _schedule, "synth.frontier/1": _frontier, "synth.bounds/1": _bounds, "synth.infeasible/1": _infeasible,
+    "synth.refutation/1": _refutation, "synth.large/1": _large, "synth.groups/1": _groups, "synth.bulk/1": _bulk,
+}  # fmt: skip

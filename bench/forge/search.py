@@ -1,0 +1,401 @@
+"""What the oracle searches with: schedules below a bound by a constraint program, optimal rates by linear programs. Nothing of `synth`.
+
+Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts), ...))
+Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those that want it
+Found    chunks steps             a schedule, as the oracle replays it
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+CHUNKS = 4  # the most that are tried of each unit
+STEPS = 6  # the most that are searched; of more the rest is idle
+SECONDS = 10.0  # of one search
+CLOSE = 1e-9  # what the linear solver answers, and what it stands for
+ROUNDS = 1 << 30  # in a step, where they do not count
+
+Part = tuple[str, frozenset[int], frozenset[int], Fraction]  # copy, sum or allreduce; who has it, who wants it, how much
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Routes from rank to rank, and what carries them."""
+
+    ranks: int
+    routes: tuple[tuple[int, int, tuple[str, ...]], ...]
+    carries: tuple[tuple[Fraction, tuple[tuple[int, int], ...]], ...]
+
+    def reversed(self) -> Machine:
+        """Every route turned round."""
+        return Machine(self.ranks, tuple((v, u, way[::-1]) for u, v, way in self.routes), self.carries)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What each unit's ranks have, and want."""
+
+    ranks: int
+    combining: bool
+    pre: tuple[frozenset[int], ...]
+    post: tuple[frozenset[tuple[int, frozenset[int]]], ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A schedule: `steps` are (rounds, [(chunk, src, dst, kind, way), ...])."""
+
+    chunks: int
+    steps: tuple[tuple[int, list[tuple]], ...]
+
+
+def distances(machine: Machine, starts: Iterable[int]) -> dict[int, int]:
+    """Fewest routes from the nearest of `starts` to each rank that can be reached."""
+    far = dict.fromkeys(starts, 0)
+    queue = deque(far)
+    while queue:
+        u = queue.popleft()
+        for a, b, _ in machine.routes:
+            if a == u and b not in far:
+                far[b] = far[u] + 1
+                queue.append(b)
+    return far
+
+
+def reached(machine: Machine, start: int) -> set[int]:
+    """The ranks that data from `start` can get to."""
+    return set(distances(machine, [start]))
+
+
+def hops(machine: Machine, start: int) -> int:
+    """Steps to the farthest rank."""
+    return max(distances(machine, [start]).values())
+
+
+def demands(task: Task) -> list[tuple[int, frozenset[int], int]]:
+    """(unit, ranks of which one has it, the rank that needs it): data must travel from there."""
+    found = []
+    for u, (have, row) in enumerate(zip(task.pre, task.post, strict=True)):
+        for rank, want in row:
+            if not task.combining:
+                found += [(u, have, rank)] if rank not in have else []
+            else:
+                found += [(u, frozenset([i]), rank) for i in want if i != rank]
+    return found
+
+
+def possible(machine: Machine, task: Task) -> bool:
+    """Whether every demand can be met, given enough steps."""
+    if task.combining and any(want - have for have, row in zip(task.pre, task.post, strict=True) for _, want in row):
+        return False
+    return all(rank in distances(machine, have) for _, have, rank in demands(task))
+
+
+# ---------------------------------------------------------------- schedules by a constraint program
+
+
+def least(machine: Machine, task: Task, steps: int | None, value: Fraction, chunks: int | None) -> Found | bool | None:
+    """A schedule of R/C below `value` (Found), True where there is none with C ≤ `CHUNKS` (or at `chunks`), None: undecided.
+
+    `steps` None is any number of them; the search then looks at up to `STEPS`.
+    """
+    if value <= 0 or not possible(machine, task):
+        return True
+    if steps is not None and steps < max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0):
+        return True  # of every schedule of so many steps: there is none
+    if chunks is not None and steps is not None and value * chunks <= steps:
+        return True
+    if value <= flow(machine, task, steps):
+        return True
+    if chunks is not None and chunks > CHUNKS + 2:
+        return None
+    every = True
+    for c in range(1, CHUNKS + 1) if chunks is None else (chunks,):
+        found, bound = fewest_rounds(machine, task, c, steps)
+        if found is not None and _rounds(found) < value * c:
+            return found
+        every = every and bound >= ceil(value * c)
+    return True if every else None
+
+
+def _rounds(found: Found) -> int:
+    return sum(rounds for rounds, _ in found.steps)
+
+
+@lru_cache(maxsize=4096)
+def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None) -> tuple[Found | None, int]:
+    """The schedule of fewest rounds that was found, and a number of rounds below which there is none."""
+    idle = 0 if steps is None else max(0, steps - STEPS)
+    count = STEPS if steps is None else min(steps, STEPS)
+    found, bound = _search(machine, task, chunks, count, free=steps is None or idle > 0)
+    if found is None:
+        return None, bound
+    return Found(chunks, (*found, *[(1, [])] * (steps - len(found))) if idle else found), bound + idle  # type: ignore[operator]
+
+
+@lru_cache(maxsize=4096)
+def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction | int | None:
+    """The least number of steps with any number of rounds, as far as below `most`; infinity as `most` where there is none."""
+    if not possible(machine, task):
+        return most
+    far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
+    if not task.combining or far == 0:
+        return far
+    for steps in range(far, min(ceil(most), STEPS + 1)):
+        found, bound = _search(machine, task, 1, steps, free=False, wide=True)
+        if found is not None:
+            return steps
+        if bound < ROUNDS:
+            return None
+    return most if ceil(most) <= STEPS + 1 else None
+
+
+def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, wide: bool = False) -> tuple[Any, int]:
+    """The best schedule of `chunks` chunks per unit and what R is at least; `free`: steps may be empty; `wide`: loads do not count."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    ids = [(u, k) for u in range(len(task.pre)) if task.post[u] for k in range(chunks)]
+    rounds = [model.new_int_var(0 if free else 1, 10_000, "") for _ in range(steps)]
+    sends: dict[tuple[int, int, int, bool], Any] = {}  # chunk, route, step, of the rank's own input
+    keeps: dict[tuple[int, int, int], Any] = {}
+    adds: dict[tuple[int, int, int], Any] = {}
+    one, none = model.new_constant(1), model.new_constant(0)
+    for c, (u, _) in enumerate(ids):
+        have = task.pre[u]
+        held = {(n, i): (one if n == i else none) for n in range(task.ranks) for i in have} if task.combining else {
+            (n, 0): (one if n in have else none) for n in range(task.ranks)}  # fmt: skip
+        what = sorted(have) if task.combining else [0]
+        for t in range(steps):
+            parts: dict[tuple[int, int], list] = {key: [] for key in held}
+            for r, (a, b, _) in enumerate(machine.routes):
+                x = sends[c, r, t, False] = model.new_bool_var("")
+                if not task.combining:
+                    model.add(x <= held[a, 0])
+                    parts[b, 0].append(x)
+                    continue
+                for i in what:
+                    parts[b, i].append(_both(model, x, held[a, i], one, none))
+                if a in have:
+                    y = sends[c, r, t, True] = model.new_bool_var("")
+                    parts[b, a].append(y)
+            after = {}
+            for n in range(task.ranks):
+                if task.combining:
+                    keep = keeps[c, n, t] = model.new_bool_var("")
+                    if n in have:
+                        own = adds[c, n, t] = model.new_bool_var("")
+                        model.add(own <= rounds[t])  # what takes no link takes a step
+                        parts[n, n].append(own)
+                for i in what:
+                    new = after[n, i] = model.new_bool_var("")
+                    if task.combining:
+                        model.add(sum(parts[n, i]) + _both(model, keep, held[n, i], one, none) == new)
+                    else:
+                        model.add(new <= held[n, i] + sum(parts[n, i]))
+            held = after
+        for rank, want in task.post[u]:
+            for i in what:
+                if not task.combining:
+                    model.add(held[rank, i] == 1)
+                else:
+                    model.add(held[rank, i] == (1 if i in want else 0))
+    for cap, members in () if wide else machine.carries:
+        if cap.denominator != 1:
+            raise ValueError("a capacity is no whole number of units")
+        for t in range(steps):
+            load = [times * sends[c, r, t, own] for c in range(len(ids)) for r, times in members for own in (False, True)
+                    if (c, r, t, own) in sends]  # fmt: skip
+            if load:
+                model.add(sum(load) <= min(int(cap), len(load) * max(times for _, times in members)) * rounds[t])
+    model.minimize(sum(rounds))
+    solver = cp_model.CpSolver()
+    solver.parameters.num_search_workers = 1
+    solver.parameters.max_time_in_seconds = SECONDS
+    solver.parameters.random_seed = 0
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return None, ROUNDS
+    bound = ceil(solver.best_objective_bound - 1e-6)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, max(bound, 0)
+
+    def chosen(variable: Any) -> bool:
+        return bool(solver.value(variable))
+
+    return _written(machine, task, ids, chunks, [solver.value(r) for r in rounds], sends, keeps, adds, chosen), bound
+
+
+def _both(model, x, y, one, none):
+    """A variable that is x and y."""
+    if y is one or y is none:
+        return x if y is one else none
+    z = model.new_bool_var("")
+    model.add(z <= x)
+    model.add(z <= y)
+    model.add(z >= x + y - 1)
+    return z
+
+
+def _written(machine, task, ids, chunks, rounds, sends, keeps, adds, chosen) -> tuple:
+    """The sends of a solution: the first that comes to a rank which keeps nothing is a copy, the others are added."""
+    held: dict[tuple[int, int], frozenset[int]] = {}
+    for c, (u, _) in enumerate(ids):
+        for n in task.pre[u]:
+            held[c, n] = frozenset([n]) if task.combining else task.pre[u]
+    steps = []
+    for t, r in enumerate(rounds):
+        rows, after, fresh = [], dict(held), set()
+        for c, (u, k) in enumerate(ids):
+            chunk = u * chunks + k
+            moves = [(machine.routes[i], own) for i in range(len(machine.routes)) for own in (False, True)
+                     if (c, i, t, own) in sends and chosen(sends[c, i, t, own])]  # fmt: skip
+            moves += [((n, n, ()), True) for n in range(task.ranks) if (c, n, t) in adds and chosen(adds[c, n, t])]
+            for (a, b, way), own in moves:
+                value = frozenset([a]) if own else held.get((c, a))
+                if not value:
+                    continue
+                if not task.combining:
+                    rows.append((chunk, a, b, "copy", way))
+                    after[c, b] = value
+                    continue
+                replaces = (c, b) not in fresh and not (held.get((c, b)) and chosen(keeps[c, b, t]))
+                fresh.add((c, b))
+                rows.append((chunk, a, b, ("copy" if replaces else "reduce") + ("-input" if own else ""), way))
+                after[c, b] = value if replaces else after.get((c, b), frozenset()) | value
+            for n in range(task.ranks):
+                if task.combining and not chosen(keeps[c, n, t]) and (c, n) not in fresh:
+                    after.pop((c, n), None)  # nothing is sent from there; what comes next replaces it
+        if r or rows:
+            steps.append((r, rows))
+        held = after
+    return tuple(steps)
+
+
+# ---------------------------------------------------------------- rates by linear programs
+
+
+class _Program:
+    """min the last of `columns` variables, by rows."""
+
+    def __init__(self) -> None:
+        self.columns = 0
+        self.equal: list[tuple[dict[int, float], float]] = []
+        self.below: list[tuple[dict[int, float], float]] = []
+
+    def fresh(self, count: int = 1) -> int:
+        """The first of so many new variables."""
+        self.columns += count
+        return self.columns - count
+
+    def minimum(self, cost: dict[int, float]) -> Fraction | None:
+        """The least cost, as the fraction of small terms that it is or a little less; None where there is none."""
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_matrix
+
+        def matrix(rows: list[tuple[dict[int, float], float]]):
+            where = [(i, j, x) for i, (row, _) in enumerate(rows) for j, x in row.items()]
+            i, j, x = zip(*where, strict=True) if where else ((), (), ())
+            return coo_matrix((x, (i, j)), shape=(len(rows), self.columns)), [b for _, b in rows]
+
+        a, b = matrix(self.equal)
+        c, d = matrix(self.below)
+        objective = [cost.get(j, 0.0) for j in range(self.columns)]
+        found = linprog(objective, A_ub=c if d else None, b_ub=d or None, A_eq=a if b else None, b_eq=b or None, method="highs")
+        if found.status != 0:
+            return None
+        near = Fraction(found.fun).limit_denominator(1000)
+        return near if abs(float(near) - found.fun) <= CLOSE * (1 + abs(found.fun)) else Fraction(found.fun * (1 - CLOSE))
+
+
+@lru_cache(maxsize=4096)
+def flow(machine: Machine, task: Task, steps: int | None) -> Fraction:
+    """R/C of every schedule is at least this, for any C: each demand is a flow of its own, those of a unit share loads."""
+    program = _Program()
+    count = 1 if steps is None else min(steps, STEPS)
+    if steps is not None and steps > STEPS:
+        return flow(machine, task, None)
+    routes = machine.routes
+    loads = {u: program.fresh(count * len(routes)) for u in {u for u, _, _ in demands(task)}}
+    rounds = program.fresh(count)
+    for u, have, rank in demands(task):
+        used, wait = program.fresh(count * len(routes)), None if steps is None else program.fresh(count * task.ranks)
+        for k in range(count * len(routes)):
+            program.below.append(({used + k: 1.0, loads[u] + k: -1.0}, 0.0))
+        if wait is None:
+            for n in set(range(task.ranks)) - have:
+                row = {used + r: (b == n) - (a == n) for r, (a, b, _) in enumerate(routes) if n in (a, b)}
+                program.equal.append((row, float(n == rank)))
+            continue
+        for t in range(count + 1):  # what is at n after t steps goes on: by a link or by waiting
+            for n in range(task.ranks):
+                if t == 0 and n in have:
+                    continue
+                row: dict[int, float] = {}
+                if t:
+                    row |= {used + (t - 1) * len(routes) + r: 1.0 for r, (_, b, _) in enumerate(routes) if b == n}
+                    row[wait + (t - 1) * task.ranks + n] = 1.0
+                if t < count:
+                    row |= {used + t * len(routes) + r: -1.0 for r, (a, _, _) in enumerate(routes) if a == n}
+                    row[wait + t * task.ranks + n] = -1.0
+                if t < count or n == rank:
+                    program.equal.append((row, float(t == count)))
+    for cap, members in machine.carries:
+        for t in range(count):
+            row = {first + t * len(routes) + r: float(times) for first in loads.values() for r, times in members}
+            program.below.append((row | {rounds + t: -float(cap)}, 0.0))
+    return program.minimum({rounds + t: 1.0 for t in range(count)}) or Fraction(0)
+
+
+def rate(machine: Machine, parts: list[Part]) -> Fraction | None:
+    """Rounds in which all parts can be moved, at any steps and in any number of chunks; None where some cannot.
+
+    Copies go along trees, which fill flows to every destination (Edmonds); sums go along the same trees backwards; an allreduce is
+    summed at any ranks and copied from there.
+    """
+    return _rate(machine, tuple(parts))
+
+
+@lru_cache(maxsize=4096)
+def _rate(machine: Machine, parts: tuple[Part, ...]) -> Fraction | None:
+    program = _Program()
+    routes = machine.routes
+    loads: list[int] = []
+
+    def spread(have: frozenset[int], want: frozenset[int], *, backwards: bool, amount: int | None, size: float) -> None:
+        """Flows of `size`, or of the variable `amount`, from `have` to each of `want`, which share loads."""
+        first = program.fresh(len(routes))
+        loads.append(first)
+        for rank in want - have:
+            used = program.fresh(len(routes))
+            for r in range(len(routes)):
+                program.below.append(({used + r: 1.0, first + r: -1.0}, 0.0))
+            for n in set(range(machine.ranks)) - have:
+                sign = -1.0 if backwards else 1.0
+                row = {used + r: sign * ((b == n) - (a == n)) for r, (a, b, _) in enumerate(routes) if n in (a, b)}
+                if amount is not None and n == rank:
+                    row[amount] = -1.0
+                program.equal.append((row, size if amount is None and n == rank else 0.0))
+
+    for kind, have, want, size in parts:
+        if kind == "copy":
+            spread(have, want, backwards=False, amount=None, size=float(size))
+        elif kind == "sum":
+            spread(want, have, backwards=True, amount=None, size=float(size))
+        else:
+            shares = program.fresh(machine.ranks)
+            program.equal.append((dict.fromkeys(range(shares, shares + machine.ranks), 1.0), float(size)))
+            for q in range(machine.ranks):
+                for backwards in (True, False):
+                    spread(frozenset([q]), have, backwards=backwards, amount=shares + q, size=0.0)
+    rounds = program.fresh()
+    for cap, members in machine.carries:
+        row = {first + r: float(times) for first in loads for r, times in members}
+        program.below.append((row | {rounds: -float(cap)}, 0.0))
+    return program.minimum({rounds: 1.0})

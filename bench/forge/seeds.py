@@ -1,0 +1,343 @@
+"""The valid documents that the adversary starts from: every schema, every kind of certificate, machines of at most five ranks.
+
+A `Case` is a document and the files beside it. An archive of a compact schedule is a document like any other here:
+``{"schema": "synth.bulk/1", "header": {...}, "arrays": {name: list}}``; `bench.forge.check` writes it as an archive.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import io
+import json
+import lzma
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from synth import api, bounds
+from synth.bounds.renumber import renumbered
+from synth.collective import Collective, collective
+from synth.errors import InfeasibleError
+from synth.frontier import LowerBound
+from synth.groups import Group
+from synth.pareto import onechunk, refutation
+from synth.rational import show
+from synth.schedule import Problem, problem_fingerprint
+from synth.topologies import modify, topology
+from synth.topology import Cap, Limit, Link, Network, Route, Topology
+from synth.view import groups as groups_view
+
+
+@dataclass(frozen=True)
+class Case:
+    """A document, the files beside it by name, and what is under test: its schema and the kind of its certificate."""
+
+    name: str
+    kind: str
+    doc: dict
+    files: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> str:
+        """Without the family's name: ``frontier/1``."""
+        return str(self.doc.get("schema")).removeprefix("synth.")
+
+    def copy(self) -> Case:
+        """One whose parts can be changed."""
+        return replace(self, doc=copy.deepcopy(self.doc), files=copy.deepcopy(self.files))
+
+
+def _machine(ranks: int, links: list, limits: tuple = (), switches: tuple = (), unit: int | None = None) -> Topology:
+    """A topology of links ``(src, dst, GB/s)`` and limits ``(links, GB/s)``."""
+    made = tuple(Link(a, b, Fraction(w)) for a, b, w in links)
+    caps = tuple(Limit(f"l{i}", tuple(m), Fraction(w)) for i, (m, w) in enumerate(limits))
+    return Topology("mine", ranks, made, caps, switches, unit=None if unit is None else Fraction(unit))
+
+
+def _both(pairs: list, width: int = 1) -> list:
+    return [link for a, b in pairs for link in ((a, b, width), (b, a, width))]
+
+
+def _task(pre: list, post: list, ranks: int, combining: bool = False, name: str = "mine") -> Collective:
+    return Collective(name, ranks, tuple(map(frozenset, pre)), tuple(map(frozenset, post)), combining)
+
+
+PACKED = "/Td6WFo"  # how a file of xz begins in base 64
+RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
+SWITCHED = Network("two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),),
+                   wires=((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)))  # fmt: skip
+LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
+CUBE = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
+HOST = _machine(3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1), 2), ((2, 3), 2)), ("s",))  # ports that carry 2 both ways together
+ROOT = _machine(3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1, 2, 3), 2),), ("s",))  # a way from 0 to 1 crosses its limit twice
+PORTS = _machine(4, _both([(a, b) for a in range(4) for b in range(a)]), (((0, 2, 6), 2), ((1, 4, 8), 2)))  # what leaves, or enters, a rank
+NIC = _machine(4, [*_both([(0, 1), (2, 3)], 4), *_both([(0, 4), (1, 4), (2, 4), (3, 4)], 1)], (((4, 6), 1),), ("nic",))
+HALO = _task([[0], [1]], [[2], [3]], 4)  # two messages between ranks that no link joins
+PARTS = _task([[0], [0], [1]], [[1, 2], [1, 2], [0, 2]], 3)  # an allgather of two units, one and none
+SUMS = _task([[0, 1], [0, 1]], [[0], [0]], 2, True)
+MIXED = Collective("mine", 3, (frozenset({0, 1, 2}),), (frozenset({0, 2}),), True, (), (((0, frozenset({0, 1})), (2, frozenset({1, 2}))),))
+
+
+def _json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+# ---------------------------------------------------------------- exact synthesis
+
+
+@cache
+def _frontier(machine: Any, task: Any, most: int | None = None) -> dict:
+    with TemporaryDirectory(prefix="synth-forge-") as folder:
+        log = Path(folder) / "log"
+        found = api.pareto(machine, task, max_steps=most, deterministic=True, fresh=True, engine="exact", log=log)
+    return _json(found.to_json())
+
+
+def _left_open(doc: dict) -> dict:
+    """A frontier without its last point: what is known there is an open interval."""
+    doc = copy.deepcopy(doc)
+    last = doc["points"].pop()
+    doc["complete"] = False
+    row = {"steps": last["steps"], "lower": last["bound"]["value"], "upper": doc["points"][-1]["bandwidth"], "reason": "the time limit"}
+    doc["open"] = [row | {"certificate": last["bound"]["certificate"]}]
+    return doc
+
+
+def frontiers() -> Iterator[Case]:
+    """Frontiers, and a schedule of each."""
+    made = {
+        ("allgather", "deadline-cuts"): _frontier("ring:4", "allgather"),
+        ("broadcast", "deadline-cuts, covers"): _frontier("ring:3", "broadcast", 2),
+        ("reduce-scatter", "distance"): _frontier("ring:3", "reduce-scatter"),
+        ("allreduce", "deadline-cuts, count"): _frontier("fully-connected:3", "allreduce"),
+        ("scan", "one-chunk"): _frontier("star:5", "scan", 3),
+        ("halo", "static-cuts"): _frontier(topology("ring:4"), HALO),
+        ("parts", "static-cuts"): _frontier(topology("ring:3"), PARTS),
+        ("alltoall through a switch", "deadline-cuts"): _frontier(HOST, "alltoall"),
+        ("a limit crossed twice", "deadline-cuts"): _frontier(ROOT, "allgather"),
+    }  # fmt: skip
+    made["open", "deadline-cuts"] = _left_open(_frontier("line:3", "allreduce", 3))
+    for (name, kind), doc in made.items():
+        yield Case(f"frontier {name}", kind, doc)
+        yield Case(f"schedule {name}", "replay", doc["points"][0]["schedule"])
+
+
+def _bounds(name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]) -> Case:
+    rows = [{"steps": steps} | bound.to_json() for steps, bound in found]
+    doc = {"schema": "synth.bounds/1", "topology": network.to_json(), "collective": task.to_json(1), "bounds": rows}
+    return Case(f"bounds {name}", kind, _json(doc))
+
+
+def reversed_cuts(network: Network, task: Collective, steps: int | None, generators: tuple | None = None) -> LowerBound:
+    """The bound of the reversed problem, said of this one: links keep their names."""
+    turned = network.reversed()
+    data = Collective(task.name, task.ranks, task.post, task.pre, any(len(held) > 1 for held in task.post))
+    found = bounds.flow(turned, data, steps, generators)
+    prices = [[row[0], row[2], row[1], *row[3:]] if row[0] == "link" else row for row in found.certificate["prices"]]
+    problem = problem_fingerprint(network, task)
+    return LowerBound(found.value, found.certificate | {"problem": problem, "prices": prices, "reversed": True}, found.scope)
+
+
+def _tree() -> LowerBound:
+    # without the chunk at rank 1 after step 1 nothing can reach rank 2 by step 2
+    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1, -1], [1, -1, 0, 2]]}, "not": {"dead": [-1, 1, 2]}}
+    certificate = {
+        "kind": "deadline-cut-trees", "problem": problem_fingerprint(LINE, collective("broadcast", 3)), "steps": 2, "scale": 1,
+        "prices": [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]], "cuts": {"0": tree}, "generators": [],
+    }  # fmt: skip
+    return LowerBound(Fraction(2), certificate)
+
+
+def _renumbered(name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction) -> Case:
+    """The same problem with its ranks in the opposite order; the certificate keeps its own numbering."""
+    turn = list(range(network.ranks))[::-1]
+    own = {"ranks": turn, "links": list(range(len(network.routes))), "limits": list(range(len(network.caps))), "units": [0]}
+    asked, wanted = renumbered(network.to_json(), task.to_json(1), own | {"switches": {}})
+    wanted["name"] = "mine"
+    made = Network.from_json(asked), Collective.from_json(wanted, 1)
+    certificate = certificate | {"problem": problem_fingerprint(*made), "numbering": own | {"switches": {}}}
+    return _bounds(name, kind, *made, [(steps, LowerBound(value, certificate))])
+
+
+def limits() -> Iterator[Case]:
+    """Lower bounds, one kind of certificate in each document."""
+    ring, star = topology("ring:4").network(), topology("star:5").network()
+
+    def whole(name: str, kind: str, network: Network, task: Collective, steps: list[int | None]) -> Case:
+        return _bounds(name, kind, network, task, [(s, bounds.allreduce(network, task, s)) for s in steps])
+
+    gather, tree, scan = collective("allgather", 4), collective("broadcast", 4), collective("scan", 5)
+    yield _bounds("distance", "distance", ring, gather, [(0, bounds.steps(ring, gather))])
+    yield _bounds("distance of sums", "distance", star, scan, [(0, bounds.steps(star, scan))])
+    yield whole("static", "static-cuts", ring, gather, [None])
+    yield whole("static, halo", "static-cuts", ring, HALO, [None])
+    yield whole("deadlines", "deadline-cuts", ring, gather, [2, 3])
+    yield whole("deadlines, parallel", "deadline-cuts", SWITCHED, collective("broadcast", 2), [1])
+    yield whole("deadlines, a switch", "deadline-cuts", HOST.network(), collective("alltoall", 3), [1, 2])
+    yield whole("scan", "deadline-cuts, sums", topology("ring:3").network(), collective("scan", 3), [1, 2, None])
+    yield whole("mixed sums", "deadline-cuts, sums", topology("line:3").network(), MIXED, [2, None])
+    yield whole("covers", "deadline-cuts, covers", ring, tree, [2])
+    yield whole("count", "static-cuts, count", topology("line:3").network(), collective("allreduce", 3), [None])
+    yield whole("count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2])
+    yield whole("completing", "allreduce-cuts", RING, collective("allreduce", 4), [None, 6])
+    for name, network, task in (("two sums", topology("line:2").network(), SUMS), ("shards", topology("ring:3").network(), None)):
+        task = task or _task([[0, 1, 2]] * 3, [[0], [1], [2]], 3, True)
+        yield _bounds(f"reversed, {name}", "static-cuts, reversed", network, task, [(None, reversed_cuts(network, task, None, ()))])
+        yield _bounds(f"reversed deadlines, {name}", "deadline-cuts, reversed", network, task, [(2, reversed_cuts(network, task, 2, ()))])
+    yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
+    chunk = onechunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
+    five = topology("ring:5").network(), collective("allreduce", 5)
+    few = onechunk.too_few(*five, 2)
+    assert chunk is not None and few is not None
+    yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
+    yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)
+    yield _bounds("steps", "too-few-steps", *five, [(0, few)])
+    yield _renumbered("steps", "too-few-steps, numbering", *five, 0, few.certificate, few.value)
+    least, this = bounds.rounds(ring, gather, 2, 1)
+    assert least == 2 and this.scope == "this-chunks"
+
+
+def refusals() -> Iterator[Case]:
+    """What is impossible: at all, in so many steps, and at one (C, S, R)."""
+    apart, line = modify.apply(topology("ring:4"), without=("0-1", "2-3")), topology("line:3")
+    with TemporaryDirectory(prefix="synth-forge-") as folder:
+        for kind, machine, name, most in (
+            ("unreachable", apart, "broadcast", None), ("unreachable", apart, "allreduce", None),
+            ("distance", line, "allgather", 1), ("too-few-steps", topology("ring:5"), "allreduce", 2),
+        ):  # fmt: skip
+            try:
+                api.pareto(machine, name, max_steps=most, engine="exact", fresh=True, log=Path(folder) / "log")
+            except InfeasibleError as error:
+                yield Case(f"infeasible {name}", kind, _json(api.infeasible_document(machine, name, error, max_steps=most)))
+    for name in ("broadcast", "reduce", "allgather"):
+        try:
+            api.large_bound(apart, name)
+        except InfeasibleError as error:
+            certificate = error.certificate
+            head = {"name": "mine", "ranks": 4, "unit_gbps": show(apart.unit_bandwidth())}
+            from synth import linkdoc
+
+            doc = {"schema": "synth.infeasible/1", "topology": head | linkdoc.columns(apart.live()), "collective": name, "max_steps": None}
+            yield Case(f"infeasible at scale {name}", "closed sets", _json(doc | {"certificate": certificate}))
+    ring = topology("ring:4").network()
+    for kind, name, (c, s, r) in (
+        ("distance", "allgather", (1, 1, 1)),
+        ("deadline-cuts", "allgather", (2, 2, 2)),
+        ("lrat", "broadcast", (2, 2, 2)),
+    ):
+        problem = Problem(ring, collective(name, 4), c, s, r)
+        with TemporaryDirectory(prefix="synth-forge-") as folder:
+            if kind == "lrat":
+                from synth.encodings.proofs import write_proof
+
+                problem = Problem(LINE, collective("broadcast", 3), c, s, 3)
+                certificate = write_proof(problem, Path(folder))
+                beside = {file.name: lines(file.read_bytes()) for file in Path(folder).iterdir()}
+            else:
+                bound = bounds.steps(ring, problem.collective) if kind == "distance" else bounds.flow(ring, problem.collective, s)
+                certificate, beside = bound.certificate, {}
+            path = refutation.write(problem, certificate, Path(folder))
+            yield Case(f"refutation {name}", kind, json.loads(path.read_text()), beside)
+
+
+# ---------------------------------------------------------------- any size
+
+
+def opened(value: Any) -> Any:
+    """A document with its packed proofs as ``{"lrat": [[number, ...], ...]}``."""
+    if isinstance(value, list):
+        return [opened(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: opened(inner) for key, inner in value.items()}
+    return lines(base64.b64decode(value)) if isinstance(value, str) and value.startswith(PACKED) else value
+
+
+def lines(data: bytes) -> dict:
+    """The steps of a packed proof."""
+    rows = lzma.decompress(data).decode().splitlines()
+    return {"lrat": [[int(word) if word.lstrip("-").isdigit() else word for word in row.split()] for row in rows]}
+
+
+def archive(data: bytes) -> dict:
+    """A ``.npz`` archive as a document."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as given:
+        header = json.loads(given["header"].tobytes())
+        return {"schema": "synth.bulk/1", "header": header, "arrays": {k: given[k].tolist() for k in given.files if k != "header"}}
+
+
+def _weighed(doc: dict) -> dict:
+    """One cut as several with weights."""
+    doc = _json(doc)
+    given = doc["bound"]["certificate"]
+    doc["bound"]["certificate"] = {
+        "kind": "throughput-cuts", "topology": given["topology"], "collective": given["collective"], "root": given["root"],
+        "cuts": [["1", given["inside"]]], "limits": [[k, "1"] for k in given["limits"]], "potentials": [[4, "0"]],
+    }  # fmt: skip
+    return doc
+
+
+def scale() -> Iterator[Case]:
+    """Bounds and frontiers of flow methods, and their schedules."""
+    slow = modify.apply(topology("ring:4"), degrade=("0-1:1/2",))
+    one_way = _machine(3, [(0, 1, 1), (1, 2, 2), (2, 0, 1), (1, 0, 3)])
+    for name, kind, machine, what in (
+        ("allgather", "throughput-cut", slow, "allgather"), ("reduce-scatter", "throughput-cut", one_way, "reduce-scatter"),
+        ("broadcast", "throughput-cut", slow, "broadcast"), ("reduce", "throughput-cut", one_way, "reduce"),
+        ("allreduce", "throughput-cut", one_way, "allreduce"), ("allreduce parts", "allreduce-parts", slow, "allreduce"),
+        ("a shared port", "throughput-cut", NIC, "allgather"), ("alltoall", "alltoall-lengths", slow, "alltoall"),
+        ("alltoall, a shared port", "alltoall-lengths", NIC, "alltoall"),
+        ("alltoall, alike", "alltoall-lengths", topology("ring:5"), "alltoall"),
+    ):  # fmt: skip
+        found = api.large_bound(machine, what)
+        assert found is not None
+        doc = found.to_json(links=True)
+        yield Case(f"large {name}", kind, _json(doc))
+        if name == "a shared port":
+            yield Case(f"large {name}, weighed", "throughput-cuts", _weighed(doc))
+    for name, machine, what in (
+        ("ring", topology("ring:5"), "allgather"), ("shards", topology("ring:4"), "reduce-scatter"),
+        ("sums", topology("ring:4"), "allreduce"), ("tree", slow, "broadcast"),
+        ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
+    ):  # fmt: skip
+        with TemporaryDirectory(prefix="synth-forge-") as folder:
+            found: Any = api.pareto(machine, what, engine="flow")
+            beside = {}
+            for i, point in enumerate(found.points):
+                point.make().save(Path(folder) / f"{i}.npz")
+                beside[f"{i}.npz"] = archive((Path(folder) / f"{i}.npz").read_bytes())
+        yield Case(f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"])
+        doc = _json(found.to_json({i: f"{i}.npz" for i in range(len(beside))}, links=True))
+        doc["points"], beside = doc["points"][:2], {f"{i}.npz": beside[f"{i}.npz"] for i in range(len(doc["points"][:2]))}
+        yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
+
+
+def groups() -> Iterator[Case]:
+    """Process groups, with a schedule and without."""
+    pairs = [Group((0, 1), "allreduce", Fraction(1)), Group((2, 3), "allreduce", Fraction(1))]
+    mixed = [Group((0, 1, 2), "broadcast", Fraction(1), 1), Group((1, 2, 3), "allgather", Fraction(3, 2))]
+    asked = [Group((0, 1, 2, 3), "alltoall", Fraction(1)), Group((1, 3), "reduce-scatter", Fraction(1, 2))]
+    for name, rows in (("pairs", pairs), ("mixed", mixed), ("alltoall", asked)):
+        for search in (False, True):
+            found = api.groups(topology("ring:4"), rows, search=search, chunks=2 if search else None)
+            yield Case(
+                f"groups {name}{', a schedule' if search else ''}",
+                "prices, replay" if search else "prices",
+                _json(groups_view.document(found)),
+            )
+
+
+KINDS: dict[str, Callable[[], Iterator[Case]]] = {
+    "frontiers": frontiers, "limits": limits, "refusals": refusals, "scale": scale, "groups": groups,
+}  # fmt: skip
+
+
+def cases() -> list[Case]:
+    """All seeds, the same every time."""
+    return [replace(case, doc=opened(case.doc)) for make in KINDS.values() for case in make()]

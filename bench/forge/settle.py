@@ -1,0 +1,178 @@
+"""What an attacker does after a change: digests, values and all that is derived are computed anew, so that the document agrees with itself.
+
+The checker's own functions tell what it will accept. Where it refuses, the document is left as it is: that is an answer too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from contextlib import suppress
+from fractions import Fraction
+from typing import Any
+
+from bench.forge.check import closed, packed
+from bench.forge.operators import certificates, schedules
+from bench.forge.seeds import Case
+from synth import auditlarge, groupcheck, lengthcheck, linkread, verify
+from synth.bounds import check, check_scale
+from synth.collective import Collective
+from synth.encodings import proofs
+from synth.errors import VerificationError
+from synth.groups import Group
+from synth.groups import units as units_of
+from synth.rational import rational, show
+from synth.samebits import same_bits
+from synth.schedule import Problem, Schedule, canonical
+from synth.topology import Network
+
+OF_STEPS = ("distance", "too-few-steps")
+HARMLESS = (Exception,)
+
+
+def settle(case: Case) -> None:
+    """Changes the case's document so that what it says of itself agrees, as far as that can be done."""
+    with suppress(*HARMLESS):
+        {
+            "frontier/1": _frontier, "bounds/1": _bounds, "infeasible/1": _infeasible, "refutation/1": _refutation, "large/1": _large,
+            "groups/1": _groups, "schedule/1": lambda case: case.doc.pop("fingerprint", None),
+        }[case.schema](case)  # fmt: skip
+
+
+def _digests(doc: dict) -> None:
+    topology, task = doc["topology"], doc["collective"]
+    problem = {k: topology[k] for k in ("links", "limits")} | {k: task[k] for k in ("pre", "post", "combining")}
+    found = hashlib.sha256(canonical(problem)).hexdigest()
+    for certificate in certificates(doc):
+        if certificate.get("kind") != "lrat":
+            certificate["problem"] = found
+
+
+def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None = None) -> Fraction:
+    """What the certificate proves; a distance is made to be what it is."""
+    for _ in range(2):
+        try:
+            return check.check(closed(certificate), doc["topology"], doc["collective"], steps=steps, chunks=chunks)
+        except VerificationError as error:
+            told = re.search(r"says \S+, found (\d+)", str(error))
+            if told is None:
+                raise
+            certificate["distance"] = int(told[1])
+    raise ValueError
+
+
+def _bound_rows(doc: dict) -> None:
+    for row in doc.get("bounds", []):
+        with suppress(*HARMLESS):
+            kind = row["certificate"]["kind"]
+            if kind in ("deadline-cuts", "deadline-cut-trees", "one-chunk"):
+                row["steps"] = row["certificate"]["steps"]
+            row["value"] = show(_value(doc, row["certificate"], None if kind in OF_STEPS else row["steps"]))
+
+
+def _bounds(case: Case) -> None:
+    _digests(case.doc)
+    _bound_rows(case.doc)
+
+
+def _infeasible(case: Case) -> None:
+    doc = case.doc
+    if isinstance(doc["collective"], str):
+        doc["certificate"]["topology"] = check_scale.digest(linkread.read(doc["topology"]))
+    else:
+        _digests(doc)
+        _value(doc, doc["certificate"], None)
+
+
+def _refutation(case: Case) -> None:
+    doc = case.doc
+    certificate = doc["certificate"]
+    _digests(doc)
+    if certificate["kind"] == "distance":
+        _value(doc, certificate, None)
+    elif certificate["kind"] == "lrat":
+        task = Collective.from_json(doc["collective"], 1)
+        problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
+        certificate |= {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}
+        certificate["cnf"] = proofs.dimacs_hash(*proofs.formula(problem))
+        content = case.files[certificate["file"]]
+        certificate |= {"sha256": hashlib.sha256(packed(content)).hexdigest(), "lemmas": len(content["lrat"])}
+
+
+def _frontier(case: Case) -> None:
+    doc = case.doc
+    _digests(doc)
+    best: list[tuple[int, Fraction]] = []
+    for row in doc["points"]:
+        with suppress(*HARMLESS):
+            row["schedule"].pop("fingerprint", None)
+            replay = verify.schedule(row["schedule"])
+            row |= {"steps": replay.steps, "rounds": replay.rounds, "chunks": replay.chunks, "bandwidth": show(replay.bandwidth)}
+            combining = row["schedule"]["collective"]["combining"]
+            row["same_bits"] = not combining or bool(same_bits(Schedule.from_json(row["schedule"])))
+            best.append((replay.steps, replay.bandwidth))
+            _point_bound(doc, row, replay)
+    _bound_rows(doc)
+    for row in doc["open"]:
+        with suppress(*HARMLESS):
+            if row.get("certificate"):
+                row["lower"] = show(_value(doc, row["certificate"], row["steps"]))
+        reached = min((rate for steps, rate in best if steps <= row["steps"]), default=None)
+        row["upper"] = None if reached is None else show(reached)
+
+
+def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
+    """The bound of a point: weaker where the certificate proves more than the schedule has."""
+    bound = row["bound"]
+    at = replay.chunks if bound["scope"] == "this-chunks" else None
+    if bound["certificate"]["kind"] in check.TIMED:
+        bound["certificate"]["steps"] = bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
+    value = _value(doc, bound["certificate"], replay.steps, at)
+    if value > replay.bandwidth and "scale" in bound["certificate"]:
+        scale = bound["certificate"]["scale"]
+        bound["certificate"]["scale"] = -(
+            -scale * value.numerator * replay.bandwidth.denominator // (value.denominator * replay.bandwidth.numerator)
+        )
+        value = _value(doc, bound["certificate"], replay.steps, at)
+    bound["value"] = show(value)
+    row["status"] = "optimal" if value == replay.bandwidth and at is None else "best-known"
+
+
+def _large(case: Case) -> None:
+    doc = case.doc
+    topology, certificate = linkread.read(doc["topology"]), doc["bound"]["certificate"]
+    doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
+    certificate["topology"] = (lengthcheck.digest_runs if certificate["kind"] == "alltoall-lengths" else check_scale.digest)(topology)
+    proved = auditlarge.bound(certificate, topology)
+    doc["bound"]["value"] = show(proved)
+    for row in doc["points"]:
+        header: Any = case.files.get(row.get("file"))
+        if isinstance(header, dict):
+            arrays = header["arrays"]
+            row |= {"steps": len(arrays["rounds"]), "chunks": header["header"]["chunks"], "rounds": sum(arrays["rounds"])}
+        row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
+        row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)
+
+
+def _groups(case: Case) -> None:
+    doc = case.doc
+    network = Network.from_json(doc["topology"])
+    rows = tuple(Group(tuple(r["ranks"]), r["collective"], rational(r["bytes"]), r.get("root"), r.get("name", "")) for r in doc["groups"])
+    doc["bound"]["certificate"]["problem"] = groupcheck.digest(network, rows)
+    with suppress(*HARMLESS):
+        proved = groupcheck.check(doc["bound"]["certificate"], network, rows)
+        doc["bound"]["seconds"] = show(proved)
+    stated = rational(doc["bound"]["seconds"])
+    for row, group in zip(doc["groups"], rows, strict=True):
+        with suppress(*HARMLESS):
+            if "alone_certificate" in row:
+                row["alone_certificate"]["problem"] = groupcheck.digest(network, (group,))
+                row["alone_seconds"] = show(groupcheck.check(row["alone_certificate"], network, (group,)))
+        with suppress(*HARMLESS):
+            row["slowdown"] = show(stated / rational(row["alone_seconds"]))
+    unit = units_of(rows, network.ranks).unit
+    doc["unit_bytes"] = show(unit)
+    for inner in schedules(case):
+        inner.pop("fingerprint", None)
+        seconds = verify.schedule(inner).bandwidth * unit / network.unit
+        doc["seconds"], doc["gap"] = show(seconds), show(seconds / stated - 1)

@@ -1,0 +1,66 @@
+"""Uneven bandwidths, as of NVLink bridges beside PCIe: rounds and chunks run into thousands, and what is built for them stays small."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from synth import api
+from synth.collective import collective
+from synth.encodings import direct, hub
+from synth.frontier import Frontier, LowerBound
+from synth.pareto import built, candidates
+from synth.pareto.built import Built
+from synth.pareto.candidates import COUNTED, Candidates
+from synth.topologies import importers
+from synth.verdict import Budget, Unknown
+
+BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()
+ALLREDUCE = collective("allreduce", 4)
+# A bound as the linear programs give it there: of S=3 on a machine whose bridges are 30 times as wide as PCIe.
+FINE = Fraction(14_644, 36_605)
+
+
+def encoded(candidate):
+    made, _ = {"hub": hub, "direct": direct}[candidate.engine].encode(candidate.translation, candidate.steps, candidate.rounds)
+    return len(made.clauses)
+
+
+def test_formulas_that_count_too_many_rounds_are_not_asked_for():
+    some = Candidates(BRIDGES, ALLREDUCE, 0)
+    frames = some.frames(3, FINE / 2)
+    assert frames and all(c.fits for c in some.meeting(3, Fraction(1, 5)))
+    asked = [c for f in frames for upper in (None, Fraction(1, 2)) if (c := f.next(upper)) is not None]
+    assert asked and all(c.fits for c in asked)
+    many = max(asked, key=lambda c: c.rounds)
+    finer = replace(many, translation=replace(many.translation, chunks=64 * many.translation.chunks), rounds=64 * many.rounds)
+    assert not finer.fits
+    assert replace(frames[0], base=finer, least=finer.rounds, most=finer.rounds).next(None) is None
+
+
+def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
+    asked = [c for f in Candidates(BRIDGES, ALLREDUCE, 0).frames(3, FINE / 2) if (c := f.next(None)) is not None]
+    for candidate in sorted(asked, key=lambda c: c.rounds)[:: max(1, len(asked) // 12)]:
+        translation, steps, rounds = candidate.translation, candidate.steps, candidate.rounds
+        said = candidates.counting(translation.loads, 2 * len(translation.representatives), steps, rounds)
+        counted = encoded(candidate) - encoded(replace(candidate, rounds=steps))
+        assert counted <= 2 * said + 2_000
+        assert said <= COUNTED
+
+
+def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
+    asked = []
+    monkeypatch.setattr(built.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up"))
+    for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
+        made = Built(BRIDGES, ALLREDUCE, Budget())
+        monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
+        assert list(made.schedules(2, None)) == []
+        assert asked == tried * 2 or asked == tried
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_points_of_few_steps_are_still_proved(steps):
+    found = api.pareto(importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps)
+    assert isinstance(found, Frontier) and found.complete
+    assert found.points[-1].steps == steps and found.points[-1].status == "optimal"

@@ -1,0 +1,129 @@
+"""Which solver answered what; z3's second answers; the limits that SCCL's encoding keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import synth
+from synth import audit
+from synth.cli import root
+from synth.errors import UsageError, VerificationError
+from synth.frontier import Frontier
+from synth.pareto import crosscheck
+from synth.pareto.crosscheck import cross_check
+from synth.pareto.entrants import entrants
+from synth.schedule import Problem
+from synth.verdict import Budget, Sat, Unknown, Unsat
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory) -> Frontier:
+    found = synth.pareto("ring:4", "allgather", log=tmp_path_factory.mktemp("ring") / "log")
+    assert isinstance(found, Frontier)
+    return found
+
+
+def question(found: Frontier, chunks=2, steps=2, rounds=3) -> Problem:
+    return Problem(found.network, found.collective, chunks, steps, rounds)
+
+
+def test_z3_is_among_those_that_race_by_default(ring):
+    assert "step/z3" in [str(racer) for racer, _ in entrants(question(ring), "auto", "auto")]
+    assert {racer.solver for racer, _ in entrants(question(ring), "auto", "z3") if racer.solver} == {"z3"}
+    assert "sccl" in [str(racer) for racer, _ in entrants(question(ring), "auto", "z3")]
+
+
+def test_every_point_has_an_answer_in_the_document(ring):
+    document = ring.to_json()
+    audit.document(document)
+    answered = {(a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"}
+    assert all(answered[p.chunks, p.steps, p.rounds] == p.construction for p in ring.points)
+    assert Frontier.from_json(json.loads(json.dumps(document))).answers == ring.answers
+
+
+@pytest.mark.parametrize(
+    "change", [{"verdict": "optimal"}, {"solver": 3}, {"chunks": 0}, {"rounds": True}, {"proof": "none"}, {"steps": None}]
+)
+def test_an_answer_that_is_none_is_refused(ring, change):
+    document = ring.to_json()
+    document["answers"][0] |= change
+    with pytest.raises(VerificationError, match=r"answers\[0\]"):
+        audit.document(document)
+
+
+@pytest.mark.parametrize(("machine", "what"), [("ring:4", "reduce-scatter"), ("fully-connected:3", "allreduce"), ("line:3", "scan")])
+def test_z3_decides_as_the_frontier_does(machine, what, tmp_path):
+    found = synth.pareto(machine, what, max_steps=3, log=tmp_path / "log")
+    assert isinstance(found, Frontier)
+    checked = cross_check(found, Budget())
+    new = checked.answers[len(found.answers) :]
+    assert len(new) >= len(found.points)
+    assert all("z3" in answer.solver or answer.solver == "sccl" for answer in new)
+    assert checked.notes[-1] == f"cross-check: z3 decided {len(new)} of {len(new)} questions as the frontier does"
+
+
+def test_a_contradiction_ends_in_an_error_and_doubt_is_said(ring, monkeypatch):
+    point = ring.points[0]
+    assert point.rounds > point.steps
+    answers = iter([Sat(point.schedule), Sat(point.schedule)])
+    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: next(answers))
+    with pytest.raises(VerificationError, match="the frontier says infeasible"):
+        cross_check(ring, Budget())
+    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: Unsat(""))
+    with pytest.raises(VerificationError, match="the frontier says schedule"):
+        cross_check(ring, Budget())
+    monkeypatch.setattr(crosscheck, "_ask", lambda problem, budget: Unknown("time"))
+    assert "z3 decided 0 of" in cross_check(ring, Budget()).notes[-1]
+
+
+def test_verbose_says_who_answered():
+    words = "pareto --topo ring:4 --coll allgather --fresh -v --cross-check"
+    outcome = CliRunner().invoke(root, words.split(), env={"SYNTH_CACHE": None})
+    assert outcome.exit_code == 0
+    assert "C=2 S=2 R=3: a schedule, by " in outcome.stderr
+    assert "cross-check 1 of 2" in outcome.stderr
+
+
+def test_extra_rounds_are_those_of_sccl(tmp_path):
+    """With k = 0 every step has one round, whatever the sweep and the engine."""
+    for number, options in enumerate(({}, {"sweep": "blind"}, {"encoding": "step"})):
+        found = synth.pareto("line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options)
+        assert isinstance(found, Frontier)
+        assert found.points
+        assert all(p.rounds == p.steps for p in found.points)
+        audit.document(found.to_json())
+    free = synth.pareto("line:4", "alltoall", max_steps=5, log=tmp_path / "free")
+    assert any(p.rounds > p.steps for p in free.points)
+
+
+def test_extra_memory_limits_what_ranks_relay(tmp_path):
+    found = synth.pareto("ring:4", "scatter", extra_memory=0, max_steps=3, log=tmp_path / "none")
+    assert isinstance(found, Frontier)
+    for point in found.points:
+        wanted = {(u * point.chunks + i, r) for u, post in enumerate(found.collective.post) for i in range(point.chunks) for r in post}
+        assert {(send.chunk, send.dst) for step in point.schedule.steps for send in step.sends} <= wanted
+    free = synth.pareto("ring:4", "scatter", max_steps=3, log=tmp_path / "free")
+    assert len(free.points) > len(found.points)
+    for what in ("allreduce", "scan"):
+        with pytest.raises(UsageError, match="engines of its own"):
+            synth.pareto("ring:4", what, extra_memory=0)
+    with pytest.raises(UsageError, match="only SCCL's encoding"):
+        synth.pareto("ring:4", "scatter", extra_memory=0, encoding="step", log=tmp_path / "step")
+
+
+def test_solve_takes_the_limits_too():
+    assert isinstance(synth.solve("ring:4", "scatter", 1, 2, 2), Sat)
+    assert isinstance(synth.solve("ring:4", "scatter", 1, 2, 2, extra_memory=0), Unsat)
+    assert isinstance(synth.solve("ring:4", "allgather", 1, 3, 3, pipeline=2), Sat)
+    assert isinstance(synth.solve("ring:4", "allgather", 1, 3, 3, pipeline=1), Unsat)
+
+
+def test_a_frontier_without_answers_is_read(ring):
+    document = replace(ring, answers=()).to_json()
+    del document["answers"]
+    assert Frontier.from_json(document).answers == ()
+    audit.document(document)

@@ -1,0 +1,245 @@
+"""The adversary of the verifier, shortly: no mutant that is accepted is false, and its oracle can tell. More: python -m bench.forge."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from bench.forge import __main__ as forge
+from bench.forge import campaign, check, operators, oracle, search, seeds, takeback
+from bench.forge.search import Machine, Task
+
+SEED = 15
+MUTANTS = range(0, 2000, 5)  # every cell of the table is reached by python -m bench.forge
+
+
+@pytest.fixture(scope="module")
+def made() -> list[seeds.Case]:
+    return seeds.cases()
+
+
+@pytest.fixture(scope="module")
+def documents(made: list[seeds.Case]) -> dict[str, seeds.Case]:
+    return {case.name: case for case in made}
+
+
+def test_what_is_right_verifies_and_the_oracle_agrees(made: list[seeds.Case]) -> None:
+    assert {case.schema for case in made} == {name.removeprefix("synth.") for name in oracle.JUDGES}
+    for case in made:
+        answer, lines = check.verified(case)
+        assert answer == "accepted", (case.name, lines)
+        assert oracle.judge(case.doc, case.files, lines) == ("true", ""), case.name
+
+
+def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
+    kinds = {str(certificate["kind"]) for case in made for certificate in operators.certificates(case.doc)}
+    assert kinds == {
+        "distance", "unreachable", "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "one-chunk", "too-few-steps",
+        "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts", "groups-prices",
+    }  # fmt: skip
+    fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
+    assert {"covers", "count", "reversed", "numbering", "generators"} <= fields
+
+
+def test_no_false_document_is_accepted(made: list[seeds.Case], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "CHUNKS", 2)
+    monkeypatch.setattr(check, "SECONDS", 60.0)
+    quick = [case for case in made if case.kind != "alltoall-lengths"]  # whose lengths wrap on eight million links alone
+    count: Counter[str] = Counter()
+    for number in MUTANTS:
+        done = campaign.examine(quick, SEED, number)
+        if done is not None:
+            cell, answer, finding = done
+            assert answer in ("refused", "true", "undecided"), (cell, finding)
+            count[answer] += 1
+    assert count["refused"] > 200 and count["true"] > 10 and count["undecided"] < 5
+
+
+def test_a_mutant_is_the_same_for_the_same_seed_and_number(made: list[seeds.Case]) -> None:
+    first = [campaign.mutant(made, 3, number) for number in range(40)]
+    again = [campaign.mutant(made, 3, number) for number in range(40)]
+    assert first == again
+    assert first != [campaign.mutant(made, 4, number) for number in range(40)]
+
+
+def test_every_operator_changes_documents_of_every_schema(made: list[seeds.Case]) -> None:
+    from random import Random
+
+    for schema in {case.schema for case in made}:
+        some = [case for case in made if case.schema == schema]
+        for name, change in operators.OPERATORS.items():
+            if name == "overflow" and schema == "large/1":
+                continue  # tried by the campaign: eight million links
+            changed = 0
+            for k in range(30):
+                case = some[k % len(some)].copy()
+                before = copy.deepcopy((case.doc, case.files))
+                change(case, Random(k), made)
+                changed += (case.doc, case.files) != before
+            assert changed, (schema, name)
+
+
+# ---------------------------------------------------------------- the oracle can tell true from false
+
+
+def judged(case: seeds.Case, lines: list[str] | None = None) -> str:
+    return oracle.judge(case.doc, case.files, check.verified(case)[1] if lines is None else lines)[0]
+
+
+def edited(case: seeds.Case, *steps: tuple[list, object]) -> seeds.Case:
+    case = case.copy()
+    for (*path, last), value in steps:
+        at = case.doc
+        for key in path:
+            at = at[key]
+        at[last] = value
+    return case
+
+
+def test_it_shares_no_code_with_what_it_judges() -> None:
+    for module in (oracle, search):
+        tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        assert not [name for name in names if name.split(".")[0] == "synth" or (name.startswith("bench") and "forge" not in name)]
+
+
+@pytest.mark.parametrize(("name", "more"), [("distance", "3"), ("static", "2"), ("deadlines", "2"), ("covers", "5/4"), ("scan", "3/2"),
+                                            ("count", "3/2"), ("completing", "2"), ("tree", "5/2"), ("one chunk", "3")])  # fmt: skip
+def test_a_bound_above_what_a_schedule_attains_is_false(documents: dict[str, seeds.Case], name: str, more: str) -> None:
+    case = documents[f"bounds {name}"]
+    assert judged(edited(case, (["bounds", 0, "value"], more)), []) == "false"
+    assert judged(edited(case, (["bounds", 0, "value"], "1/2")), []) == "true"
+
+
+def test_a_bound_a_little_above_the_truth_is_false_too(documents: dict[str, seeds.Case]) -> None:
+    more = str(Fraction((1 << 63) + 1, 1 << 63))
+    assert judged(edited(documents["bounds covers"], (["bounds", 0, "value"], more)), []) == "false"
+    assert judged(edited(documents["large broadcast"], (["bound", "value"], str(Fraction(more) * 10))), []) == "false"
+
+
+def test_frontiers_that_lack_a_point_or_answer_something_else(documents: dict[str, seeds.Case]) -> None:
+    found = documents["frontier broadcast"]
+    lines = check.verified(found)[1]
+    assert judged(found, lines) == "true"
+    assert judged(edited(found, (["points"], found.doc["points"][:1]), (["max_steps"], 3)), ["complete: up to 3 steps"]) == "false"
+    assert judged(edited(found, (["points"], found.doc["points"][1:])), lines) == "false"
+    assert judged(edited(found, (["points"], [])), lines) == "false"
+    assert judged(edited(found, (["points", 1, "bandwidth"], "1/2")), lines) == "false"
+    halo = documents["frontier halo"].copy()
+    inner = halo.doc["points"][0]["schedule"]
+    inner["collective"]["post"] = inner["collective"]["post"][:1]
+    assert judged(halo, lines) == "false"
+
+
+@pytest.mark.parametrize("lower", ["0", "3/2", "2", "1000"])
+def test_open_intervals(documents: dict[str, seeds.Case], lower: str) -> None:
+    case = edited(documents["frontier open"], (["open", 0, "lower"], lower))
+    assert judged(case, []) == ("true" if Fraction(lower) <= Fraction(3, 2) else "false")
+
+
+def test_what_is_possible_is_not_impossible(documents: dict[str, seeds.Case]) -> None:
+    for name, most in (("infeasible allgather", 2), ("infeasible allreduce", 3)):
+        assert judged(edited(documents[name], (["max_steps"], most)), []) == "false" or documents[name].kind == "unreachable"
+    assert judged(edited(documents["infeasible at scale broadcast"], (["certificate", "pair"], [0, 3])), []) == "false"
+    assert judged(edited(documents["refutation broadcast"], (["rounds"], 2)), []) == "true"
+    assert judged(edited(documents["refutation broadcast"], (["rounds"], 4)), []) == "false"
+    assert judged(edited(documents["refutation allgather"], (["rounds"], 9), (["steps"], 4)), []) == "false"
+
+
+def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:
+    case = documents["schedule alltoall through a switch"]
+    lines = check.verified(case)[1]
+    assert judged(case, lines) == "true"
+    assert judged(edited(case, (["steps", 0, "rounds"], 1)), lines) == "false"
+    limits = case.doc["topology"]["limits"]
+    verdicts = {judged(edited(case, (["topology", "limits", i, "links"], limits[i]["links"] * 2)), lines) for i in range(len(limits))}
+    assert "false" in verdicts  # a route that a limit lists twice counts twice
+    archive = documents["bulk ring"]
+    lines = check.verified(archive)[1]
+    assert judged(archive, lines) == "true"
+    wrapped = edited(archive, (["arrays", "rounds"], [1 << 62] * len(archive.doc["arrays"]["rounds"])))
+    assert judged(wrapped, lines) == "false"
+    assert judged(edited(archive, (["header", "chunks"], 2)), lines) == "false"
+
+
+@pytest.mark.parametrize("name", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall", "a shared port"])
+def test_rates_of_machines_with_switches(documents: dict[str, seeds.Case], name: str) -> None:
+    case = documents[f"large {name}"]
+    more = str(Fraction(case.doc["bound"]["value"]) * 2)
+    assert judged(case, []) == "true"
+    assert judged(edited(case, (["bound", "value"], more)), []) == "false"
+
+
+def test_groups(documents: dict[str, seeds.Case]) -> None:
+    for name in ("pairs", "mixed", "alltoall"):
+        case = documents[f"groups {name}, a schedule"]
+        lines = check.verified(case)[1]
+        more = str(Fraction(case.doc["bound"]["seconds"]) * 2)
+        assert judged(case, lines) == "true"
+        assert judged(edited(case, (["bound", "seconds"], more)), lines) == "false"
+        assert judged(edited(case, (["topology", "links", 0], [0, 1, -7])), lines) == "false"
+        assert judged(edited(case, (["schedule", "collective", "post"], case.doc["schedule"]["collective"]["post"][:1])), lines) == "false"
+
+
+def test_a_counter_example_is_a_schedule() -> None:
+    """What the search finds for sums of which ranks keep nothing, some, or their input, replays."""
+    links = ((0, 1), (1, 0), (1, 2), (2, 1))
+    machine = Machine(3, tuple((a, b, ()) for a, b in links), tuple((Fraction(1), ((i, 1),)) for i in range(4)))
+    every = frozenset(range(3))
+    for wants in ({0: every, 2: every}, {1: every}, {r: frozenset(range(r + 1)) for r in range(3)}, {0: frozenset({1, 2}), 2: every}):
+        task = Task(3, True, (every,), (frozenset(wants.items()),))
+        for chunks, steps in ((1, 3), (2, 4), (2, None)):
+            found, bound = search.fewest_rounds(machine, task, chunks, steps)
+            assert found is not None
+            given = Task(3, True, task.pre * chunks, task.post * chunks)
+            assert oracle.replay(machine, given, found.steps) == bound
+
+
+# ---------------------------------------------------------------- the harness
+
+
+def test_the_table_has_every_cell_and_says_what_was_found(made: list[seeds.Case]) -> None:
+    rows = [{"cell": [case.schema, case.kind, name], "answer": "refused", "count": 3} for case in made for name in operators.OPERATORS]
+    rows.append({"cell": ["bulk/1", "sends", "huge"], "answer": "false", "count": 1})
+    finding = {"number": 1, "cell": ["bulk/1", "sends", "huge"], "seed": "bulk tree", "verdict": "false", "reason": "rounds wrap"}
+    where = {"cpu": "x", "cores": 2, "python": "3", "libraries": {}, "commit": "c", "changed": False, "date": "d"}
+    document = {"where": where, "seed": 0, "seconds": 1, "jobs": 1, "seeds": len(made), "rows": rows, "findings": [finding]}
+    text = forge.table(document | {"taken_back": [{"mend": "V1", "mutants": 5, "seconds": 1.0, "found": None}]})
+    assert "| 0/0" not in text
+    assert "/1 !1" in text and "rounds wrap" in text and "| V1 | 5 | 1.0 | not found |" in text
+
+
+@pytest.mark.parametrize("name", ["V1", "V5", "V6", "V7"])
+def test_with_a_mend_taken_back_a_false_document_is_accepted(documents: dict[str, seeds.Case], name: str) -> None:
+    """The faults that one change shows; the others are looked for by python -m bench.forge --take-back."""
+    case = {
+        "V1": "frontier reduce-scatter", "V5": "bounds reversed, two sums", "V6": "groups pairs", "V7": "frontier open",
+    }[name]  # fmt: skip
+    forged = documents[case].copy()
+    doc = forged.doc
+    if name == "V1":
+        doc["points"], doc["max_steps"] = [], None
+        doc["bounds"][0]["certificate"]["pair"] = []
+    elif name == "V5":
+        doc["collective"]["post"] = doc["collective"]["post"][:1]
+    elif name == "V6":
+        doc["topology"]["links"].append([0, 2, -7])
+        doc["topology"]["latency_us"].append("1")
+        doc["groups"] = [{k: v for k, v in row.items() if not k.startswith("alone_") or k == "alone_seconds"} for row in doc["groups"]]
+    else:
+        doc["open"][0]["lower"] = "1000"
+        del doc["open"][0]["certificate"]
+    campaign.settle(forged)
+    assert check.verified(forged)[0] == "refused"
+    with takeback.without(name):
+        campaign.settle(forged)
+        answer, lines = check.verified(forged)
+    assert answer == "accepted", lines
+    assert oracle.judge(forged.doc, forged.files, lines)[0] == "false"
+    assert check.verified(forged)[0] == "refused"

@@ -1,0 +1,271 @@
+"""False documents at scale do not verify: compact schedules and what their archives claim, mended by nothing but the truth."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from synth import api, bulkread, linkdoc, verifybulk, wholesums
+from synth.bounds.check_scale import digest
+from synth.bulk import Bulk, over_links
+from synth.cli import root
+from synth.errors import FormatError, SynthError, VerificationError
+from synth.flows.large import frontier
+from synth.topologies import topology
+from synth.topology import Limit, Link, Topology
+
+
+def ring(ranks: int, switches: int = 0) -> Topology:
+    """A ring; of the last `switches` nodes each is a switch."""
+    links = [Link(a, (a + d) % ranks, Fraction(1)) for a in range(ranks) for d in (1, ranks - 1)]
+    return Topology(f"ring:{ranks}", ranks - switches, tuple(links), (), tuple(f"s{i}" for i in range(switches)))
+
+
+def allgather(machine: str = "ring:4") -> Bulk:
+    return frontier(topology(machine), "allgather").points[0].make()
+
+
+def verified(path) -> tuple[int, str]:
+    """Exit code of `synth verify`, and all it said: one line where something is wrong, and no traceback."""
+    done = CliRunner().invoke(root, ["verify", str(path)])
+    assert done.exit_code in (0, 4) or (done.stdout == "" and done.stderr.count("\n") == 1), done.output
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("values", [[1 << 62] * 4, [-(1 << 63)] * 3, [(1 << 63) - 1, 1], [], [3, -5, 7], [1 << 53, 1, 1]])
+def test_sums_are_those_of_python(values):
+    assert wholesums.total(np.array(values, np.int64)) == sum(values)
+
+
+def test_what_fits_is_what_an_int64_holds_twice():
+    wholesums.fits((1 << 62) - 1, "sums", "x")
+    with pytest.raises(VerificationError, match=f"x: sums add up to {1 << 62}"):
+        wholesums.fits(1 << 62, "sums", "x")
+
+
+@pytest.mark.parametrize("huge", [1 << 31, 1 << 32, (1 << 53) + 1, 1 << 60, 1 << 61, 1 << 62, (1 << 63) - 1])
+def test_rounds_are_added_up_and_multiplied_without_wrapping(huge, tmp_path):
+    """Two steps of 2^62 rounds, or four of 2^61 and so on, were R/C = 0, and rounds times bandwidth any number."""
+    made = allgather()
+    for rounds in (np.full(made.steps, huge), np.array([huge] + [1] * (made.steps - 1))):
+        given = replace(made, rounds=rounds)
+        exact = Fraction(sum(rounds.tolist()), made.chunks)
+        assert given.bandwidth == exact
+        given.save(tmp_path / "a.npz")
+        code, said = verified(tmp_path / "a.npz")
+        assert (code == 5 and "rounds" in said) or f"R/C={exact}," in said
+
+
+def test_a_load_is_seen_however_wide_links_are():
+    """Bandwidth times rounds is compared as it is: a narrow link beside one of 2^61 units is overfull all the same."""
+    links = (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1 << 61)))
+    machine = Topology("two", 2, links, (Limit("out", (0,), Fraction(1)), Limit("in", (1,), Fraction(1 << 62))))
+    table = np.array([(0, c, 0, 0) for c in range(3)] + [(0, 3 + c, 1, 0) for c in range(3)], np.int64)
+    enough = over_links(machine, "allgather", None, 3, np.array([3]), table)
+    assert verifybulk.bulk(enough).busiest == 1
+    with pytest.raises(VerificationError, match="link 0 -> 1 carries 3 chunks in 2 rounds of 1"):
+        verifybulk.bulk(replace(enough, rounds=np.array([2])))
+    limited = replace(machine, limits=(Limit("both", (0, 1), Fraction(1)), Limit("none", (), Fraction(1))))
+    with pytest.raises(VerificationError, match="limit both carries 6 chunks"):
+        verifybulk.bulk(replace(enough, topology=limited))
+
+
+def test_a_limit_is_taken_to_one_of_as_many_links():
+    machine = topology("ring:4")
+    made = allgather()
+    limits = tuple(Limit(f"l{r}", (i,), Fraction(1)) for r, i in enumerate(range(0, 8, 2)))
+    doubled = (replace(limits[0], links=(0, 0)), *limits[1:])
+    assert made.generators
+    with pytest.raises(VerificationError, match="takes a limit to none"):
+        verifybulk.bulk(replace(made, topology=replace(machine, limits=doubled)))
+
+
+def test_symmetries_of_switches_alone_make_no_link_wider():
+    """Two switches exchanged: half of what one carries was counted on each, so that an overfull link fitted."""
+    links = tuple(Link(a, b, Fraction(1)) for a, b in ((0, 2), (2, 1), (1, 2), (2, 0), (0, 3), (3, 1), (1, 3), (3, 0)))
+    machine = Topology("two switches", 2, links, (), ("a", "b"), unit=Fraction(1))
+    sends = np.array([0, 1, 2, 3], np.int64)
+    given = Bulk(
+        machine, "allgather", None, 2, np.array([1]), np.zeros(4, np.int64), sends, np.array([0, 0, 1, 1]), np.zeros(4, np.int64),
+        ((0, 1), (2, 3)), ((0, 1, 3, 2),),
+    )  # fmt: skip
+    with pytest.raises(VerificationError, match="not the identity fixes a rank"):
+        verifybulk.bulk(given)
+    with pytest.raises(VerificationError, match="carries 2 chunks in 1 rounds of 1"):
+        verifybulk.bulk(replace(given, generators=()))
+    verifybulk.bulk(replace(given, generators=(), rounds=np.array([2])))
+
+
+@pytest.mark.parametrize("chunks", [1 << 20, 1 << 40, 1 << 61])
+@pytest.mark.parametrize("collective", ["allgather", "alltoall", "broadcast", "allreduce", "reduce"])
+def test_numbers_alone_fill_no_memory(collective, chunks):
+    where = 0 if collective in ("broadcast", "reduce") else None
+    for generators in ((), ((1, 2, 3, 0),)):
+        given = replace(allgather(), collective=collective, root=where, chunks=chunks, generators=generators)
+        with pytest.raises(VerificationError):
+            verifybulk.bulk(given)
+    many = Topology("many", 1 << 20, (Link(0, 1, Fraction(1)),))
+    nothing = np.zeros(0, np.int64)
+    with pytest.raises(VerificationError, match="sends, where so many chunks take"):
+        verifybulk.bulk(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
+
+
+def archive(path, header: object = None, **arrays: object) -> None:
+    """The archive of an allgather with another header or other arrays; None leaves one out, bytes stand as they are."""
+    allgather().save(path)
+    with zipfile.ZipFile(path) as file:
+        whole = {item.removesuffix(".npy"): file.read(item) for item in file.namelist()}
+    if header is not None:
+        raw = isinstance(header, np.ndarray)
+        arrays["header"] = header if raw else np.frombuffer(json.dumps(header).encode(), np.uint8)
+    for name, value in arrays.items():
+        if value is None:
+            del whole[name]
+            continue
+        held = io.BytesIO()
+        if not isinstance(value, bytes):
+            np.save(held, value, allow_pickle=True)  # type: ignore[arg-type]
+        whole[name] = value if isinstance(value, bytes) else held.getvalue()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in whole.items():
+            file.writestr(f"{name}.npy", data)
+
+
+def claims(shape: tuple[int, ...], kind: str = "<i8") -> bytes:
+    """An array that says how much it holds, and holds nothing."""
+    held = io.BytesIO()
+    np.lib.format.write_array_header_1_0(held, {"descr": kind, "fortran_order": False, "shape": shape})
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"step": claims((1 << 40,))}, "at most"), ({"step": claims((1 << 20,))}, "as many numbers as it says"),
+        ({"step": claims((-1,))}, "shape"), ({"step": claims((1 << 62, 1 << 62))}, "dimensions"), ({"step": claims((0,), "<f8")}, "whole"),
+        ({"step": claims((0,), "<u8")}, "whole"), ({"step": np.array([{}], object)}, "whole"), ({"step": np.array([True])}, "whole"),
+        ({"step": np.zeros((2, 2), np.int64)}, "dimensions"), ({"step": b"no array"}, "magic"), ({"kind": None}, "'kind.npy' is missing"),
+        ({"more": np.zeros(1)}, "'more.npy' is not known"), ({"header": np.zeros(4, np.int64)}, "no text"),
+        ({"header": np.frombuffer(b"[" * 100_000, np.uint8)}, "nested"), ({"header": np.frombuffer(b"{", np.uint8)}, "property"),
+    ],
+)  # fmt: skip
+def test_an_archive_of_other_arrays_is_refused_before_it_is_unpacked(arrays, words, tmp_path):
+    archive(tmp_path / "a.npz", **arrays)
+    with pytest.raises(FormatError, match=words):
+        bulkread.load(tmp_path / "a.npz")
+    assert verified(tmp_path / "a.npz")[0] == 1
+
+
+def test_a_name_twice_is_refused(tmp_path):
+    archive(tmp_path / "a.npz")
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
+        file.writestr("rounds.npy", claims((0,)))
+    with pytest.raises(FormatError, match="one name"):
+        bulkread.load(tmp_path / "a.npz")
+
+
+HEADER = {
+    "schema": "synth.bulk/1", "collective": "allgather", "root": None, "chunks": 2,
+    "topology": {"name": "x", "ranks": 4, "switches": [], "unit": "1", "widths": ["1"], "latencies": ["1"], "limits": []},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "machine"),
+    [
+        ({"extra": 1}, {}), ({}, {"extra": 1}), ({"chunks": True}, {}), ({"chunks": 2.0}, {}), ({"chunks": 0}, {}), ({"chunks": -2}, {}),
+        ({"chunks": "2"}, {}), ({"chunks": 1 << 64}, {}), ({"root": 0}, {}), ({"collective": "scan"}, {}), ({"schema": "synth.bulk/2"}, {}),
+        ({"topology": None}, {}), ({}, {"ranks": 0}), ({}, {"ranks": 3}), ({}, {"ranks": 1 << 40}), ({}, {"ranks": True}),
+        ({}, {"ranks": 2, "switches": ["a", "b"]}), ({}, {"switches": ["a"]}), ({}, {"switches": [0]}),
+        ({}, {"unit": "0"}),
+        ({}, {"unit": "-1"}), ({}, {"widths": ["-1"]}), ({}, {"widths": []}), ({}, {"widths": [1]}),
+        ({}, {"limits": ["a"]}),
+        ({}, {"name": "a\nb"}), ({}, {"latencies": ["1/0"]}), ({"collective": "allreduce"}, {}), ({"collective": "broadcast",
+        "root": 4}, {}),
+    ],
+)  # fmt: skip
+def test_an_altered_header_is_refused(change, machine, tmp_path):
+    archive(tmp_path / "a.npz", header=HEADER)
+    assert verified(tmp_path / "a.npz")[0] == 0
+    archive(tmp_path / "a.npz", header={**HEADER, "topology": {**HEADER["topology"], **machine}, **change})
+    assert verified(tmp_path / "a.npz")[0] == 5
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"src": np.array([9] * 8)}, {"src": np.array([-1] * 8)}, {"dst": np.zeros(7, np.int64)}, {"width": np.array([1] * 8)},
+        {"sort": np.array([5] * 8)}, {"late": np.array([-1] * 8)}, {"path_ends": np.array([3, 1])},
+        {"path_ends": np.array([], np.int64)},
+        {"path_links": np.array([0, 99])}, {"limit_ends": np.array([0])}, {"nodes": np.array([0])},
+        {"generators": np.zeros((1, 3), np.int64)},
+        {"generators": np.array([[0, 0, 1, 1]])}, {"generators": np.array([[0, 1, 3, 2]])}, {"generators": np.zeros((0, 4), np.int64)},
+        {"rounds": np.array([0, 0])}, {"rounds": np.array([-1, 5])}, {"rounds": np.zeros(0, np.int64)}, {"step": np.array([-1])},
+        {"chunk": np.array([1 << 40] * 6)}, {"kind": np.ones(6, np.int64)}, {"src": np.array([0] * 8), "dst": np.array([0] * 8)},
+    ],
+)  # fmt: skip
+def test_altered_arrays_are_refused(arrays, tmp_path):
+    archive(tmp_path / "a.npz", **arrays)
+    assert verified(tmp_path / "a.npz")[0] == 5
+
+
+def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(tmp_path):
+    """Six ranks in a ring, or four and two switches: the links are the same, and who must have what is not."""
+    small = ring(6, switches=2)
+    paths = tuple((i,) for i in range(12)) + ((6, 8, 10),)
+    assert [(k.src, k.dst) for k in (small.links[i] for i in paths[-1])] == [(3, 4), (4, 5), (5, 0)]
+    found = frontier(small, "allgather")
+    made = found.points[-1].make()
+    certificate = {
+        "kind": "throughput-cut",
+        "topology": digest(ring(6)),
+        "collective": "allgather",
+        "root": None,
+        "inside": [[0, 0]],
+        "limits": [],
+    }
+    bound = api.large_bound(ring(6), "allgather")
+    rate = made.bandwidth
+    doc = {
+        "schema": "synth.large/1", "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | linkdoc.columns(ring(6)),
+        "collective": "allgather", "root": None, "bound": {"value": "1/2", "certificate": certificate}, "least_steps": 1,
+        "seconds": 0, "notes": [],
+        "points": [{"steps": made.steps, "rounds": int(rate * made.chunks), "chunks": made.chunks, "bandwidth": str(rate), "engine": "x",
+                    "gap": str(rate * 2 - 1), "file": "a.npz"}],
+    }  # fmt: skip
+    assert bound is not None and rate < bound.bound  # what it claims cannot be
+    made.save(tmp_path / "a.npz")
+    (tmp_path / "f.json").write_text(json.dumps(doc))
+    code, said = verified(tmp_path / "f.json")
+    assert code == 5 and "its file is for another machine: ranks is 4" in said
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../a.npz", "", ".", "none.npz", "folder"])
+def test_a_file_that_is_not_there_is_named(name, tmp_path):
+    (tmp_path / "folder").mkdir()
+    large = frontier(topology("ring:4"), "allgather")
+    (tmp_path / "f.json").write_text(json.dumps(large.to_json({0: name})))
+    code, said = verified(tmp_path / "f.json")
+    assert code == 5 and "points[0].file: " in said
+
+
+def test_nothing_but_synth_errors(tmp_path):
+    """Every byte of an archive's directory and arrays turned: read as it was, or refused."""
+    made = allgather()
+    made.save(tmp_path / "a.npz")
+    whole = (tmp_path / "a.npz").read_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.integers(0, len(whole), 150).tolist():
+        (tmp_path / "b.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            again = bulkread.load(tmp_path / "b.npz")
+        except SynthError:
+            continue
+        assert again.digest() == made.digest()

@@ -1,0 +1,335 @@
+"""False documents at scale do not verify: frontiers, bounds, groups, and proofs that nothing arrives."""
+
+from __future__ import annotations
+
+import copy
+import json
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api, auditlarge, groupcheck, lengthcheck, linkdoc, linkread
+from synth.bounds import check_closed, check_parts, check_scale
+from synth.cli import root
+from synth.errors import VerificationError
+from synth.groups import Group
+from synth.topology import Limit, Link, Network, Topology
+from synth.view import groups as view
+
+
+def verified(doc: dict, tmp_path) -> tuple[int, str]:
+    """Exit code of `synth verify`, and all it said: one line where something is wrong, and no traceback."""
+    (tmp_path / "f.json").write_text(json.dumps(doc))
+    done = CliRunner().invoke(root, ["verify", str(tmp_path / "f.json")])
+    assert done.exit_code in (0, 4) or (done.stdout == "" and done.stderr.count("\n") == 1), done.output
+    return done.exit_code, done.output
+
+
+def parallel(count: int, narrow: int, limits: tuple[Limit, ...] = ()) -> Topology:
+    """Two ranks: `count` links of 1000 there, and one of 1, and one of 1 back."""
+    links = [*(Link(0, 1, Fraction(1000)) for _ in range(count)), Link(0, 1, Fraction(narrow)), Link(1, 0, Fraction(1))]
+    return Topology("wide", 2, tuple(links), limits)
+
+
+def lengths(machine: Topology, links: list, limits: list = (), generators: list = ()) -> dict:  # type: ignore[assignment]
+    return {
+        "kind": "alltoall-lengths", "topology": lengthcheck.digest_runs(machine), "links": links, "limits": list(limits),
+        "generators": list(generators),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("power", [31, 52, 53, 59, 60])
+def test_lengths_are_added_up_without_wrapping(power, monkeypatch):
+    """Links that come to 2^64 together cost nothing, and a bound that two ranks are far beyond was proved."""
+    monkeypatch.setattr(lengthcheck, "MOST", 1 << 61)  # so that a few links do what took millions
+    count = 1 << 64 - power if power > 55 else 64
+    machine, long = parallel(count, 1), 1 << power
+    proved = lengthcheck.check(lengths(machine, [[count, long], [1, long], [1, 0]]), machine)
+    assert proved == Fraction(long, (1000 * count + 1) * long)
+
+
+@pytest.mark.parametrize("long", [1 << 40, 1 << 53, 1 << 62, 1 << 63, 1 << 64, -1, True, 1.0, "1", None])
+def test_a_length_is_a_small_whole_number(long):
+    machine = parallel(1, 1)
+    with pytest.raises(VerificationError, match=r"links\[0\]|links: is too|add up"):
+        lengthcheck.check(lengths(machine, [[3, long]]), machine)
+
+
+def test_lengths_of_many_limits_add_up_without_wrapping(monkeypatch):
+    monkeypatch.setattr(lengthcheck, "MOST", 1 << 61)
+    machine = parallel(1, 1, tuple(Limit(f"l{i}", (0, 1, 2), Fraction(1)) for i in range(16)))
+    with pytest.raises(VerificationError, match="the lengths of a way add up to"):
+        lengthcheck.check(lengths(machine, [[3, 0]], [[16, 1 << 60]]), machine)
+
+
+@pytest.mark.parametrize(
+    "row", [[0, 1, 2], [1, 1, 2, 3], [True, 0, 2, 3], ["1", "0", "2", "3"], [1.0, 0, 2, 3], [1, 0, 3, 2], [-1, 0, 1, 2], 3]
+)
+def test_a_generator_is_an_automorphism_in_whole_numbers(row):
+    """1 and 0 exchanged alone keep no line 0-1-2-3."""
+    machine = api.topology("line:4")
+    with pytest.raises(VerificationError, match=r"generators\[0\]|malformed"):
+        lengthcheck.check(lengths(machine, [[6, 1]], [], [row]), machine)
+
+
+def test_one_rank_and_links_of_nothing_prove_no_alltoall():
+    alone = Topology("alone", 1, ())
+    with pytest.raises(VerificationError, match="proves nothing"):
+        lengthcheck.check(lengths(alone, []), alone)
+    dead = Topology("dead", 2, (Link(0, 1, Fraction(0)), Link(1, 0, Fraction(0))))
+    with pytest.raises(VerificationError, match="proves nothing"):
+        lengthcheck.check(lengths(dead, [[2, 1]]), dead)
+
+
+@cache
+def ring() -> str:
+    """The frontier of an alltoall on a ring of four, with its links in the document."""
+    from synth.flows.large import frontier
+
+    return json.dumps(frontier(api.topology("ring:4"), "alltoall").to_json())
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "0/5", "1/0", 0, None, "nan", "1e999"])
+def test_a_bound_of_nothing_is_none(value, tmp_path):
+    doc = json.loads(ring())
+    doc["bound"]["value"] = value
+    code, said = verified(doc, tmp_path)
+    assert code == 5 and "bound.value: " in said
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("topology.sorts", [["0", "1", "unknown"]]), ("topology.sorts", [["-1", "1", "unknown"]]),
+        ("topology.sorts", [[1, "1", "unknown"]]),
+        ("topology.sorts", [[True, "1", "unknown"]]), ("topology.unit", "-1"), ("topology.unit", 1), ("topology.links.src.0", True),
+        ("topology.links.more", []), ("topology.switches", ["s"]), ("topology.limits", [["l", "1", [0, 0]]]),
+        ("topology.limits", [["l", "1"]]),
+        ("points.0.gap", "-1"), ("points.0.bandwidth", "0"), ("points.0.rounds", -1), ("points.0.chunks", 0), ("points.0.steps", True),
+        ("least_steps", 3), ("bound.certificate", []), ("bound.certificate.more", 1), ("bound.certificate.kind", ["alltoall-lengths"]),
+        ("bound.certificate.kind", "throughput-cut"), ("collective", "allgather"), ("root", 0), ("open", "soon"),
+    ],
+)  # fmt: skip
+def test_an_altered_frontier_is_refused(path, value, tmp_path):
+    doc = json.loads(ring())
+    assert verified(doc, tmp_path)[0] == 4  # its points have no files
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    inner = doc
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    assert verified(doc, tmp_path)[0] == 5
+
+
+def test_each_point_that_is_not_replayed_is_named(tmp_path):
+    doc = json.loads(ring())
+    code, said = verified(doc, tmp_path)
+    lines = [line for line in said.splitlines() if line.startswith("not checked: the point")]
+    assert code == 4 and len(lines) == len(doc["points"]) > 0
+    for line, row in zip(lines, doc["points"], strict=True):
+        assert f"the point of {row['steps']} step" in line and f"R/C={row['bandwidth']}:" in line
+    assert said.splitlines()[-1].endswith(f"verified but for {len(lines)} claim{'s' * (len(lines) > 1)} not checked")
+    assert verified(doc | {"points": []}, tmp_path)[0] == 0
+
+
+def test_points_have_growing_steps(tmp_path):
+    doc = json.loads(ring())
+    row = doc["points"][0]
+    slower = row | {"bandwidth": "8", "rounds": 8 * row["chunks"], "gap": str(Fraction(8) / Fraction(doc["bound"]["value"]) - 1)}
+    code, said = verified(doc | {"points": [slower, row]}, tmp_path)
+    assert code == 5 and "points[1].steps: " in said
+
+
+def test_the_least_number_of_steps_is_checked_or_named(tmp_path, monkeypatch):
+    doc = json.loads(ring()) | {"points": []}
+    assert "takes fewer than 2 steps\n" in verified(doc, tmp_path)[1]
+    monkeypatch.setattr(auditlarge, "MOST_LOOKED_AT", 8)  # one rank alone: it is as far from another as any
+    assert verified(doc, tmp_path)[0] == 0
+    assert verified(doc | {"least_steps": 3}, tmp_path)[0] == 4
+    monkeypatch.setattr(auditlarge, "MOST_LOOKED_AT", 7)
+    code, said = verified(doc, tmp_path)
+    assert code == 4 and "not checked: that no alltoall on " in said and "takes fewer than 2 steps: the machine is large" in said
+
+
+def test_the_root_is_part_of_what_is_said(tmp_path):
+    found = api.large_bound("ring:5", "broadcast", roots=[3])
+    code, said = verified(api.large_document(found), tmp_path)
+    assert code == 0 and "no broadcast on ring:5 with root 3 takes fewer" in said
+
+
+@pytest.mark.parametrize("width", [Fraction(0), Fraction(-1)])
+@pytest.mark.parametrize("where", ["link", "limit"])
+def test_bandwidths_that_are_none_prove_nothing(where, width):
+    """A bandwidth of -1 beside one of 2 made a cut that is left by 1."""
+    links = [Link(0, 1, Fraction(2)), Link(0, 1, width if where == "link" else Fraction(1)), Link(1, 0, Fraction(2))]
+    machine = Topology("odd", 2, tuple(links), (Limit("l", (1,), width if where == "limit" else Fraction(1)),))
+    cut = {"kind": "throughput-cut", "topology": check_scale.digest(machine), "collective": "allgather", "root": None, "inside": [[0, 0]]}
+    parts = {"kind": "allreduce-parts", "topology": check_scale.digest(machine), "regions": [[0], [1]], "limits": [[0], []]}
+    checks = ((check_scale.check, cut | {"limits": [0] if where == "limit" else []}), (check_parts.check, parts))
+    for check, certificate in checks:
+        if width < 0:
+            with pytest.raises(VerificationError, match="negative bandwidth"):
+                check(certificate, machine)
+        else:
+            assert check(certificate, machine) <= Fraction(1, 2)
+
+
+@pytest.mark.parametrize("change", [{"limits": [[0, 0], []]}, {"regions": [[0, 0], [1]]}, {"regions": [[0], []]}, {"regions": [[0, 1]]},
+                                    {"regions": []}, {"entering": False}, {"regions": [[False], [1]]},
+                                    {"limits": [[True], []]}])  # fmt: skip
+def test_parts_are_sets_that_hold_every_rank_once(change):
+    links = (Link(0, 1, Fraction(2)), Link(1, 0, Fraction(2)))
+    machine = Topology("two", 2, links, (Limit("a", (0,), Fraction(1)), Limit("b", (1,), Fraction(1))))
+    good = {"kind": "allreduce-parts", "topology": check_scale.digest(machine), "regions": [[0], [1]], "limits": [[0], [1]]}
+    assert check_parts.check(good, machine) == 1
+    with pytest.raises(VerificationError):
+        check_parts.check(good | change, machine)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cuts": []}, {"cuts": [["0", [[0, 0]]]]}, {"cuts": [["1", []]]}, {"cuts": [["1", [[0, 1]]]]}, {"limits": [[0, "1"], [0, "1"]]},
+     {"limits": [[0, "-1"]]}, {"potentials": [[0, "1"]]}, {"potentials": [[2, "1"], [2, "1"]]}, {"cuts": [["-1", [[0, 0]]]]}, {"cuts": {}}],
+)  # fmt: skip
+def test_several_cuts_need_weights(change):
+    links = (Link(0, 2, Fraction(2)), Link(2, 1, Fraction(2)), Link(1, 0, Fraction(1)))
+    machine = Topology("hub", 2, links, (Limit("a", (0,), Fraction(1)),), ("s",))
+    good = {
+        "kind": "throughput-cuts", "topology": check_scale.digest(machine), "collective": "allgather", "root": None,
+        "cuts": [["1", [[0, 0]]]], "limits": [[0, "1"]], "potentials": [],
+    }  # fmt: skip
+    assert check_scale.check(good, machine) == 1
+    with pytest.raises(VerificationError):
+        check_scale.check(good | change, machine)
+
+
+def apart() -> dict:
+    """Nothing leads from ranks 0 and 1 to rank 2."""
+    machine = Topology("apart", 3, tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (2, 0))))
+    certificate = {
+        "kind": "unreachable", "topology": check_scale.digest(machine), "collective": "broadcast", "root": 0, "pair": [0, 2],
+        "closed": [[0, 1]],
+    }  # fmt: skip
+    topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | linkdoc.columns(machine)
+    return {"schema": "synth.infeasible/1", "topology": topology, "collective": "broadcast", "max_steps": None, "certificate": certificate}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("root", False), ("root", 1), ("root", None), ("pair", [0, 1]), ("pair", [False, 2]), ("pair", [0]), ("closed", []),
+     ("closed", [[0, 2]]),
+     ("closed", [[0, 0]]), ("collective", "scan"), ("collective", "allgather"), ("collective", ["broadcast"]), ("kind", "distance"),
+     ("more", 1)],
+)  # fmt: skip
+def test_what_cannot_be_reached_is_for_one_root(key, value, tmp_path):
+    doc = apart()
+    code, said = verified(doc, tmp_path)
+    assert code == 0 and "with root 0: no schedule, rank 0 cannot reach rank 2" in said
+    doc["certificate"][key] = value
+    assert verified(doc, tmp_path)[0] == 5
+
+
+@pytest.mark.parametrize("change", [{"collective": "gather"}, {"max_steps": 3}, {"max_steps": False}, {"more": 1}, {"certificate": None}])
+def test_an_altered_proof_is_refused(change, tmp_path):
+    assert verified(apart() | change, tmp_path)[0] == 5
+    doc = apart()
+    doc["topology"]["unit_gbps"] = "25"
+    code, said = verified(doc, tmp_path)
+    assert code == 5 and "topology.unit_gbps: says '25'" in said
+
+
+def test_a_proof_for_no_root_names_none():
+    machine = linkread.read(apart()["topology"])
+    certificate = apart()["certificate"] | {"collective": "alltoall"}
+    with pytest.raises(VerificationError, match="rooted"):
+        check_closed.check(certificate, machine)
+    assert check_closed.check(certificate | {"root": None}, machine) == (0, 2)
+
+
+@cache
+def groups(search: bool = True) -> str:
+    """Two pairs on a ring of four."""
+    pairs = [Group((0, 1), "allreduce", Fraction(1)), Group((2, 3), "allreduce", Fraction(1))]
+    return json.dumps(view.document(api.groups("ring:4", pairs, chunks=1, search=search)))
+
+
+def test_every_chunk_of_every_unit_is_compared_with_what_the_groups_ask_for(tmp_path):
+    """The first chunk of each unit moves as it should; the others are said to be where they are wanted."""
+    doc = json.loads(groups())
+    assert verified(doc, tmp_path)[0] in (0, 4)
+    inner, many = doc["schedule"], 8
+    for key in ("pre", "post"):
+        first = [[many * row[0], *row[1:]] for row in inner["collective"][key]]
+        rest = [[many * u + c, 0] for u in range(inner["collective"]["chunks"]) for c in range(1, many)]
+        inner["collective"][key] = sorted(first + rest)
+    for step in inner["steps"]:
+        for send in step["sends"]:
+            send[0] *= many
+    inner["collective"]["chunks"] *= many
+    inner["chunks"] *= many
+    del inner["fingerprint"]
+    seconds = Fraction(doc["seconds"]) / many
+    doc["bound"]["seconds"] = str(seconds)
+    for row in doc["groups"]:
+        row["slowdown"] = str(seconds / Fraction(row["alone_seconds"]))
+    code, said = verified(doc | {"seconds": str(seconds), "gap": "0"}, tmp_path)
+    assert code == 5 and "pre and post are not the same for all 8 chunks of a unit" in said
+
+
+@pytest.mark.parametrize("search", [True, False])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("topology.links.0", [0, 1, -7]), ("topology.links.0", [0, 1, 0]), ("topology.links.0", [0, 1, True]),
+        ("topology.links.0", [0, 4, 1]),
+        ("topology.links.0", [0, 0, 1]), ("topology.links.0", [-1, 0, 1]), ("topology.links.0", [0, 1, 1.0]), ("topology.links.0", [0, 1]),
+        ("topology.links.1", [0, 1, 1]), ("topology.limits", [{"links": [[0, 2]], "units": 1}]), ("topology.more", 1),
+        ("topology.limits", [{"links": [[0, 1]], "units": -1}]), ("topology.limits", [{"links": [[0, 1]], "units": 1, "more": 1}]),
+        ("topology.unit_gbps", "0"), ("topology.unit_gbps", "-1"), ("topology.unit_gbps", 1), ("topology.latency_us", ["-1"] * 8),
+        ("topology.latency_us", ["1"]), ("topology.name", 4), ("topology.ranks", True), ("topology.wires", [[0, 1, 1]]),
+        ("bound.seconds", "0"), ("bound.seconds", "-1"), ("bound.seconds", "1000000"), ("bound.more", 1), ("bound.certificate", None),
+        ("groups", []), ("groups.0.ranks", []), ("groups.0.ranks", [0, 0]), ("groups.0.ranks", [False, True]), ("groups.0.root", False),
+        ("groups.0.root", 0), ("groups.0.bytes", "0"), ("groups.0.bytes", "-1"), ("groups.0.bytes", 1), ("groups.0.collective", "scan"),
+        ("groups.0.collective", ["allreduce"]), ("groups.0.name", 3), ("groups.0.alone_seconds", "0"), ("groups.0.alone_seconds", None),
+        ("unit_bytes", "0"), ("unit_bytes", 1), ("seconds", "-1"), ("gap", "-1"), ("more", 1),
+    ],
+)  # fmt: skip
+def test_altered_groups_are_refused_with_a_schedule_or_without(path, value, search, tmp_path):
+    doc = json.loads(groups(search))
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    inner = doc
+    for key in way:
+        inner = inner[key]
+    inner[last] = value
+    doc["bound"]["certificate"] = doc["bound"]["certificate"] and _again(doc)
+    assert verified(doc, tmp_path)[0] == 5
+
+
+def _again(doc: dict) -> dict:
+    """The certificate, as if it had been made for the altered document, where there is one at all."""
+    certificate = copy.deepcopy(doc["bound"]["certificate"])
+    try:
+        rows = tuple(Group(tuple(g["ranks"]), g["collective"], Fraction(g["bytes"]), g.get("root")) for g in doc["groups"])
+        certificate["problem"] = groupcheck.digest(Network.from_json(doc["topology"]), rows)
+    except (LookupError, ValueError, TypeError):
+        pass
+    return certificate
+
+
+@pytest.mark.parametrize("key", ["routes", "packings"])
+def test_prices_of_groups_are_added_up_without_wrapping(key):
+    network = api.topology("ring:4").network()
+    pair = [Group((0, 1), "allreduce", Fraction(1))]
+    huge = str((1 << 59) + 1)
+    certificate = {
+        "kind": "groups-prices", "problem": groupcheck.digest(network, pair), "caps": [], "routes": [[i, huge] for i in range(8)],
+        "packings": [{"groups": [0], "families": [[huge, "leaving", [0, -1, -1, -1]]] * (16 if key == "packings" else 1)}],
+    }  # fmt: skip
+    with pytest.raises(VerificationError, match=r"add up to|is not a number"):
+        groupcheck.check(certificate, network, pair)
+    certificate["routes"] = [[i, str(1 << 53)] for i in range(8)]
+    certificate["packings"] = [{"groups": [0], "families": [[str((1 << 53) + 1), "leaving", [0, -1, -1, -1]]]}]
+    with pytest.raises(VerificationError, match="weighs more than a route's price"):
+        groupcheck.check(certificate, network, pair)

@@ -1,0 +1,355 @@
+"""Documents of exact synthesis that claim something false: each is refused, and the true one beside it is not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from synth import api, audit
+from synth.bounds import check, instance
+from synth.cli.root import root
+from synth.collective import COLLECTIVES, Collective, collective
+from synth.encodings import proofs
+from synth.errors import UncheckedError, VerificationError
+from synth.pareto import refutation
+from synth.schedule import Problem, problem_fingerprint
+from synth.topologies import topology
+from synth.topology import Network, Route
+
+RING = topology("ring:4").network()
+TWO = Network("two", 2, (Route(0, 1, 1), Route(1, 0, 1)))
+HALO = Collective("halo", 4, (frozenset({0}), frozenset({1})), (frozenset({2}), frozenset({3})))
+SUM = Collective("mine", 2, (frozenset({0, 1}),) * 2, (frozenset({0}), frozenset()), True)  # nobody wants the second sum
+
+
+def frontier(network: Network, task: Collective, **fields: Any) -> dict:
+    """A frontier document with nothing in it but `fields`."""
+    return {
+        "schema": "synth.frontier/1", "topology": network.to_json(), "collective": task.to_json(1), "complete": False,
+        "max_steps": None, "points": [], "open": [], "seconds": 0.1, "bounds": [], "notes": [], "labels": [], **fields,
+    }  # fmt: skip
+
+
+def bound(network: Network, task: Collective, kind: str, steps: int | None, value: str, **fields: Any) -> dict:
+    """An entry of `bounds` with a certificate of this kind."""
+    certificate = {"kind": kind, "problem": problem_fingerprint(network, task), **fields}
+    return {"steps": steps, "value": value, "scope": "any-chunks", "certificate": certificate}
+
+
+def schedule(network: Network, task: Collective, chunks: int, *steps: tuple[int, list[list]]) -> dict:
+    """A schedule document."""
+    rows = [{"rounds": rounds, "sends": sends} for rounds, sends in steps]
+    return {
+        "schema": "synth.schedule/1", "topology": network.to_json(), "collective": task.to_json(chunks), "chunks": chunks, "steps": rows,
+    }  # fmt: skip
+
+
+def refused(doc: dict, match: str) -> None:
+    """Raises unless verification fails with one line that has `match` in it."""
+    with pytest.raises(VerificationError, match=match) as raised:
+        api.verify(doc)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture(scope="module")
+def halo() -> dict:
+    return json.loads(json.dumps(api.pareto("ring:4", HALO, engine="exact", jobs=1).to_json()))
+
+
+@pytest.fixture(scope="module")
+def gathered() -> dict:
+    return json.loads(json.dumps(api.pareto("ring:4", "allgather", engine="exact", jobs=1).to_json()))
+
+
+# nothing is to be done
+
+
+def test_nothing_is_to_be_done_only_where_everybody_has_what_it_wants():
+    nothing = {"pair": [], "distance": 0}
+    task = collective("allgather", 4)
+    refused(frontier(RING, task, complete=True, bounds=[bound(RING, task, "distance", 0, "0", **nothing)]), "pair")
+    refused(frontier(RING, task, complete=True), "complete")
+    apart = Network("apart", 2, (Route(0, 1, 1),))
+    refused(frontier(apart, collective("reduce", 2, roots=[1]), complete=True), "complete")
+    own = Collective("own", 4, (frozenset({0}), frozenset({1, 2})), (frozenset({0}), frozenset({1})))
+    lines = api.verify(frontier(RING, own, complete=True, bounds=[bound(RING, own, "distance", 0, "0", **nothing)]))
+    assert lines[-2] == "complete: nothing is to be done, every rank has what it must have"
+    part = Collective("part", 4, (frozenset({0, 1}),), (frozenset({0}),), True, (), (((0, frozenset({0})),),))
+    assert api.verify(frontier(RING, part, complete=True))
+    all_of_it = Collective("all", 4, (frozenset({0, 1}),), (frozenset({0}),), True)
+    refused(frontier(RING, all_of_it, complete=True), "complete")
+
+
+# every chunk of every unit
+
+
+def test_a_schedule_that_drops_chunks_answers_another_collective(halo):
+    assert api.verify(halo)
+    forged = copy.deepcopy(halo)
+    for point in forged["points"]:
+        inner, chunks = point["schedule"], 2 * point["chunks"]
+        inner.pop("fingerprint")
+        inner["collective"]["chunks"] *= 2
+        inner["collective"]["pre"] = [[u * chunks + i, u] for u in range(2) for i in range(chunks)]
+        inner["collective"]["post"] = [[u * chunks + i, u + 2] for u in range(2) for i in range(point["chunks"])]
+        for step in inner["steps"]:
+            step["sends"] = [[chunk // point["chunks"] * chunks + chunk % point["chunks"], *row] for chunk, *row in step["sends"]]
+        inner["chunks"] = point["chunks"] = chunks
+        point["bandwidth"] = str(Fraction(point["rounds"], chunks))
+        refused(inner, "chunk")
+    refused(forged, "chunk")
+
+
+@pytest.mark.parametrize("name", ["allgatherv", "reduce-scatterv", "alltoallv"])
+def test_a_chunk_of_a_v_collective_is_missed(name):
+    sizes = [[0, 2], [1, 0]] if name == "alltoallv" else [2, 1]
+    task = collective(name, 2, sizes=sizes)
+    found = api.solve(api.topology("ring:2"), task, 2, 1, 4, jobs=1)
+    doc = json.loads(json.dumps(found.schedule.to_json()))  # type: ignore[union-attr]
+    assert api.verify(doc)
+    doc.pop("fingerprint")
+    for rows in ("pre", "post"):
+        bad = copy.deepcopy(doc)
+        bad["collective"][rows].pop()
+        refused(bad, "pre and post")
+        bad["chunks"] = 1
+        refused(bad, "pre and post")
+    one = "post" if name == "reduce-scatterv" else "pre"
+    bad = copy.deepcopy(doc)
+    bad["collective"][one] = [[chunk, 1 - rank] for chunk, rank in bad["collective"][one]]
+    refused(bad, "pre and post")
+    bad["collective"] = doc["collective"] | {"chunks": doc["collective"]["chunks"] + 2}
+    refused(bad, "pre and post")
+
+
+def test_a_name_of_a_collective_means_what_it_says():
+    good = schedule(TWO, collective("broadcast", 2), 1, (1, [[0, 0, 1, "copy"]]))
+    assert api.verify(good)
+    for change in (
+        {"root": None}, {"root": [0]}, {"root": True}, {"root": 0.0}, {"root": [0, 1]}, {"root": {}}, {"name": "multi-broadcast"},
+        {"name": "a\nb"}, {"ranks": 2.0}, {"chunks": True}, {"more": 1},
+    ):  # fmt: skip
+        bad = copy.deepcopy(good)
+        bad["collective"].update(change)
+        refused(bad, r"collective")
+    empty = schedule(TWO, Collective("broadcast", 2, (), (), False, (0,)), 1)
+    refused(empty, "chunks")
+
+
+# units that nobody wants, and sums of nothing
+
+
+def test_a_unit_that_nobody_wants_costs_nothing_reversed():
+    packing = {"scale": 1, "prices": [["link", 1, 0, 1]], "generators": [], "reversed": True}
+    cuts = {"0": [[1, -1, 1]], "1": [[1, -1, 1]]}
+    entry = bound(TWO, SUM, "static-cuts", None, "2", cuts=cuts, **packing)
+    entry["certificate"]["steps"] = None
+    doc = {"schema": "synth.bounds/1", "topology": TWO.to_json(), "collective": SUM.to_json(1), "bounds": [entry]}
+    refused(doc, "does not part a source from a destination")
+    entry["certificate"]["cuts"].pop("1")
+    entry["value"] = "1"
+    assert api.verify(doc)[0] == "bound: R/C ≥ 1 for any S, certificate checked"
+    assert api.verify(schedule(TWO, SUM, 1, (1, [[0, 1, 0, "reduce"]])))
+
+
+def test_covers_and_trees_of_a_unit_that_nobody_wants_cost_nothing_reversed():
+    packing = {"scale": 1, "prices": [["link", 1, 0, 1]], "generators": [], "reversed": True, "steps": 1}
+    problem = problem_fingerprint(TWO, SUM)
+    tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1]]}, "not": {"dead": [-1, 1]}}
+    for fields in (
+        {"kind": "deadline-cuts", "cuts": {}, "covers": {"1": [[1, "in", 1, 0, 1]]}},
+        {"kind": "deadline-cut-trees", "cuts": {"1": tree}},
+    ):
+        with pytest.raises(VerificationError):
+            check.check({"problem": problem, **packing, **fields}, TWO.to_json(), SUM.to_json(1), steps=1)
+
+
+@pytest.mark.parametrize("want", [[[]], [[0, 1, 1]], [[1, 0], [0]], [[0, 3]]], ids=str)
+def test_what_a_rank_wants_is_a_sum_of_contributions(want):
+    line = topology("line:4").network()
+    task = Collective("mine", 4, (frozenset({0, 1}),), (frozenset({1}),), True).to_json(1)
+    task["post"] = [[0, 1, *want]]
+    doc = {"schema": "synth.bounds/1", "topology": line.to_json(), "collective": task, "bounds": []}
+    refused(doc, "post")
+
+
+# open intervals
+
+
+def test_an_open_interval_begins_at_a_bound_that_is_proved(gathered):
+    points = gathered["points"]
+    assert [p["bandwidth"] for p in points] == ["3/2"]
+    floor = next(entry for entry in gathered["bounds"] if entry["steps"] is None)
+    assert floor["value"] == "3/2"
+    entry = {"steps": 3, "lower": "3/2", "upper": "3/2", "reason": "time"}
+
+    def doc(bounds: list, **fields: Any) -> dict:
+        return gathered | {"complete": False, "bounds": bounds, "open": [entry | fields]}
+
+    assert api.verify(doc([floor])) and api.verify(doc([], certificate=floor["certificate"])) and api.verify(doc([], lower="0"))
+    assert api.verify(doc([], steps=2))  # the point of two steps has a bound of its own
+    refused(doc([]), "nothing proves")
+    refused(doc([], lower="1/10"), "nothing proves")
+    refused(doc([floor], lower="1000"), "open")
+    refused(doc([], lower="1", certificate=floor["certificate"]), "says 1")
+    refused(doc([], lower="0", certificate={}), "certificate")
+    refused(doc([], lower="0", certificate=None), "certificate")
+    least = next(entry for entry in gathered["bounds"] if entry["steps"] == 0)
+    refused(doc([least], lower="2"), "open")  # a bound on steps is none on R/C
+    at_two = copy.deepcopy(floor)
+    at_two["steps"] = 2
+    refused(doc([at_two]), "nothing proves")  # that for two steps may not hold for three
+    assert api.verify(doc([at_two], steps=2))
+
+
+def test_an_open_interval_is_none_where_the_bound_is_above_what_is_found(gathered):
+    ring = gathered["topology"]
+    few = {"steps": 1, "lower": "3/2", "upper": None, "reason": "time"}
+    floor = next(entry for entry in gathered["bounds"] if entry["steps"] is None)
+    doc = {key: gathered[key] for key in gathered} | {"complete": False, "open": [few], "bounds": [floor]}
+    assert api.verify(doc)
+    refused(doc | {"open": [few | {"upper": "1"}]}, "upper")
+    assert ring["ranks"] == 4
+
+
+# proofs that the product writes
+
+
+def asked(*words: str) -> tuple[int, str]:
+    """The exit code of a command line and all that it said."""
+    outcome = CliRunner().invoke(root, [*words])
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
+    return outcome.exit_code, outcome.output
+
+
+# words of the command line; C, S, R; what verify says; a field with which the proof no longer suffices
+REFUTED = {
+    "few steps for one address": ("--topo dgx1 --ranks 0,1,2,3,5,6 --coll allreduce", (1, 2, 8), "3 steps are needed", {"steps": 3}),
+    "few steps for the distance": ("--topo ring:8 --coll allgather", (1, 3, 9), "4 steps are needed", {"steps": 4}),
+    "few rounds": ("--topo ring:4 --coll allgather", (2, 2, 2), "3 rounds are needed", {"rounds": 3}),
+    "few rounds for sums": ("--topo ring:4 --coll allreduce", (8, 4, 4), "6 rounds are needed", {"rounds": 6}),
+    "formula": ("--topo ring:4 --coll allgather --encoding step", (2, 2, 2), "proof steps checked", {"rounds": 3}),
+    "formula, reversed": ("--topo ring:4 --coll reduce-scatter --encoding step", (2, 2, 2), "proof steps checked", {"chunks": 1}),
+}
+
+
+@pytest.mark.parametrize("what", REFUTED)
+def test_every_proof_that_solve_writes_verifies(what, tmp_path):
+    machine, (chunks, steps, rounds), said, enough = REFUTED[what]
+    size = f"--chunks {chunks} --steps {steps} --rounds {rounds} --jobs 1 --proof {tmp_path}"
+    assert asked("solve", *machine.split(), *size.split())[0] == 3
+    (file,) = tmp_path.glob("*.json")
+    code, output = asked("verify", str(file))
+    assert code == 0 and said in output, output
+    doc = json.loads(file.read_text())
+    certificate = doc["certificate"]
+    for change in (
+        enough, {"chunks": 0}, {"rounds": -1}, {"chunks": True}, {"steps": 2.0}, {"more": 1}, {"certificate": certificate | {"more": 1}},
+        {"topology": doc["topology"] | {"more": 1}}, {"collective": doc["collective"] | {"combining": 1}},
+    ):  # fmt: skip
+        file.write_text(json.dumps(doc | change))
+        assert asked("verify", str(file))[0] == 5, change
+
+
+def test_a_rank_that_cannot_be_reached_refutes_any_number_of_rounds(tmp_path):
+    apart = Network("apart", 2, (Route(0, 1, 1),))
+    task = collective("allgather", 2)
+    certificate = {"kind": "unreachable", "problem": problem_fingerprint(apart, task), "pair": [1, 0], "closed": [1]}
+    file = refutation.write(Problem(apart, task, 1, 1, 1), certificate, tmp_path)
+    assert api.verify(file)[0] == "C=1 S=1 R=1: no schedule, unit 1 cannot reach rank 0"
+
+
+def test_a_formula_is_of_the_whole_problem_or_of_its_reversal(tmp_path):
+    """Reversed, a sum of some contributions or of none would be data that is wanted, and its formula false."""
+    want = Collective("some", 3, (frozenset({0, 1, 2}),), (frozenset({0}),), True, (), (((0, frozenset({0, 1})),),))
+    line = topology("line:3").network()
+    for network, task in ((line, want), (TWO, SUM)):
+        problem = Problem(network, task, 1, 1, 1)
+        assert api.verify(schedule(network, task, 1, (1, [[0, 1, 0, "reduce"]])))
+        # the formula that was refuted for it: of data that nobody holds, or that every contributor wants
+        with pytest.raises(VerificationError, match="no formula"):
+            proofs.formula(problem)
+        size = {"problem": problem.fingerprint, "chunks": 1, "steps": 1, "rounds": 1}
+        certificate = {"kind": "lrat", **size, "cnf": "", "file": "a.lrat.xz", "sha256": "", "lemmas": 1}
+        with pytest.raises(VerificationError, match="no formula"):
+            api.verify(refutation.write(problem, certificate, tmp_path))
+
+
+def test_a_proof_file_that_is_not_there_is_not_checked(tmp_path):
+    size = f"--chunks 2 --steps 2 --rounds 2 --jobs 1 --proof {tmp_path}"
+    assert asked("solve", *["--topo", "ring:4", "--coll", "allgather", "--encoding", "step"], *size.split())[0] == 3
+    (file,), (proof,) = tmp_path.glob("*.json"), tmp_path.glob("*.xz")
+    doc = json.loads(file.read_text())
+    doc["certificate"]["lemmas"] += 1
+    with pytest.raises(VerificationError, match="lemmas"):
+        refutation.verify(doc, tmp_path)
+    proof.unlink()
+    code, output = asked("verify", str(file))
+    assert code == 4 and "no proof file" in output
+    with pytest.raises(UncheckedError):
+        api.verify(file)
+
+
+# one rank
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_one_rank_has_all_there_is(name, tmp_path):
+    (tmp_path / "one.json").write_text('{"ranks": 1, "links": []}')
+    machine = ["--topo-file", str(tmp_path / "one.json"), "--coll", name]
+    machine += ["--sizes", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
+    file = str(tmp_path / "f.json")
+    verbs = {"bound": "S ≥ 0, certificate checked", "pareto": "complete: nothing is to be done, every rank has what it must have"}
+    if name in ("allgather", "allreduce", "alltonext"):
+        verbs["solve --chunks 1 --steps 1 --rounds 1 --jobs 1"] = "0 sends replayed, postcondition holds"
+    for verb, said in verbs.items():
+        code, output = asked(*verb.split(), *machine, "-o", file)
+        assert code == 0, output
+        code, output = asked("verify", file)
+        assert code == 0 and said in output, output
+
+
+# what is said
+
+
+def test_every_claim_has_a_line(gathered, halo):
+    floor = next(entry for entry in gathered["bounds"] if entry["steps"] is None)
+    left = {"steps": 3, "lower": "3/2", "upper": "3/2", "reason": "time"}
+    assert api.verify(gathered | {"complete": False, "bounds": [floor], "open": [left, left | {"steps": 1, "upper": None}]}) == [
+        "S=2: R/C 3/2 with C=2, 24 sends replayed, optimal for any C",
+        "bounds: R/C ≥ 3/2 for any S: 1 certificate checked",
+        "open at S=3: R/C ≥ 3/2 is proved, 3/2 is known",
+        "open at S=1: R/C ≥ 3/2 is proved, none is known",
+        "not complete: there may be other points",
+        audit.ASSUMED["synth.frontier/1"],
+    ]
+    added = api.pareto("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
+    first, second, *_ = api.verify(added.to_json())
+    assert first.endswith("optimal for any C, bits may differ") and second.endswith("optimal for any C, same bits on all ranks")
+    assert api.verify(halo)[-2] == "complete: no schedule in this model, with any number of chunks, is better"
+
+
+def test_a_document_that_claims_nothing_is_refused(gathered):
+    doc = {"schema": "synth.bounds/1", "topology": gathered["topology"], "collective": gathered["collective"], "bounds": []}
+    refused(doc, "claims nothing")
+    refused(frontier(RING, HALO) | {"topology": RING.to_json() | {"links": [[0, 1, -7]]}}, "topology")
+    refused(frontier(RING, HALO, bounds=[{"steps": None, "value": "0", "scope": "this-chunks", "certificate": {}}]), "scope")
+
+
+def test_a_field_that_is_given_twice_is_refused(gathered, tmp_path):
+    text = json.dumps(gathered["points"][0]["schedule"])
+    (tmp_path / "a.json").write_text(text.replace('"chunks": 2', '"chunks": 1, "chunks": 2'))
+    code, output = asked("verify", str(tmp_path / "a.json"))
+    assert code == 1 and "'chunks' is given twice" in output
+
+
+def test_a_certificate_that_takes_too_much_work_is_not_checked(gathered, tmp_path, monkeypatch):
+    (tmp_path / "a.json").write_text(json.dumps(gathered))
+    monkeypatch.setattr(instance, "MOST_WORK", 10)
+    code, output = asked("verify", str(tmp_path / "a.json"))
+    assert code == 4 and "points[0].bound.certificate" in output and "too large to check" in output

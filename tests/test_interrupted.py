@@ -1,0 +1,84 @@
+"""Ctrl-C at known points of the commands: what was found is printed, nothing more is begun, and the exit code is 130."""
+
+import pytest
+from click.testing import CliRunner
+
+from synth import bounds, jobs
+from synth.api import tuninginputs
+from synth.cli import root
+from synth.flows import explain, groups, rings
+from synth.flows.until import give_up, given_up, left, until
+from synth.pareto import race
+
+GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def stopped():
+    yield
+    jobs.stop()
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def run(*words):
+    return CliRunner().invoke(root, list(words))
+
+
+def test_giving_up_leaves_no_time_inside_the_block_alone():
+    with until(1000):
+        with until(None):
+            give_up()
+            assert given_up() and left() == 0
+        assert not given_up() and (left() or 0) > 0
+    assert left() is None
+
+
+def test_bounds_that_there_are_are_printed(monkeypatch):
+    flow = bounds.flow
+
+    def some(network, task, steps):
+        return interrupt() if steps == 3 else flow(network, task, steps)
+
+    monkeypatch.setattr(bounds, "flow", some)
+    done = run("bound", "--topo", "dgx1", "--coll", "allgather")
+    assert done.exit_code == 130, done.output
+    assert "3/2" in done.output and "7/6" in done.output and "Ctrl-C came before the bounds at more steps" in done.output
+
+
+def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
+    (tmp_path / "groups.yaml").write_text(GROUPS)
+    words = ("groups", "--topo", "fully-connected:4*2", "--file", str(tmp_path / "groups.yaml"))
+    whole = run(*words, "--format", "json", "--bound-only")
+    monkeypatch.setattr(groups, "packed", interrupt)
+    done = run(*words, "--format", "json")
+    assert whole.exit_code == 0 and done.exit_code == 130, done.output
+    assert "a schedule" in done.output
+    monkeypatch.setattr(groups, "packed", lambda *_: pytest.fail("was begun after Ctrl-C"))
+    monkeypatch.setattr(groups, "_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
+    assert run(*words).exit_code == 130
+
+
+@pytest.mark.parametrize("place", [(rings, "disjoint"), (explain._Explained, "_by_flows"), (explain, "tree_rate")])
+def test_the_rates_that_are_known_are_printed(monkeypatch, place):
+    words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
+    best = explain._Explained._best
+    if place[1] == "_by_flows":  # of reduce-scatter and allgather
+        monkeypatch.setattr(explain._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt())
+    else:
+        monkeypatch.setattr(*place, interrupt)
+    done = run(*words)
+    assert done.exit_code == 130, done.output
+    assert "optimum" in done.output or "upper bound" in done.output
+
+
+@pytest.mark.parametrize("words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")])
+def test_commands_without_a_result_end_with_the_code_of_ctrl_c(monkeypatch, words):
+    monkeypatch.setattr(race, "watch", interrupt)
+    monkeypatch.setattr(tuninginputs, "pareto", interrupt)
+    monkeypatch.setattr("synth.flows.large.fabric", interrupt)
+    done = run(words[0], "--topo", "dgx1", "--coll", "allgather", *words[1:])
+    assert done.exit_code == 130, done.output
+    assert "interrupted" in done.output and "Traceback" not in done.output

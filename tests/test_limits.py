@@ -1,0 +1,344 @@
+"""A limit counts every crossing of its links: a route through a switch with two of its links in one limit counts twice."""
+
+import copy
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from bench import agreement, small
+from synth import api, audit, bounds, symmetry, verify
+from synth.bounds.check import check
+from synth.bounds.fences import fenced
+from synth.bounds.trees import tree_bound
+from synth.catalog import relabel
+from synth.catalog.isomorphic import invariant, relabelling
+from synth.collective import collective
+from synth.encodings.solvers.cadical import Cadical
+from synth.encodings.step import Step as StepEncoding
+from synth.encodings.tight import full_wires, tight_cuts
+from synth.errors import FormatError, SynthError, VerificationError
+from synth.flows import ringbound, rings, roads
+from synth.flows.groupbound import bound as group_bound
+from synth.flows.groups import together
+from synth.flows.large import bound as flow_bound
+from synth.groupcheck import check as check_groups
+from synth.groups import Group
+from synth.liveness import rounds_for
+from synth.pareto import onechunk
+from synth.runtime import hostbuild
+from synth.runtime.links import Links
+from synth.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.topologies import topology
+from synth.topologies.files import from_document
+from synth.topologies.modify import apply
+from synth.topologies.reading import parse_json
+from synth.topology import Cap, Limit, Link, Network, Route, Topology
+from synth.verdict import Sat, Unsat
+from synth.view.page import motion
+
+# Two GPUs on each of two PCIe switches; the root of a switch carries 2 units, whatever crosses it.
+PCIE = {
+    "ranks": 4, "unit": 1, "switches": ["p", "q"],
+    "links": [
+        *({"src": r, "dst": "pq"[r // 2], "bandwidth": 2, "both": True} for r in range(4)),
+        {"src": "p", "dst": "q", "bandwidth": 4, "both": True},
+    ],
+    "limits": [
+        {"name": "root p", "links": [[0, "p"], ["p", 0], [1, "p"], ["p", 1]], "bandwidth": 2},
+        {"name": "root q", "links": [[2, "q"], ["q", 2], [3, "q"], ["q", 3]], "bandwidth": 2},
+    ],
+}  # fmt: skip
+# One way through a switch, both of its links in one limit; and the same both ways.
+ONE_WAY = {
+    "ranks": 2, "unit": 1, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2}, {"src": "s", "dst": 1, "bandwidth": 2}],
+    "limits": [{"name": "root", "links": [[0, "s"], ["s", 1]], "bandwidth": 2}],
+}  # fmt: skip
+BOTH = {
+    "ranks": 2, "unit": 1, "switches": ["s"], "links": [{"src": r, "dst": "s", "bandwidth": 2, "both": True} for r in (0, 1)],
+    "limits": [
+        {"name": "there", "links": [[0, "s"], ["s", 1]], "bandwidth": 2},
+        {"name": "back", "links": [[1, "s"], ["s", 0]], "bandwidth": 2},
+    ],
+}  # fmt: skip
+
+
+def read(doc):
+    return from_document(parse_json(json.dumps(doc), "machine"), "machine")
+
+
+def frontier(doc, name, **options):
+    return api.pareto(read(doc), name, engine="exact", jobs=1, fresh=True, **options)
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
+
+
+# ---------------------------------------------------------------- the network, its document, the replay
+
+
+def test_routes_are_listed_once_for_each_crossing():
+    network = read(PCIE).network()
+    times = Counter((network.routes[i].src, network.routes[i].dst) for i in network.caps[-2].routes)
+    inside = {(0, 1): 2, (1, 0): 2}
+    assert times == inside | {pair: 1 for a in (0, 1) for b in (2, 3) for pair in ((a, b), (b, a))}
+    assert sum(k == len(network.caps) - 2 for k in network.caps_of[0]) == 2
+    again = Network.from_json(json.loads(json.dumps(network.to_json())))
+    assert (again.routes, again.caps, again.wires) == (network.routes, network.caps, network.wires)
+    assert network.reversed().caps == network.caps
+
+
+def test_a_limit_is_a_set_of_links():
+    doc = copy.deepcopy(ONE_WAY)
+    doc["limits"][0]["links"].append([0, "s"])
+    with pytest.raises(FormatError, match="listed twice in this limit"):
+        read(doc)
+    with pytest.raises(SynthError, match="t: limit 'm' lists a link twice; a limit is a set of links"):
+        Topology("t", 2, (Link(0, 1, Fraction(1)),), (Limit("m", (0, 0), Fraction(1)),)).network()
+
+
+def test_replay_counts_every_crossing():
+    network = read(ONE_WAY).network()
+    sends = tuple(Send(chunk, 0, 1, "copy", ("s",)) for chunk in range(2))
+    made = Schedule(network, collective("broadcast", 2), 2, (Step(1, sends),))
+    with pytest.raises(VerificationError, match="limit 0 carries 4 chunks, 1 rounds allow 2"):
+        verify.schedule(made)
+    assert rounds_for(made, sends) == 2
+    assert verify.schedule(replace(made, steps=(Step(2, sends),))).bandwidth == 1
+
+
+def test_changed_machines_keep_the_count():
+    machine = apply(read(PCIE), without=["p-q"], ranks="0,1")
+    assert machine.network().caps == (Cap((0, 0, 1, 1), 2),)
+    assert symmetry.isomorphism(machine.network(), read(BOTH).network()) is None  # one limit, not two
+    slower = apply(read(ONE_WAY), degrade=["0-s:1/2"]).network()
+    assert slower.caps == (Cap((0, 0), 2),) and slower.routes[0].units == 1
+
+
+# Of machines no route of which uses a limit twice: the same as ever.
+FINGERPRINTS = {
+    "dgx1": "feacc32c95902501954a3cbca506b5bccd3ff677496de668f6506b4f413d7e4f",
+    "dgx2": "999ce9ced3c0a304f362a120d3106b74759cd0eb4f437c7a26fa8d1f22fd3e5a",
+    "dgx-a100*2": "d5673c9e79578fffad74b7b202b6da3539922b8c4091be4b11ed15c79f8e8e7e",
+    "mi250": "57a831f94a88919005445690214b3d5f6644adba256b3648d6355e34b9b9a88b",
+    "switch:4": "d1cf4d194e677461eb47955ed6fce19d915e7f23e3fedf0c0a24921415c234fd",
+    "fat-tree:8": "4ccfa4569add20a5287f76fe365d96bd2f7c14244f84f75bea292acf384d7c24",
+    "rail:2x4": "63561e5dbb97724e186a95e9898b76d544faef506cda7cec28f3517f05385cce",
+}
+
+
+@pytest.mark.parametrize("name", FINGERPRINTS)
+def test_fingerprints_stay(name):
+    network = topology(name).network()
+    assert problem_fingerprint(network, collective("allgather", network.ranks)) == FINGERPRINTS[name]
+
+
+# ---------------------------------------------------------------- both engines
+
+
+@pytest.mark.parametrize(
+    ("doc", "name", "points", "least"),
+    [
+        (PCIE, "alltoall", [(1, 6)], 6),
+        (PCIE, "allgather", [(1, 6)], 4),
+        (PCIE, "broadcast", [(1, 2), (2, Fraction(3, 2))], 1),
+        (PCIE, "reduce-scatter", [(1, 6)], 4),
+        (ONE_WAY, "broadcast", [(1, 1)], Fraction(1, 2)),
+        (BOTH, "allgather", [(1, 1)], Fraction(1, 2)),
+        (BOTH, "alltoall", [(1, 1)], Fraction(1, 2)),
+        (BOTH, "reduce", [(1, 1)], Fraction(1, 2)),
+        (BOTH, "allreduce", [(1, 1)], Fraction(1, 2)),
+    ],
+)
+def test_frontiers_of_both_engines(doc, name, points, least):
+    found = frontier(doc, name)
+    assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(s, value, "optimal") for s, value in points]
+    assert found.complete
+    audit.document(json.loads(json.dumps(found.to_json())))
+    assert api.bound(read(doc), name)[-1][1].value == min(p.bandwidth for p in found.points)
+    assert flow_bound(read(doc), name).bound == least  # what cuts of the fabric see, never above the optimum
+
+
+@pytest.mark.parametrize("encoding", ["path", "step", "step-mono", "quotient", "tree", "auto"])
+def test_encodings(encoding):
+    for doc, name, rounds in ((PCIE, "alltoall", 6), (BOTH, "allgather", 1)):
+        answer = api.solve(read(doc), name, 1, 1, rounds, encoding=encoding, jobs=1)
+        assert isinstance(answer, Sat) and answer.schedule.rounds == rounds
+    if encoding not in ("quotient", "tree"):  # which refute nothing
+        assert isinstance(api.solve(read(PCIE), "alltoall", 1, 1, 5, encoding=encoding, jobs=1), Unsat)
+
+
+# ---------------------------------------------------------------- symmetries, bounds and certificates
+
+
+def pair(*routes, units=2):
+    """Two ranks with a link each way of 2 units, and a limit on them."""
+    return Network("pair", 2, (Route(0, 1, 2), Route(1, 0, 2)), (Cap(routes, units),))
+
+
+def test_symmetries_keep_the_counts():
+    swap = [1, 0]
+    assert symmetry.route_permutation(pair(0, 1), swap) and symmetry.route_permutation(pair(0, 1, 0, 1), swap)
+    assert symmetry.route_permutation(pair(0, 0, 1), swap) is None
+    assert symmetry.isomorphism(pair(0, 0, 1), pair(1, 0, 1)) == (1, 0)
+    assert symmetry.isomorphism(pair(0, 0, 1), pair(0, 1)) is None
+
+
+def test_no_certificate_moves_a_limit_onto_one_that_counts_otherwise():
+    network, task = pair(0, 0, 1), collective("allgather", 2)
+    made = bounds.flow(network, task, None)
+    assert made.value == Fraction(3, 2)  # one send each way: 3 crossings, 2 units
+    assert check(made.certificate, network.to_json(), task.to_json(1)) == made.value
+    forged = made.certificate | {"generators": [[[1, 0], [1, 0]]]}
+    with pytest.raises(VerificationError, match="limits are not kept"):
+        check(forged, network.to_json(), task.to_json(1))
+
+
+def test_bounds_count_every_crossing():
+    network = pair(0, 0, 1)
+    gather = collective("allgather", 2)
+    assert bounds.flow(network, gather, 1).value == Fraction(3, 2)
+    assert bounds.rounds(network, gather, 1, 2)[0] == 3
+    every = collective("allreduce", 2)
+    for task, value in ((every, Fraction(3, 2)), (collective("reduce", 2), Fraction(1, 2)), (collective("broadcast", 2), 1)):
+        kind = bounds.allreduce if task == every else bounds.flow
+        assert kind(network, task, None).value == kind(network, task, 1).value == value
+    assert fenced(pair(0, 0, 1), collective("scan", 2)).value == 1  # the sum enters rank 1 over route 0, which counts twice
+    assert fenced(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
+    found = onechunk.bound(pair(0, 0, 1), every, 2, Fraction(1))
+    assert found is None or found.value <= Fraction(3, 2)
+
+
+def test_tight_cuts_count_every_crossing():
+    network, task = pair(0, 0, units=2), collective("broadcast", 2)
+    assert tight_cuts(Problem(network, task, 1, 1, 1)) == [frozenset({1})]
+    assert full_wires(network, [frozenset({1})]) == (set(), {0})
+    assert tight_cuts(Problem(network, task, 2, 1, 1)) == []
+
+
+def test_bounds_of_random_limits_stay_below_schedules():
+    """Trees, flows and sums against each other where limits list routes several times."""
+    for seed in range(12):
+        rng = Random(seed)
+        ends = [(a, b) for a in range(3) for b in range(3) if a != b]
+        routes = tuple(Route(a, b, rng.randint(1, 2)) for a, b in ends)
+        caps = tuple(Cap(tuple(rng.choices(range(6), k=rng.randint(1, 5))), rng.randint(1, 3)) for _ in range(2))
+        network, task = Network("random", 3, routes, caps), collective(rng.choice(("allgather", "broadcast", "alltoall")), 3)
+        group = symmetry.generators(network, task)
+        flow = bounds.flow(network, task, 2, group).value
+        assert flow == bounds.flow(network, task, 2, ()).value
+        tree = tree_bound(network, task, 2)
+        low = max(flow, tree.value if tree else 0)
+        rounds = 2
+        while not _decided(Problem(network, task, 1, 2, rounds)):
+            assert rounds < 20
+            rounds += 1
+        assert low <= rounds
+
+
+def _decided(problem):
+    model, inverse = StepEncoding().apply(problem)
+    answer = Cadical().solve(model)
+    if answer.status == "sat":
+        verify.schedule(StepEncoding().invert(inverse, answer.values))
+    return answer.status == "sat"
+
+
+# ---------------------------------------------------------------- catalog, emulation, rings, groups, drawing
+
+
+def test_a_renumbered_machine_is_the_same_problem():
+    doc = copy.deepcopy(PCIE)
+    moved = {0: 2, 1: 0, 2: 3, 3: 1, "p": "p", "q": "q"}
+    for row in doc["links"]:
+        row["src"], row["dst"] = moved[row["src"]], moved[row["dst"]]
+    for row in doc["limits"]:
+        row["links"] = [[moved[a], moved[b]] for a, b in row["links"]]
+    task = collective("broadcast", 4, (1,))
+    kept, asked = (read(PCIE).network(), task), (read(doc).network(), collective("broadcast", 4, (0,)))
+    assert invariant(*kept) == invariant(*asked)
+    where = relabelling(kept, asked)
+    assert where is not None
+    found = api.pareto(read(PCIE), "broadcast", roots=(1,), engine="exact", jobs=1, fresh=True)
+    again = relabel.frontier(found, *asked, where)
+    assert [p.bandwidth for p in again.points] == [2, Fraction(3, 2)]
+    audit.document(json.loads(json.dumps(again.to_json())))
+    assert relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
+    assert invariant(pair(0, 0, 1), collective("allgather", 2)) != invariant(pair(0, 1), collective("allgather", 2))
+
+
+def test_a_transfer_is_served_once_for_each_crossing():
+    links = Links(read(ONE_WAY).network())
+    assert links.send(0, 1000, 0)[:2] == (0, 1_000_000)  # ps: 2 GB/s, twice
+    assert links.send(0, 1000, 0)[:2] == (1_000_000, 2_000_000)
+
+
+@pytest.mark.parametrize("executor", ["reference", "host"])
+def test_emulation_counts_every_crossing(executor):
+    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf control."""
+    if executor == "host" and hostbuild.compiler() is None:
+        pytest.skip("no C++ compiler here: apt install g++")
+    found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor)
+    assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
+    assert all(control.heard for control in found.controls)
+
+
+def test_rings_take_a_limit_once_for_each_crossing():
+    for doc, units in ((BOTH, 1), (PCIE, 0)):
+        machine = read(doc)
+        found = rings.disjoint(machine)
+        assert found.units == units and ringbound.bound(roads.of(machine)).units >= units
+    wide = copy.deepcopy(PCIE)
+    for row in wide["limits"]:
+        row["bandwidth"] = 5  # 2 within a switch and 2 between: a ring crosses each root 4 times
+    assert rings.disjoint(read(wide)).units == 1
+
+
+def test_groups_count_every_crossing():
+    for doc, ranks, name, seconds in ((BOTH, (0, 1), "allgather", Fraction(1, 2)), (PCIE, (0, 1, 2, 3), "alltoall", Fraction(3, 2))):
+        machine = read(doc)
+        network, groups = machine.network(), [Group(ranks, name, Fraction(1))]
+        found = group_bound(network, machine.nodes, groups)
+        assert check_groups(found.certificate, network, groups) == found.seconds == seconds
+        made = together(machine, groups)
+        assert made.seconds >= found.seconds
+
+
+def test_the_drawing_counts_every_crossing():
+    drawn = motion.machine(read(ONE_WAY).network())
+    assert [routes for _, _, routes in drawn.caps] == [(0, 0)]
+
+
+# ---------------------------------------------------------------- random machines
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_exact_and_flow_methods_agree_on_random_machines(part):
+    """In one process: bounds of both engines against a linear program, encodings against dynamic programming, flow schedules replayed."""
+    compared = Counter()
+    for index in range(part * 12, part * 12 + 12):
+        case = agreement.Case.drawn(2026, index)
+        if case.least is None:
+            continue
+        network, task = case.topology.network(), collective(case.name, case.topology.ranks, case.roots)
+        least = small.infimum(case.truth, case.name, case.root)
+        if least is not None:
+            assert float(bounds.flow(network, task, None).value) == pytest.approx(least, rel=1e-6)
+            compared["bounds"] += 1
+        for steps in (1, 2):
+            value = small.fewest(case.truth, case.name, case.root, steps, 1, work=3_000)
+            if value and not task.combining:
+                rounds = max(int(value), steps)
+                assert _decided(Problem(network, task, 1, steps, rounds))
+                assert rounds == steps or not _decided(Problem(network, task, 1, steps, rounds - 1))
+                compared["searches"] += 1
+        if case.name in agreement.FLOWS:
+            case.compare_flow()
+            compared["flows"] += case.seen["flow answers"]
+        assert not case.wrong, (index, case.name, case.root, case.wrong, case.doc)
+    assert min(compared["bounds"], compared["flows"]) > 2

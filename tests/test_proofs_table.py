@@ -1,0 +1,66 @@
+"""docs/proofs.md says by which function each claim of a document is checked: each is there, and nothing is without one."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from synth import audit
+from synth.bounds import check, check_scale
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
+OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", "groups-prices")  # kinds that a checker of their own reads
+
+
+def rows() -> list[list[str]]:
+    """The cells of the table "document | claim | checked by"."""
+    text = PAGE.read_text(encoding="utf-8")
+    table = text.partition("| document | claim | checked by |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
+
+
+def functions() -> list[str]:
+    return sorted({name for row in rows() for name in re.findall(r"`([^`]+)`", row[-1])})
+
+
+def subjects() -> set[str]:
+    return {name for row in rows() for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def test_every_row_has_a_claim_and_a_function() -> None:
+    assert len(rows()) > 20
+    for row in rows():
+        assert len(row) == 3 and row[1] and re.search(r"`synth\.", row[2]), row
+
+
+@pytest.mark.parametrize("name", functions())
+def test_the_function_is_there(name: str) -> None:
+    words = name.split(".")
+    for size in range(len(words) - 1, 0, -1):
+        try:
+            found: object = import_module(".".join(words[:size]))
+        except ModuleNotFoundError:
+            continue
+        for word in words[size:]:
+            found = getattr(found, word)
+        assert callable(found)
+        return
+    pytest.fail(f"{name} is in no module")
+
+
+@pytest.mark.parametrize("schema", [*audit.SCHEMAS, "synth.bulk/1"])
+def test_every_schema_that_is_verified_has_a_row(schema: str) -> None:
+    assert schema in subjects()
+
+
+@pytest.mark.parametrize("kind", [*check.KEYS, *check_scale.KEYS, *OTHERS])
+def test_every_kind_of_certificate_has_a_row(kind: str) -> None:
+    assert kind in subjects()
+
+
+@pytest.mark.parametrize("schema", audit.ASSUMED)
+def test_what_is_assumed_is_said(schema: str) -> None:
+    assert schema in audit.SCHEMAS and audit.ASSUMED[schema].startswith("assumed, not checked: ")
