@@ -28,6 +28,8 @@ CASES ?= 200
 
 .PHONY: demo test fuzz check bench catalog test-gpu bench-gpu clean
 .DELETE_ON_ERROR:
+# Some hundred programs and helper processes are started by the tests: each module is compiled once, not in each of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.installed
 	$(BIN)/synth pareto --topo dgx1 --coll allgather

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from synth import jobs
+
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 FUZZ_CASES = ROOT / "fuzz-cases"
@@ -62,6 +64,12 @@ def caches(request, tmp_path_factory):
 def own_cache(caches, monkeypatch):
     """No test goes on from what another, or an earlier run, left in a sweep's log."""
     monkeypatch.setenv("SYNTH_CACHE", str(caches()))
+
+
+@pytest.fixture(autouse=True)
+def kept_helpers(monkeypatch):
+    """Helper processes, which import solvers for a third of a second, go on to the next test; `jobs.stop` ends them with this process."""
+    monkeypatch.setattr(jobs, "stop", lambda: None)
 
 
 @pytest.fixture

@@ -57,7 +57,8 @@ def test_known_algorithms(program):
 
 
 @pytest.mark.parametrize("machine, name, task", [
-    ("dgx2", "direct", "alltoall"), ("switch:5", "ring", "allreduce"), ("rail:2x2", "direct", "allgather"),
+    pytest.param("dgx2", "direct", "alltoall", marks=pytest.mark.slow),
+    ("switch:5", "ring", "allreduce"), ("rail:2x2", "direct", "allgather"),
     ("dgx1-v100", "tree", "allreduce"), ("mi250", "ring", "reduce-scatter"), ("ring:4", "ring", "broadcast"),
 ])  # fmt: skip
 def test_machines_whose_links_share_limits_and_connections_that_share_links(machine, name, task):

@@ -52,7 +52,10 @@ def solve(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("words", ["--encoding mine", "--encoding mine --solver own", "--encoding step --solver own", "--solver own"])
+@pytest.mark.parametrize("words", [
+    "--encoding mine", "--solver own",
+    *(pytest.param(f"--encoding {name} --solver own", marks=pytest.mark.slow) for name in ("mine", "step")),
+])  # fmt: skip
 def test_an_encoding_and_a_solver(solve, words):
     code, out, said = solve(f"--chunks 2 --steps 2 --rounds 3 {words}")
     assert (code, said) == (0, "")
