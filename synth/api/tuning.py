@@ -165,7 +165,8 @@ def _answer(
     found = tune_candidates.candidates(schedules, measured, wish.ways, prefix, facts, lambda: search.left == 0)
     offered = [*found.candidates]
     if not measured:
-        offered += [c for one in schedules if one.name in LIBRARY for c in tune_candidates.own_of_library(one.name, one.schedule, facts, prefix)]
+        own = [one for one in schedules if one.name in LIBRARY]
+        offered += [c for one in own for c in tune_candidates.own_of_library(one.name, one.schedule, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fitted(found.candidates, says)
     if model is None and not measured and work.network is not None:

@@ -46,7 +46,7 @@ class Search:
     on_event: Listener | None = None
     for_frontiers: float = 1.0
     limit: str = "the time limit"
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = lambda: time.monotonic()
 
     @property
     def left(self) -> float | None:

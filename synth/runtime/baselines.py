@@ -176,7 +176,8 @@ def tree(network: Network, task: Collective, trees: Sequence[Parents], pieces: i
                 chunk, a, b = k * pieces + piece, places[v], places[parent]
                 rows.setdefault(up[v] + piece, []).append(Send(chunk, a, b, "reduce"))
                 rows.setdefault(depth + piece, []).append(Send(chunk, b, a, "copy"))
-    return Schedule(network, task, len(trees) * pieces, tuple(_step(network, rows[s]) for s in sorted(rows)))
+    ways = _pairs(network)
+    return Schedule(network, task, len(trees) * pieces, tuple(_step(network, ways, rows[s]) for s in sorted(rows)))
 
 
 def _heights(parents: Parents) -> list[int]:
@@ -261,11 +262,17 @@ def _made(
 
 
 def _schedule(network: Network, task: Collective, chunks: int, moves: Moves, kind: str = "copy") -> Schedule:
-    ways: dict[tuple[int, int], list[int]] = {}
-    for i, route in enumerate(network.routes):
-        ways.setdefault((route.src, route.dst), []).append(i)
+    ways = _pairs(network)
     steps = tuple(_step(network, ways, [Send(c, a, b, kind) for c, a, b in row]) for row in moves)
     return Schedule(network, task, chunks, steps)
+
+
+def _pairs(network: Network) -> dict[tuple[int, int], list[int]]:
+    """The routes of each pair of ranks."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for i, route in enumerate(network.routes):
+        found.setdefault((route.src, route.dst), []).append(i)
+    return found
 
 
 def _step(network: Network, ways: Mapping[tuple[int, int], Sequence[int]], sends: Sequence[Send]) -> Step:
