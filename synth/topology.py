@@ -133,7 +133,7 @@ class Network:
         peers = [sorted({self.routes[i].dst for i in self.out[n]}) for n in range(self.ranks)]
         return tuple(_hops(peers, n) for n in range(self.ranks))
 
-    @property
+    @cached_property
     def latency(self) -> Fraction:
         """The greatest latency of a route, µs: the α of the cost model."""
         return max((r.latency for r in self.routes), default=Fraction(0))

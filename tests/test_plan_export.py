@@ -142,12 +142,14 @@ def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_ti
     made = replace(plan(), algorithms=algorithms, tables=(table,))
     left, loss = compared(made, found)
     assert left == (
-        "allgather on 4 ranks: left to the library: 8 B (4 µs by nccl-ring, 5 µs by the best schedule),"
-        " 16 B (4.5 µs by nccl-ring, 7 µs by the best schedule)"
+        "allgather on 4 ranks: 8 B, 16 B are left to the library (nccl-ring: 4.5 µs against 7 µs by the best schedule that this runtime"
+        " takes, at 16 B); the .md has every size"
     )
     assert loss == (
         "allgather on 4 ranks: what runs is at most 300.0% slower than the best of all candidates, at 8 B (nccl-ring 4 µs, the best 1 µs)"
     )
+    even = replace(plan(), algorithms=algorithms, tables=(replace(table, best=(4e-6, 2e-6, 4.5e-6)),))
+    assert compared(even, replace(found, table=even.tables[0])) == [left]  # nothing is lost: nothing is said of it
     assert judged(made, [found])[4] == "| allgather on 4 ranks | 8 B | nccl-ring | 4 µs | 5 µs | 1 µs |"
     assert compared(made, shares(replace(table, times=()), {}, {})) == [] and judged(made, []) == []
 

@@ -107,7 +107,7 @@ def tune(
         works = [_with_dividing(work, machine, wish, looking, len(works) - place) for place, work in enumerate(works)]
     works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
     facts = [_facts(work, machine) for work in works]
-    answers = [_answer(work, wish, len(works) > 1, known) for work, known in zip(works, facts, strict=True)]
+    answers = [_answer(work, wish, len(works) > 1, known, search) for work, known in zip(works, facts, strict=True)]
     return _plan(works, answers, next((known for known in facts if known), None))
 
 
@@ -137,6 +137,9 @@ def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str
 
 def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, to_come: int) -> Work:
     """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked for."""
+    if work.flows:
+        note = "schedules that divide every size are not looked for: the machine is too large for exact synthesis"
+        return work._replace(notes=(*work.notes, note))
     made: list[Schedule] = []
     late: list[int] = []
     for place, one in enumerate(work.frontiers):
@@ -150,7 +153,7 @@ def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, t
 
 
 def _answer(
-    work: Work, wish: _Wish, several: bool, facts: Machine | None
+    work: Work, wish: _Wish, several: bool, facts: Machine | None, search: Search
 ) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
     from synth.catalog import fit, tune, tune_candidates, tune_measured
 
@@ -158,11 +161,12 @@ def _answer(
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""
-    schedules = _schedules(work, wish)
-    found = tune_candidates.candidates(schedules, measured, wish.ways, prefix, facts)
+    schedules = _schedules(work, wish, search)
+    found = tune_candidates.candidates(schedules, measured, wish.ways, prefix, facts, lambda: search.left == 0)
     offered = [*found.candidates]
     if not measured:
-        offered += [c for name, s in schedules if name in LIBRARY for c in tune_candidates.own_of_library(name, s, facts, prefix)]
+        own = [one for one in schedules if one.name in LIBRARY]
+        offered += [c for one in own for c in tune_candidates.own_of_library(one.name, one.schedule, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fitted(found.candidates, says)
     if model is None and not measured and work.network is not None:
@@ -174,13 +178,15 @@ def _answer(
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
-def _schedules(work: Work, wish: _Wish) -> list[Named]:
+def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
     """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links carry them."""
+    from synth.catalog.fit_shape import shape
     from synth.catalog.tune_candidates import Named
     from synth.runtime.baselines import SUMMARIES
 
     points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
-    made = [Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s) for s in points]
+    timed = not work.measured and search.end is not None  # then times of the points are predicted first, while there is time
+    made = [Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s, shape=shape(s) if timed and search.left else None) for s in points]
     if work.network is None or not work.frontiers:
         if wish.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
@@ -188,8 +194,10 @@ def _schedules(work: Work, wish: _Wish) -> list[Named]:
     task = work.frontiers[0].collective
     seen = [m.label for m in work.measured if m.backend == OURS and m.label in SUMMARIES]
     for name in dict.fromkeys((*wish.baselines, *seen, *ALWAYS)):
+        if search.left == 0 and name not in (*wish.baselines, *seen, *LIBRARY):
+            continue
         try:
-            made.append(Named(name.lower(), baseline(name, work.network, task)))
+            made.append(Named(name.lower(), baseline(name, work.network, task), True))
         except SynthError:
             if name in wish.baselines:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, gcd
@@ -14,7 +14,7 @@ from synth.api.inputs import collective as task_of
 from synth.api.programs import read
 from synth.api.synthesis import pareto, solve
 from synth.collective import Collective
-from synth.errors import UsageError
+from synth.errors import SynthError, UsageError
 from synth.frontier import Frontier, LowerBound, Point
 from synth.large import Large
 from synth.schedule import Schedule
@@ -34,22 +34,24 @@ DIVIDING_SECONDS = 20.0  # wall time for all of them, where nobody limited it: t
 # Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of one frontier:
 # what flow methods may add to it, about.
 FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
+AFTER = 3.0  # what the baselines and predictions of the points take after they are written out, at most about, per second of that
 
 
 @dataclass(frozen=True)
 class Search:
-    """How frontiers and schedules are searched: all of it until `end` (monotonic seconds; None: no limit), which `limit` names."""
+    """How frontiers and schedules are searched: all of it until `end` (seconds of `clock`; None: no limit), which `limit` names."""
 
     end: float | None = None
     jobs: int | None = None
     on_event: Listener | None = None
     for_frontiers: float = 1.0
     limit: str = "the time limit"
+    clock: Callable[[], float] = lambda: time.monotonic()
 
     @property
     def left(self) -> float | None:
         """Seconds until the end, none below 0; None without one."""
-        return None if self.end is None else max(0.0, self.end - time.monotonic())
+        return None if self.end is None else max(0.0, self.end - self.clock())
 
 
 class Work(NamedTuple):
@@ -63,6 +65,7 @@ class Work(NamedTuple):
     measured: tuple[Measurement, ...]
     dividing: tuple[Schedule, ...] = ()
     notes: tuple[str, ...] = ()
+    flows: bool = False  # the frontier is of flow methods
 
 
 def frontier(given: Frontier | str | Path) -> Frontier:
@@ -139,16 +142,19 @@ def works(
         timed = any(m.collective == name for m in held)
         task = own[0].collective if own else _task(name, count, root, timed)
         notes: tuple[str, ...] = ()
+        flows = False
         if not own and machine is not None and task is not None:
-            own, notes = _kept(catalog, machine, task)
-            own = own or [_synthesized(machine, task, search, len(names) - place)]
+            own, notes, flows = _kept(catalog, machine, task, search)
+            if not own:
+                made, notes, flows = _synthesized(machine, task, search, len(names) - place)
+                own = [made]
         there = next((f.network for f in own), network)
         for other in (*(f.network for f in own), *((network,) if network else ())):
             if there is not None and not _same(other, there):
                 raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
         wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
         measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
-        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes))
+        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows))
     return found
 
 
@@ -166,39 +172,70 @@ def _same(one: Network, other: Network) -> bool:
     return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
 
 
-def _kept(catalog: str | Path | None, machine: Topology, task: Collective) -> tuple[list[Frontier], tuple[str, ...]]:
-    """The frontier of the catalog that answers this, up to numbering, replayed; and a note that says so."""
+def _kept(
+    catalog: str | Path | None, machine: Topology, task: Collective, search: Search
+) -> tuple[list[Frontier], tuple[str, ...], bool]:  # fmt: skip
+    """The frontier of the catalog that answers this, up to numbering, replayed; notes that say so, and which points it lacks; and
+    whether it is of flow methods."""
     if catalog is None:
-        return [], ()
+        return [], (), False
     from synth.catalog.store import Store
 
     with Store.open(catalog) as store:
         entry, _ = store.find(machine.network(), task, labels=machine.labels) or (None, None)
     if entry is None or entry.frontier is None or not entry.frontier.points:
-        return [], ()
-    found = entry.frontier if isinstance(entry.frontier, Frontier) else _written_out(entry.frontier, machine.network())
-    return [frontier(found)], (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})",)
+        return [], (), False
+    held = entry.frontier
+    found, notes = (held, ()) if isinstance(held, Frontier) else _written_out(held, machine.network(), task, search)
+    return (
+        [frontier(found)],
+        (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})", *notes),
+        isinstance(held, Large),
+    )
 
 
-def _synthesized(machine: Topology, task: Collective, search: Search, to_come: int) -> Frontier:
-    """The frontier of one collective, of `to_come` that share what is left of the time."""
+def _synthesized(machine: Topology, task: Collective, search: Search, to_come: int) -> tuple[Frontier, tuple[str, ...], bool]:
+    """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks; and
+    whether it is of flow methods."""
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
     made = pareto(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
-    return made if isinstance(made, Frontier) else _written_out(made, machine.network())
+    if isinstance(made, Frontier):
+        return made, (), False
+    left = search.left
+    end = None if left is None else search.clock() + left / to_come
+    return *_written_out(made, machine.network(), task, replace(search, end=end)), True
 
 
-def _written_out(found: Large, network: Network) -> Frontier:
-    """The points of the flow methods as ordinary schedules. Raises UsageError where they are too large to be written out."""
-    from synth.flows.expand import schedule
+def _written_out(found: Large, network: Network, task: Collective, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+    """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that are too large to
+    be written out, or for which no time is left, judged by what the one before took for each of its chunks."""
+    from synth.flows.expand import TooLarge, schedule
 
     bound = LowerBound(found.bound, found.certificate)
-    made = tuple(replace(schedule(point.make()), network=network) for point in found.points)
-    points = tuple(
-        Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine)
-        for one, point in zip(made, found.points, strict=True)
-    )
-    return Frontier(network, made[0].collective, points, notes=found.notes)
+    points: list[Point] = []
+    notes: list[str] = []
+    late: list[int] = []
+    pace, spent = 0.0, 0.0  # seconds a chunk, and in all
+    for point in found.points:
+        left = search.left
+        if late or (left is not None and left <= AFTER * spent + (1 + AFTER) * pace * point.chunks):
+            late.append(point.steps)
+            continue
+        start = search.clock()
+        try:
+            one = replace(schedule(point.make()), network=network)
+        except TooLarge as error:
+            notes.append(f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate")
+        except SynthError as error:
+            notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
+        else:
+            points.append(Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine))
+        took = search.clock() - start
+        pace, spent = took / point.chunks, spent + took
+    if late:
+        notes.append(f"{search.limit} left no time to write out the points of {', '.join(map(str, late))} steps: not candidates")
+    return Frontier(network, task, tuple(points), notes=found.notes), tuple(notes)
 
 
 def dividing(

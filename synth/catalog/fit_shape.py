@@ -59,7 +59,8 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
     for step in schedule.steps:
         load = Counter(index[send.src, send.dst, send.via] for send in step.sends if not send.local)
         total += load
-        steps[show(max((network.routes[i].latency for i in load), default=network.latency))] += 1
+        latencies = {network.routes[i].latency for i in load}
+        steps[show(max(latencies, default=network.latency))] += 1
         for name, busy in _busiest(network, load).items():
             rounds[name] = rounds.get(name, Fraction(0)) + busy
     unit = float(network.unit) * 1e9
@@ -76,15 +77,22 @@ def shape(schedule: Schedule, program: Program | None = None) -> Shape:
 
 def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
     """The rounds that the link or the limit with most to do is busy, by the class it belongs to; {} without a load."""
-    busy = [(Fraction(count, network.routes[i].units), network.routes[i].latency) for i, count in load.items()]
-    for cap in network.caps:
-        used = [i for i in cap.routes if i in load]
-        if used:
-            busy.append((Fraction(sum(load[i] for i in used), cap.units), max(network.routes[i].latency for i in used)))
-    if not busy:
+    through: Counter[int] = Counter()
+    for i, count in load.items():
+        for k in network.caps_of[i]:
+            through[k] += count
+    busiest: dict[int, int] = {}  # by units
+    links, caps = ((network.routes[i].units, n) for i, n in load.items()), ((network.caps[k].units, n) for k, n in through.items())
+    for units, count in (*links, *caps):
+        busiest[units] = max(count, busiest.get(units, 0))
+    if not busiest:
         return {}
-    most, latency = max(busy)
-    return {show(latency): most}
+    most = max(Fraction(count, units) for units, count in busiest.items())
+    full = {network.routes[i].latency for i, count in load.items() if count == most * network.routes[i].units}
+    for k, count in through.items():
+        if count == most * network.caps[k].units:
+            full |= {network.routes[i].latency for i in network.caps[k].routes if i in load}
+    return {show(max(full)): most}
 
 
 def _messages(block: Block) -> int:

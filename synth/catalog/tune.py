@@ -176,9 +176,10 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
     said = []
     if losses:
         loss, size = max(losses)
+        most = f", which takes at most {100 * loss:.1f}% longer, at {size_text(size)}" if round(100 * loss, 1) else ""
         said.append(
-            f"{len(losses)} of these sizes are no multiples of what the chunks of the best divide; the executors here pad them. What stands"
-            f" in on runtimes that do not (MSCCL, MSCCL++) takes at most {100 * loss:.1f}% longer, at {size_text(size)}"
+            f"{len(losses)} of these sizes are not multiples of the chosen algorithm's chunk size, so that it pads them;"
+            f" runtimes that do not pad (MSCCL, MSCCL++) run an alternative{most}"
         )
     if none:
         said.append(f"{none} of these sizes are left to the library on runtimes that do not pad (MSCCL, MSCCL++)")

@@ -7,7 +7,7 @@ another version of the lowering made it, by steps, R/C and chunks.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -25,10 +25,13 @@ from synth.schedule import Schedule, canonical
 
 
 class Named(NamedTuple):
-    """A schedule and what it is called: ``S3-R7-C6``, ``ring``."""
+    """A schedule and what it is called: ``S3-R7-C6``, ``ring``. `always`: it is a candidate even when the time is over.
+    `shape`: where it is known already."""
 
     name: str
     schedule: Schedule
+    always: bool = False
+    shape: Shape | None = None
 
 
 class Found(NamedTuple):
@@ -40,12 +43,13 @@ class Found(NamedTuple):
 
 def candidates(
     schedules: Sequence[Named], measured: Sequence[Measurement], ways: Sequence[tuple[str, int]] | None = None, prefix: str = "",
-    machine: Machine | None = None,
+    machine: Machine | None = None, late: Callable[[], bool] = lambda: False,
 ) -> Found:  # fmt: skip
     """Every schedule in every way (protocol, instances), and whatever else was measured.
 
     `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was, LL128 only for schedules
     all of whose links `machine` knows to be NVLink. `prefix` goes before each label. Labels are told apart by protocol and instances.
+    `late`: whether the time is over; from then on schedules that were not measured and are not `always` candidates are left out.
     """
     schedules = _distinct(schedules)
     notes: list[str] = []
@@ -59,16 +63,24 @@ def candidates(
             matched[place] = one
     tried = ways or sorted({(p, n) for _, p, n in matched}) or [("Simple", 1), ("LL", 1), ("LL128", 1)]
     free = not ways and not matched
-    slow = [named for named in schedules if free and not nvlink(named.schedule, machine)]
+    seen = {k for k, _, _ in matched}
+    first = sorted(range(len(schedules)), key=lambda k: k not in seen and not schedules[k].always)
+    kept = [k for k in first if k in seen or schedules[k].always or schedules[k].shape or not late()]
+    shapes = {k: (None if matched else schedules[k].shape) or _shape(schedules[k].schedule, bool(matched)) for k in kept}
+    if len(shapes) < len(schedules):
+        names = ", ".join(named.name for k, named in enumerate(schedules) if k not in shapes)
+        notes.append(f"the time limit left no time to predict the times of {names}: not candidates")
+    slow = [named for k, named in enumerate(schedules) if k in shapes and free and not nvlink(named.schedule, machine)]
     if slow:
         notes.append(_without(slow, machine))
     found = [
         Candidate(
-            _algorithm(named, protocol, instances, prefix), _shape(named.schedule, bool(matched)),
+            _algorithm(named, protocol, instances, prefix), shapes[k],
             matched[k, protocol, instances].samples if (k, protocol, instances) in matched else (),
         )
         for k, named in enumerate(schedules)
         for protocol, instances in tried
+        if k in shapes
         if protocol != "LL128" or named not in slow
     ]  # fmt: skip
     found += [_foreign(one, prefix) for one in others]
@@ -92,7 +104,7 @@ def own_of_library(name: str, schedule: Schedule, machine: Machine | None, prefi
 
 def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
     """Whether every link that `schedule` uses is known to be NVLink: LL128 corrupts data on others."""
-    pairs = {(send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local}
+    pairs = ((send.src, send.dst) for step in schedule.steps for send in step.sends if not send.local)
     return machine is not None and all(machine.kinds.get(pair) == {"nvlink"} for pair in pairs)
 
 
@@ -105,10 +117,12 @@ def _without(slow: Sequence[Named], machine: Machine | None) -> str:
 
 def _distinct(schedules: Sequence[Named]) -> list[Named]:
     """Without repetitions: of schedules with the same sends the first."""
-    seen: dict[tuple, Named] = {}
+    found: list[Named] = []
     for named in schedules:
-        seen.setdefault((named.schedule.chunks, named.schedule.steps), named)
-    return list(seen.values())
+        one = named.schedule
+        if not any((other.schedule.chunks, other.schedule.steps) == (one.chunks, one.steps) for other in found):
+            found.append(named)
+    return found
 
 
 def _place(one: Measurement, schedules: Sequence[Named], notes: list[str]) -> tuple[int, str, int] | None:

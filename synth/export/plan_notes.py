@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from synth.export.notes import CAVEATS, SEEN, divisor, span
@@ -46,24 +47,34 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
 
 
 def compared(plan: Plan, found: Shares) -> list[str]:
-    """Sizes left to a library with both times, and the greatest loss of what runs against the best of all candidates."""
+    """The sizes left to a library, with both times where they differ most; and the greatest loss of what runs against the best of all."""
     name, said = f"{found.table.collective} on {found.table.ranks} ranks", []
     rows = served(plan, found)
     own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
     if own:
-        sizes = ", ".join(
-            f"{size_text(row.size)} ({_micro(row.seconds)} by {_label(plan, row)}, {_micro(row.schedule)} by the best schedule)"
-            for row in own
+        row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
+        best = "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by the best schedule"
+        said.append(
+            f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against {best} that this runtime"
+            f" takes, at {size_text(row.size)}); the .md has every size"
         )
-        said.append(f"{name}: left to the library: {sizes}")
     losses = [(row.seconds / row.best - 1, row) for row in rows if row.seconds and row.best]
-    if losses:
-        loss, row = max(losses, key=lambda pair: pair[0])
+    loss, row = max(losses, key=lambda pair: pair[0], default=(0.0, None))
+    if row is not None and round(100 * loss, 1):
         said.append(
             f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at {size_text(row.size)}"
             f" ({_label(plan, row)} {_micro(row.seconds)}, the best {_micro(row.best)})"
         )
     return said
+
+
+def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
+    """The sizes of `chosen` of `rows`, neighbours as one: ``1 KB, 64 MB to 1 GB are``."""
+    runs = [[row.size for row in run] for inside, run in groupby(rows, lambda row: row in chosen) if inside]
+    if len(runs) > 3:
+        return f"{len(chosen)} of the sizes from {size_text(chosen[0].size)} to {size_text(chosen[-1].size)} are"
+    texts = [size_text(run[0]) + (f" to {size_text(run[-1])}" if len(run) > 1 else "") for run in runs]
+    return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
 
 
 def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:

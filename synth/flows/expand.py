@@ -12,13 +12,22 @@ from synth.schedule import Schedule, Send, Step
 MOST = 1 << 22
 
 
+class TooLarge(UsageError):
+    """More than `MOST` sends: `sends` of them."""
+
+    def __init__(self, sends: int, text: str) -> None:
+        super().__init__(text)
+        self.sends = sends
+
+
 def whole(given: Bulk) -> Bulk:
-    """The same schedule with every send listed and no generators. Raises UsageError above `MOST` sends."""
+    """The same schedule with every send listed and no generators. Raises TooLarge above `MOST` sends."""
     if not given.generators:
         return given
     group = elements(given)
     if len(group) * len(given.step) > MOST:
-        raise UsageError(f"{len(group) * len(given.step)} sends in all; at most {MOST} are written out, the short form verifies as it is")
+        count = len(group) * len(given.step)
+        raise TooLarge(count, f"{count} sends in all; at most {MOST} are written out, the short form verifies as it is")
     where = {(k.src, k.dst): i for i, k in enumerate(given.topology.links)}
     links = given.topology.links
     paths: dict[tuple[int, ...], int] = {}
@@ -38,10 +47,10 @@ def whole(given: Bulk) -> Bulk:
 
 
 def schedule(given: Bulk) -> Schedule:
-    """As an ordinary schedule, which lowers, exports and runs like any other. Raises UsageError where it is too large."""
+    """As an ordinary schedule, which lowers, exports and runs like any other. Raises TooLarge above `MOST` sends."""
     full = whole(given)
     if len(full.step) > MOST:
-        raise UsageError(f"{len(full.step)} sends; at most {MOST} make an ordinary schedule")
+        raise TooLarge(len(full.step), f"{len(full.step)} sends; at most {MOST} make an ordinary schedule")
     topology = full.topology
     network = topology.network()
     roots = () if full.root is None else (full.root,)

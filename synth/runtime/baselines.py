@@ -176,7 +176,8 @@ def tree(network: Network, task: Collective, trees: Sequence[Parents], pieces: i
                 chunk, a, b = k * pieces + piece, places[v], places[parent]
                 rows.setdefault(up[v] + piece, []).append(Send(chunk, a, b, "reduce"))
                 rows.setdefault(depth + piece, []).append(Send(chunk, b, a, "copy"))
-    return Schedule(network, task, len(trees) * pieces, tuple(_step(network, rows[s]) for s in sorted(rows)))
+    ways = _pairs(network)
+    return Schedule(network, task, len(trees) * pieces, tuple(_step(network, ways, rows[s]) for s in sorted(rows)))
 
 
 def _heights(parents: Parents) -> list[int]:
@@ -261,16 +262,23 @@ def _made(
 
 
 def _schedule(network: Network, task: Collective, chunks: int, moves: Moves, kind: str = "copy") -> Schedule:
-    steps = tuple(_step(network, [Send(c, a, b, kind) for c, a, b in row]) for row in moves)
+    ways = _pairs(network)
+    steps = tuple(_step(network, ways, [Send(c, a, b, kind) for c, a, b in row]) for row in moves)
     return Schedule(network, task, chunks, steps)
 
 
-def _step(network: Network, sends: Sequence[Send]) -> Step:
-    """One step: each send on the least loaded route of its pair, and as many rounds as the fullest route or limit needs."""
-    ways: dict[tuple[int, int], list[int]] = {}
+def _pairs(network: Network) -> dict[tuple[int, int], list[int]]:
+    """The routes of each pair of ranks."""
+    found: dict[tuple[int, int], list[int]] = {}
     for i, route in enumerate(network.routes):
-        ways.setdefault((route.src, route.dst), []).append(i)
-    load = [0] * len(network.routes)
+        found.setdefault((route.src, route.dst), []).append(i)
+    return found
+
+
+def _step(network: Network, ways: Mapping[tuple[int, int], Sequence[int]], sends: Sequence[Send]) -> Step:
+    """One step: each send on the least loaded of its pair's `ways`, and as many rounds as the fullest route or limit needs."""
+    load: Counter[int] = Counter()
+    through: Counter[int] = Counter()
     found = []
     for send in sends:
         if (send.src, send.dst) not in ways:
@@ -278,7 +286,9 @@ def _step(network: Network, sends: Sequence[Send]) -> Step:
         i = min(ways[send.src, send.dst], key=lambda i: ((load[i] + 1) / network.routes[i].units, i))
         load[i] += 1
         found.append(send._replace(via=network.routes[i].via))
-    rounds = max((-(-count // route.units) for count, route in zip(load, network.routes, strict=True)), default=1)
-    for cap in network.caps:
-        rounds = max(rounds, -(-sum(load[i] for i in cap.routes) // cap.units))
-    return Step(max(1, rounds), tuple(sorted(found)))
+    for i, count in load.items():
+        for k in network.caps_of[i]:
+            through[k] += count
+    rounds = [-(-count // network.routes[i].units) for i, count in load.items()]
+    rounds += [-(-count // network.caps[k].units) for k, count in through.items()]
+    return Step(max(rounds, default=1), tuple(sorted(found)))

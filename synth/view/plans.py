@@ -11,11 +11,11 @@ from synth.view.report import Report, number, size_text
 SHOWN = 2  # of the algorithms that stand in where a runtime does not take the first; the document has all
 RANGES = (
     ("from", "right"), ("to", "right"), ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"),
-    ("unpadded", "right"), ("stand-ins", "left"),
+    ("no padding at multiples of", "right"), ("alternatives, in order", "left"),
 )  # fmt: skip
 SIZES = (
     ("size", "right"), ("algorithm", "left"), ("protocol", "left"), ("instances", "right"), ("µs", "right"), ("GB/s", "right"),
-    ("schedules µs", "right"), ("library µs", "right"), ("loss", "right"),
+    ("best schedule µs", "right"), ("best of library µs", "right"), ("loss", "right"),
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def _ranges(plan: Plan, table: Table) -> Report:
 
 
 def _groups(table: Table) -> list[list[Range]]:
-    """Neighbouring ranges that differ in the stand-ins alone."""
+    """Neighbouring ranges that differ in the alternatives alone."""
     return [list(group) for _, group in groupby(table.ranges, lambda row: row.order[0])]
 
 
@@ -84,8 +84,9 @@ def _sizes(plan: Plan, table: Table) -> Report:
     if known:
         worst = max(known)
         at = size_text(table.sizes[list(table.losses).index(worst)])
-        lines.append(f"loss: what is chosen takes so much longer than the best of all candidates; at most {100 * worst:.2f}%, at {at}")
-        lines.append("schedules: the fastest schedule; library: the fastest of other libraries' own algorithms")
+        most = f"; at most {100 * worst:.2f}%, at {at}" if round(100 * worst, 2) else ""
+        lines.append(f"loss: what is chosen takes so much longer than the best of all candidates{most}")
+        lines.append("best of library: the fastest of other libraries' own algorithms")
     return Report("", SIZES, tuple(rows), tuple(lines))
 
 

@@ -1,0 +1,80 @@
+"""What becomes of the points of flow methods in a plan: too large to be written out, or no time left. Clocks are injected."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+from synth import api
+from synth.api import tuninginputs
+from synth.api.inputs import named_topology
+from synth.api.tuninginputs import Search
+from synth.catalog.tune_candidates import Named, candidates
+from synth.collective import collective
+from synth.flows import expand
+from synth.flows.large import frontier
+from synth.large import Large, LargePoint
+from synth.view import plans
+
+MACHINE = named_topology("dgx1")
+TASK = collective("allgather", 8)
+
+
+def large() -> Large:
+    found = frontier(MACHINE, "allgather")
+    return replace(found, points=found.points[:3])
+
+
+def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
+    """It was an error that lost the whole plan."""
+    found = large()
+    sends = [len(expand.whole(point.make()).step) for point in found.points]
+    assert min(sends) < max(sends)
+    monkeypatch.setattr(expand, "MOST", max(sends) - 1)
+    made, notes = tuninginputs._written_out(found, MACHINE.network(), TASK, Search())
+    assert len(made.points) == sum(n < max(sends) for n in sends)
+    steps = found.points[sends.index(max(sends))].steps
+    assert notes[0] == f"the point of {steps} steps is too large to write out ({max(sends)} sends): not a candidate"
+
+
+def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
+    found = large()
+    monkeypatch.setattr(expand, "MOST", 1)
+    monkeypatch.setattr(tuninginputs, "pareto", lambda *given, **more: found)
+    plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
+    assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)
+    assert sum("too large to write out" in note for note in plan.notes) == len(found.points)
+    assert "schedules that divide every size are not looked for: the machine is too large for exact synthesis" in plan.notes
+    assert all(not a.label.startswith("S") for a in plan.algorithms)
+
+
+def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
+    """Each takes a second a chunk: of 1, 2, 4 and 8 chunks two are made in 16 seconds, and what is left is for predicting them."""
+    now, one = [100.0], large().points[0]
+
+    def point(steps: int, chunks: int) -> LargePoint:
+        def make():
+            now[0] += chunks
+            return one.make()
+
+        return LargePoint(steps, Fraction(1), chunks, "by hand", make)
+
+    found = Large(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
+    made, notes = tuninginputs._written_out(found, MACHINE.network(), TASK, Search(end=116.0, clock=lambda: now[0]))
+    assert len(made.points) == 2 and now[0] == 103.0
+    assert notes == ("the time limit left no time to write out the points of 2, 3 steps: not candidates",)
+
+
+def test_when_the_time_is_over_the_baselines_are_candidates_alone():
+    ring, direct = (api.baseline(name, "full:4", "allgather") for name in ("ring", "direct"))
+    over = candidates([Named("S1", direct), Named("ring", ring, True)], [], late=lambda: True)
+    assert {c.algorithm.schedule for c in over.candidates} == {ring}
+    assert over.notes[0] == "the time limit left no time to predict the times of S1: not candidates"
+    times = iter([False])
+    assert {c.algorithm.schedule for c in candidates([Named("S1", direct)], [], late=lambda: next(times)).candidates} == {direct}
+
+
+def test_tables_say_in_plain_words_what_columns_are_and_nothing_of_no_loss():
+    plan = api.tune("full:4", "allgather", [1 << 10, 1 << 20], dividing=False)
+    ranges, sizes = plans.reports(plan)
+    assert [name for name, _ in ranges.columns][-2:] == ["no padding at multiples of", "alternatives, in order"]
+    assert {"best schedule µs", "best of library µs"} <= {name for name, _ in sizes.columns}
+    assert plan.tables[0].losses == (0.0, 0.0) and not any("at most" in line for line in sizes.sentences)
