@@ -163,7 +163,7 @@ def within(values: np.ndarray, most: int, place: str) -> None:
 
 
 def _split(flat: str, ends: str, columns: dict[str, np.ndarray], links: int) -> list[np.ndarray]:
-    """The links of each path or limit: those of `flat` up to its place in `ends`."""
+    """The links of each path or limit: entry i of `ends` is where those of path i end in `flat`, and those of path i + 1 begin."""
     numbers, stops = columns[flat], columns[ends]
     within(numbers, links, flat)
     starts = np.concatenate([np.zeros(1, np.int64), stops])

@@ -138,7 +138,7 @@ def pareto(
 
 
 def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
-    """`found` with z3's answers; Ctrl-C loses only these."""
+    """Return `found` with z3's answers to its deciding questions. On Ctrl-C SweepInterrupted holds `found` without them."""
     from synth.jobs import stop
     from synth.pareto.crosscheck import cross_check
     from synth.pareto.events import Event

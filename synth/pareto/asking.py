@@ -9,7 +9,7 @@ from synth.frontier import Answer, LowerBound, Point
 from synth.pareto import ontrees, race
 from synth.pareto.ledger import Ledger
 from synth.schedule import Problem, Schedule
-from synth.verdict import Sat, Unknown, Unsat
+from synth.verdict import Sat, Unknown, Unsat, Verdict
 from synth.workers import Job
 
 TREE_SECONDS = 30.0  # CPU seconds of the tree engine for one question
@@ -31,11 +31,16 @@ def ask(ledger: Ledger, problem: Problem, seconds: float, beside: Job | None = N
         patience=1.0 if options.time_limit is not None else PATIENCE, beside=beside, limits=options.limits,
     )  # fmt: skip
     ledger.spent += verdict.cost.total_cpu / options.jobs
-    said = "schedule" if isinstance(verdict, Sat) else "infeasible" if isinstance(verdict, Unsat) else "undecided"
-    ledger.answered(Answer(problem.chunks, problem.steps, problem.rounds, said, verdict.cost.engine))
+    ledger.answered(record(problem, verdict))
     if isinstance(verdict, Unsat):
         ledger.log.append({"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine})
     return verdict
+
+
+def record(problem: Problem, verdict: Verdict) -> Answer:
+    """The record of a verdict on `problem`, as it stands in a frontier."""
+    said = "schedule" if isinstance(verdict, Sat) else "infeasible" if isinstance(verdict, Unsat) else "undecided"
+    return Answer(problem.chunks, problem.steps, problem.rounds, said, verdict.cost.engine)
 
 
 def begin(ledger: Ledger, question: Callable, steps: int, bound: LowerBound, most: int) -> Job:

@@ -10,6 +10,7 @@ from synth import jobs
 from synth.errors import VerificationError
 from synth.frontier import Answer, Frontier, Point
 from synth.pareto import race
+from synth.pareto.asking import record
 from synth.pareto.candidates import Candidates
 from synth.pareto.racers import Racer
 from synth.rational import counted
@@ -31,10 +32,10 @@ def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] 
     for i, (problem, expected) in enumerate(questions):
         left = SECONDS if deadline is None else (deadline - time.monotonic()) / (len(questions) - i)
         verdict = _ask(problem, replace(budget, seconds=max(0.1, left)))
-        said = "schedule" if isinstance(verdict, Sat) else "infeasible" if isinstance(verdict, Unsat) else "undecided"
-        answers.append(Answer(problem.chunks, problem.steps, problem.rounds, said, verdict.cost.engine or "z3"))
+        answer = record(problem, verdict)
+        answers.append(answer if answer.solver else replace(answer, solver="z3"))
         tell(f"cross-check {i + 1} of {len(questions)}: {answers[-1]}")
-        if said not in (expected, "undecided"):
+        if answer.verdict not in (expected, "undecided"):
             raise VerificationError(f"cross-check: z3 says {answers[-1]}; the frontier says {expected}", f"S={problem.steps}")
     undecided = [a for a in answers if a.verdict == "undecided"]
     note = f"cross-check: z3 decided {len(answers) - len(undecided)} of {counted(len(answers), 'question')} as the frontier does"

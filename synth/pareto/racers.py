@@ -45,7 +45,7 @@ class Racer:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a racer brings home: steps of a schedule, or None with the reason; `engine` may name itself more precisely."""
+    """The result of a racer: the steps of a schedule, or None and the reason (`status`, `detail`); `cpu` is CPU seconds."""
 
     steps: tuple[Step, ...] | None
     status: str

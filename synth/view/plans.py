@@ -65,7 +65,7 @@ def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
 
 
 def _way(algorithm: Algorithm) -> tuple[str, str]:
-    """Protocol and instances, of what is ours."""
+    """Protocol and instances of a schedule of ours; empty for another library's algorithm, which chooses them itself."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 
