@@ -195,7 +195,7 @@ def test_a_counter_example_is_a_schedule() -> None:
     for wants in ({0: every, 2: every}, {1: every}, {r: frozenset(range(r + 1)) for r in range(3)}, {0: frozenset({1, 2}), 2: every}):
         task = Task(3, True, (every,), (frozenset(wants.items()),))
         for chunks, steps in ((1, 3), (2, 4), (2, None)):
-            found, bound = search.fewest_rounds(machine, task, chunks, steps)
+            found, bound = search.fewest_rounds(machine, task, chunks, steps, 20)
             assert found is not None
             given = Task(3, True, task.pre * chunks, task.post * chunks)
             assert oracle.replay(machine, given, found.steps) == bound

@@ -104,7 +104,7 @@ def packed(doc: dict) -> bytes:
         raise SynthError("holds no arrays")
     for name, values in doc["arrays"].items():
         try:
-            arrays[name] = np.array(values, _type(values)) if values else np.zeros((0, 0) if name == "generators" else 0, np.int64)
+            arrays[name] = np.array(values, _type(values)) if values != [] else np.zeros((0, 0) if name == "generators" else 0, np.int64)
         except (ValueError, TypeError, OverflowError) as error:
             raise SynthError(f"{name} is no array: {error}") from None
     text = np.frombuffer(json.dumps(doc["header"]).encode(), np.uint8)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
@@ -117,25 +118,23 @@ def least(machine: Machine, task: Task, steps: int | None, value: Fraction, chun
         return None
     every = True
     for c in range(1, CHUNKS + 1) if chunks is None else (chunks,):
-        found, bound = fewest_rounds(machine, task, c, steps)
-        if found is not None and _rounds(found) < value * c:
+        found, bound = fewest_rounds(machine, task, c, steps, ceil(value * c) - 1)
+        if found is not None:
             return found
         every = every and bound >= ceil(value * c)
     return True if every else None
 
 
-def _rounds(found: Found) -> int:
-    return sum(rounds for rounds, _ in found.steps)
-
-
 @lru_cache(maxsize=4096)
-def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None) -> tuple[Found | None, int]:
-    """The schedule of fewest rounds that was found, and a number of rounds below which there is none."""
+def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, most: int) -> tuple[Found | None, int]:
+    """The schedule of fewest rounds, of `most` at most, that was found; and a number of rounds below which there is none."""
     idle = 0 if steps is None else max(0, steps - STEPS)
     count = STEPS if steps is None else min(steps, STEPS)
-    found, bound = _search(machine, task, chunks, count, free=steps is None or idle > 0)
+    if steps is None:
+        count = min(count, most)  # no step without a round does anything
+    found, bound = _search(machine, task, chunks, count, free=steps is None or idle > 0, most=most - idle)
     if found is None:
-        return None, bound
+        return None, bound + idle
     return Found(chunks, (*found, *[(1, [])] * (steps - len(found))) if idle else found), bound + idle  # type: ignore[operator]
 
 
@@ -156,13 +155,21 @@ def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction
     return most if ceil(most) <= STEPS + 1 else None
 
 
-def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, wide: bool = False) -> tuple[Any, int]:
-    """The best schedule of `chunks` chunks per unit and what R is at least; `free`: steps may be empty; `wide`: loads do not count."""
+def _search(
+    machine: Machine, task: Task, chunks: int, steps: int, *, free: bool, most: int = 10_000, wide: bool = False
+) -> tuple[Any, int]:
+    """The best schedule of `chunks` chunks per unit and of R ≤ `most`, and what R is at least.
+
+    `free`: steps may be empty; `wide`: loads do not count.
+    """
     from ortools.sat.python import cp_model
+
+    if most < (0 if free else steps):
+        return None, most + 1
 
     model = cp_model.CpModel()
     ids = [(u, k) for u in range(len(task.pre)) if task.post[u] for k in range(chunks)]
-    rounds = [model.new_int_var(0 if free else 1, 10_000, "") for _ in range(steps)]
+    rounds = [model.new_int_var(0 if free else 1, most, "") for _ in range(steps)]
     sends: dict[tuple[int, int, int, bool], Any] = {}  # chunk, route, step, of the rank's own input
     keeps: dict[tuple[int, int, int], Any] = {}
     adds: dict[tuple[int, int, int], Any] = {}
@@ -214,6 +221,12 @@ def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool
                     if (c, r, t, own) in sends]  # fmt: skip
             if load:
                 model.add(sum(load) <= min(int(cap), len(load) * max(times for _, times in members)) * rounds[t])
+    model.add(sum(rounds) <= most)
+    if free:  # empty steps come last
+        for now, later in pairwise(rounds):
+            empty = model.new_bool_var("")
+            model.add(now >= 1).only_enforce_if(~empty)
+            model.add(later == 0).only_enforce_if(empty)
     model.minimize(sum(rounds))
     solver = cp_model.CpSolver()
     solver.parameters.num_search_workers = 1
@@ -221,7 +234,7 @@ def _search(machine: Machine, task: Task, chunks: int, steps: int, *, free: bool
     solver.parameters.random_seed = 0
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
-        return None, ROUNDS
+        return None, ROUNDS if wide else most + 1
     bound = ceil(solver.best_objective_bound - 1e-6)
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, max(bound, 0)
@@ -294,6 +307,11 @@ class _Program:
         self.columns += count
         return self.columns - count
 
+    def at_most(self, load: dict[int, int], rounds: int, cap: Fraction) -> None:
+        """What crosses is no more than `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses huge numbers."""
+        scale = max(cap, Fraction(1))
+        self.below.append(({j: float(times / scale) for j, times in load.items()} | {rounds: -float(cap / scale)}, 0.0))
+
     def minimum(self, cost: dict[int, float]) -> Fraction | None:
         """The least cost, as the fraction of small terms that it is or a little less; None where there is none."""
         from scipy.optimize import linprog
@@ -348,8 +366,8 @@ def flow(machine: Machine, task: Task, steps: int | None) -> Fraction:
                     program.equal.append((row, float(t == count)))
     for cap, members in machine.carries:
         for t in range(count):
-            row = {first + t * len(routes) + r: float(times) for first in loads.values() for r, times in members}
-            program.below.append((row | {rounds + t: -float(cap)}, 0.0))
+            row = {first + t * len(routes) + r: times for first in loads.values() for r, times in members}
+            program.at_most(row, rounds + t, cap)
     return program.minimum({rounds + t: 1.0 for t in range(count)}) or Fraction(0)
 
 
@@ -396,6 +414,5 @@ def _rate(machine: Machine, parts: tuple[Part, ...]) -> Fraction | None:
                     spread(frozenset([q]), have, backwards=backwards, amount=shares + q, size=0.0)
     rounds = program.fresh()
     for cap, members in machine.carries:
-        row = {first + r: float(times) for first in loads for r, times in members}
-        program.below.append((row | {rounds: -float(cap)}, 0.0))
+        program.at_most({first + r: times for first in loads for r, times in members}, rounds, cap)
     return program.minimum({rounds: 1.0})
