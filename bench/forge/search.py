@@ -8,7 +8,7 @@ Found    chunks steps             a schedule, as the oracle replays it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -307,7 +307,7 @@ class _Program:
         self.columns += count
         return self.columns - count
 
-    def at_most(self, load: dict[int, int], rounds: int, cap: Fraction) -> None:
+    def at_most(self, load: Mapping[int, float], rounds: int, cap: Fraction) -> None:
         """What crosses is no more than `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses huge numbers."""
         scale = max(cap, Fraction(1))
         self.below.append(({j: float(times / scale) for j, times in load.items()} | {rounds: -float(cap / scale)}, 0.0))
