@@ -35,15 +35,16 @@ from pathlib import Path
 from random import Random
 
 from bench import measure, small
-from synth import api, jobs
+from synth import api
 from synth.errors import InfeasibleError, SynthError
-from synth.flows import expand
-from synth.frontier import Frontier
-from synth.large import Large
-from synth.topologies.files import from_document
-from synth.topologies.reading import parse_json
-from synth.topology import Topology
-from synth.verdict import Sat, Unsat
+from synth.model.frontier import Frontier
+from synth.model.outcome import Sat, Unsat
+from synth.model.scale_frontier import Large
+from synth.model.topology import Topology
+from synth.scale.greedy import bulk_expansion
+from synth.solvers.processes import jobs
+from synth.topologies.file_reader import parse_json
+from synth.topologies.topology_files import from_document
 
 FLOWS = ("allgather", "reduce-scatter", "broadcast", "reduce", "alltoall", "allreduce")  # drawn alike often
 EXACT = ("scatter", "gather")  # half as often: flow methods do not know them
@@ -180,7 +181,7 @@ class Case:
 
     def _exact(self) -> Frontier:
         with tempfile.TemporaryDirectory() as folder:
-            found = api.pareto(
+            found = api.frontier(
                 self.topology, self.name, roots=self.roots, engine="exact", max_steps=max(MOST_STEPS, self.least or 0),
                 time_limit=SECONDS, jobs=1, log=Path(folder) / "log", fresh=True,
             )  # fmt: skip
@@ -188,7 +189,7 @@ class Case:
         return found
 
     def _flow(self) -> Large:
-        found = api.pareto(self.topology, self.name, roots=self.roots, engine="flow", time_limit=SECONDS)
+        found = api.frontier(self.topology, self.name, roots=self.roots, engine="flow", time_limit=SECONDS)
         assert isinstance(found, Large)
         return found
 
@@ -212,7 +213,7 @@ class Case:
     def _replay_flow(self, found: Large) -> None:
         at = {(a, b): i for i, (a, b, _) in enumerate(self.truth.links)}
         for p in found.points:
-            made = expand.whole(p.make())
+            made = bulk_expansion.whole(p.make())
             links = made.topology.links
             ways = [tuple(at[links[i].src, links[i].dst] for i in path) for path in made.paths]
             steps: list[tuple[int, list]] = [(int(r), []) for r in made.rounds]

@@ -26,11 +26,11 @@ from typing import NamedTuple
 from bench.measure import RESULTS, command, keep, markdown, median, seconds, setting, where
 from synth import api
 from synth.catalog.entry import DONE, Entry, Provenance, fingerprint
-from synth.catalog.store import Store
-from synth.catalog.store_rows import Row
+from synth.catalog.store.rows import Row
+from synth.catalog.store.store import Store
 from synth.errors import UsageError
-from synth.frontier import Frontier
-from synth.topology import Cap, Network, Route
+from synth.model.frontier import Frontier
+from synth.model.topology import Cap, Network, Route
 
 PROBLEMS = (
     ("dgx1", "allgather", 4), ("dgx1", "broadcast", 5), ("dgx1", "reduce-scatter", 3), ("dgx1", "alltoall", 3), ("ring:8", "allgather", 6),
@@ -65,7 +65,7 @@ def frontiers() -> list[Frontier]:
     """One for each of `PROBLEMS`."""
     found = []
     for name, collective, steps in PROBLEMS:
-        made = api.pareto(name, collective, max_steps=steps, max_chunks=6, time_limit=20)
+        made = api.frontier(name, collective, max_steps=steps, max_chunks=6, time_limit=20)
         if isinstance(made, Frontier):
             found.append(made)
     return found
@@ -112,7 +112,7 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
         return "" if len(rows) == count and all(isinstance(row, Row) for row in rows) else f"{len(rows)} rows"
 
     def printed(store: Store) -> str:
-        from synth.cli.catalog_table import print_rows
+        from synth.cli.catalog.table import print_rows
 
         text = io.StringIO()
         with redirect_stdout(text):

@@ -23,8 +23,8 @@ import time
 from pathlib import Path
 
 from bench.measure import RESULTS, ROOT, keep, markdown, seconds, setting, where
-from synth.catalog.store import Store
-from synth.rational import show
+from synth.catalog.store.store import Store
+from synth.model.rational import show
 
 FLEET = """\
 topologies:

@@ -19,9 +19,9 @@ from typing import Any
 from bench.programs import COLLECTIVES, TOPOLOGY, frontier
 from synth import api
 from synth.errors import SynthError, UsageError
+from synth.model.schedule import Schedule
 from synth.pareto.log import default_directory
-from synth.runtime import emulation
-from synth.schedule import Schedule
+from synth.runtime.benchmark import emulation
 
 SAYS = emulation.SAYS.format(network="{network}")
 KNOWN = {

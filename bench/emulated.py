@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 from bench.gpu_common import RESULTS, frontier
 from synth import api
-from synth.cli.sizes import Sizes
-from synth.runtime.emulation import Emulated
-from synth.runtime.host import Host
-from synth.view.report import size_text
+from synth.cli.framework.sizes import Sizes
+from synth.model.number_text import size_text
+from synth.runtime.benchmark.emulation import Emulated
+from synth.runtime.host.executor import Host
 
 COLLECTIVES = ("allgather", "allreduce")
 

@@ -22,9 +22,10 @@ from pathlib import Path
 
 from bench.measure import RESULTS, geomean, keep, markdown, median, seconds, setting, where
 from bench.relabel import problem
-from synth import jobs, verify
-from synth.pareto import race
-from synth.verdict import Budget, Sat, Unsat, Verdict
+from synth.checker.schedule import replay as verify
+from synth.model.outcome import Budget, Sat, Unsat, Verdict
+from synth.pareto.portfolio import race
+from synth.solvers.processes import jobs
 
 SIDES = {"path": ("sccl", "z3"), "auto": ("auto", "auto")}
 

@@ -19,10 +19,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from bench.measure import RESULTS, Run, command, keep, markdown, median, seconds, setting, synth, where
-from synth.bounds.unattained import never_attained
-from synth.collective import Collective
-from synth.frontier import LowerBound
-from synth.topology import Network
+from synth.bounds.attainment import never_attained
+from synth.model.collective import Collective
+from synth.model.frontier import LowerBound
+from synth.model.topology import Network
 
 CERTIFICATE_BYTES = 20_000
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from bench.gpu_common import Suite, build, frontier, group, options, ready
 from synth import api
+from synth.model.schedule import Schedule
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import kernels
-from synth.runtime.measured import Measured
-from synth.schedule import Schedule
+from synth.runtime.benchmark.document import Measured
+from synth.runtime.kernel import sources
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHECKED = 64 * MIB  # sizes up to which every element of what is timed is compared with the definition
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str]) -> int:
     given = options(__doc__, "gpu", arguments)
     ready(given.executor)
     suite = Suite(given.executor, given.small)
-    wanted = [group(name, feature) for name in ("copy", "f32") for feature in kernels.FEATURES]
+    wanted = [group(name, feature) for name in ("copy", "f32") for feature in sources.FEATURES]
     sections: dict[str, Callable[[], None]] = {
         "kernels": partial(build, suite, wanted), "allgather": partial(against_copy, suite, "direct", "allgather"),
         "allreduce": partial(against_copy, suite, "ring", "allreduce"), "hops": partial(hops, suite),

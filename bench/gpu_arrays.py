@@ -13,9 +13,9 @@ import numpy as np
 import synth
 from bench.gpu_common import Suite
 from synth import api
-from synth.program.layout import Layout
+from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime import data
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
 
 HOW: dict[str, dict] = {"direct": {}, "packets": {"protocol": "LL"}, "fifo": {"direct": False}}
@@ -28,7 +28,7 @@ def library(suite: Suite) -> Any:
     """Whose arrays: CuPy's or NumPy's."""
     if suite.executor != "cuda":
         return np
-    from synth.runtime.cuda import _cupy
+    from synth.runtime.cuda.executor import _cupy
 
     return _cupy()
 
@@ -40,7 +40,7 @@ def _host(array: Any) -> np.ndarray:
 def _arrays(suite: Suite, program: Program, elements: int, seed: int) -> tuple[list, list, list]:
     """Random inputs in the host's memory; the same where the executor works; poisoned outputs there."""
     xp, layout = library(suite), Layout(program.collective, program.chunks)  # type: ignore[arg-type]
-    given = data.inputs(layout, elements, KIND, "sum", seed)
+    given = reference_data.inputs(layout, elements, KIND, "sum", seed)
     results = [np.full(len(wanted) * elements, 0x5A5A5A5A, np.int32) for wanted in layout.outputs]
     return given, [xp.asarray(array) for array in given], [xp.asarray(array) for array in results]
 
@@ -48,7 +48,7 @@ def _arrays(suite: Suite, program: Program, elements: int, seed: int) -> tuple[l
 def _check(program: Program, given: list, results: list) -> int:
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     rows = [_host(array).reshape(len(wanted), -1) for array, wanted in zip(results, layout.outputs, strict=True)]
-    return data.check(layout, KIND, "sum", given, rows).elements
+    return reference_data.check(layout, KIND, "sum", given, rows).elements
 
 
 def launches(suite: Suite) -> None:

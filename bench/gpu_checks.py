@@ -24,9 +24,9 @@ from bench.gpu_common import ROOT, Suite, build, frontier, group, options, ready
 from synth import api
 from synth.errors import SynthError
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import kernels
 from synth.runtime.dtypes import DTYPES, OPERATORS
-from synth.runtime.waits import DeadlockError
+from synth.runtime.kernel import sources
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
 COLLECTIVES = (
@@ -179,10 +179,10 @@ def main(arguments: Sequence[str]) -> int:
     ready(given.executor)
     suite = Suite(given.executor, given.small)
     names = ["copy", *(kind.short for kind in DTYPES)]
-    features = (kernels.PLAIN, kernels.DIRECT, kernels.LL)
+    features = (sources.PLAIN, sources.DIRECT, sources.LL)
     wanted = [group(name, feature) for name, feature in itertools.product(names, features)]
     sections = {
-        "kernels": partial(build, suite, [*wanted, group("copy", kernels.CLOCK), group("f32", kernels.CLOCK)]),
+        "kernels": partial(build, suite, [*wanted, group("copy", sources.CLOCK), group("f32", sources.CLOCK)]),
         "types": partial(types, suite), "collectives": partial(collectives, suite), "sizes": partial(sizes, suite),
         "frontiers": partial(frontiers, suite), "launches": partial(gpu_arrays.launches, suite), "views": partial(gpu_arrays.views, suite),
         "graphs": partial(gpu_arrays.graphs, suite), "torch": partial(gpu_arrays.torch_tensors, suite),

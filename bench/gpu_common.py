@@ -21,12 +21,12 @@ from typing import Any
 from synth import api
 from synth.api.programs import read
 from synth.errors import SynthError
-from synth.frontier import Frontier
+from synth.model.frontier import Frontier
 from synth.program.program import Program
-from synth.runtime import kernels
-from synth.runtime.cuda import Cuda, prebuild
-from synth.runtime.host import Host
-from synth.runtime.measured import device, versions
+from synth.runtime.benchmark.document import device, versions
+from synth.runtime.cuda.executor import Cuda, prebuild
+from synth.runtime.host.executor import Host
+from synth.runtime.kernel import sources
 
 ROOT = Path(__file__).parent.parent
 RESULTS, FRONTIERS = ROOT / "bench" / "results", ROOT / "bench" / "frontiers"
@@ -127,6 +127,6 @@ def frontier(collective: str) -> Frontier:
 def group(name: str, feature: str) -> str:
     """A group of `kernels.GROUPS`."""
     found = f"{name}-{feature}".rstrip("-")
-    if found not in kernels.GROUPS:
+    if found not in sources.GROUPS:
         raise SynthError(f"there is no group {found}")
     return found

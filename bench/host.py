@@ -19,9 +19,9 @@ from bench.programs import COLLECTIVES, TOPOLOGY, frontier
 from synth import api
 from synth.errors import SynthError
 from synth.pareto.log import default_directory
-from synth.program.direct import puts
+from synth.program.direct_writes import puts
 from synth.program.program import SENDING, Program
-from synth.runtime import race
+from synth.runtime.host import thread_sanitizer
 
 THREADS = (1, 4)
 ELEMENTS = 13  # of a chunk: divisible by nothing
@@ -46,8 +46,8 @@ def row(name: str, program: Program, way: str, threads: int, tsan: bool) -> tupl
         good, said = False, f"WRONG: {error}"
     spent = time.process_time() - start
     if tsan:
-        raced = race.race(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
-        good = good and raced == race.Raced((), False, True)
+        raced = thread_sanitizer.race(program, threads=threads, elements=ELEMENTS, launches=2, **WAYS[way])
+        good = good and raced == thread_sanitizer.Raced((), False, True)
         found = "silent" if not raced.races else "; ".join(raced.races)
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)
     put = f"{len(puts(program, in_place, 1 << 20))} of {messages(program)}" if way == "direct" else ""

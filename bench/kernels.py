@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from synth.errors import SynthError
-from synth.runtime import kernels, nvrtc
+from synth.runtime.kernel import nvrtc, sources
 
 ARCHITECTURES = (75, 80, 90, 100)
 MOST = 128  # registers a thread
@@ -30,7 +30,7 @@ def compiled(case: tuple[str, int, int | None]) -> tuple[list[Row], str | None, 
     start = time.process_time()
     try:
         found = nvrtc.compile_group(group, arch, major=major)
-        rows = [(symbol.removeprefix("synth_"), arch, found.used[symbol]) for symbol in kernels.symbols(group)]
+        rows = [(symbol.removeprefix("synth_"), arch, found.used[symbol]) for symbol in sources.symbols(group)]
         return rows, None, time.process_time() - start
     except (SynthError, KeyError) as error:
         return [], f"{group} for sm_{arch}: {error}", time.process_time() - start
@@ -46,8 +46,8 @@ def table(rows: Sequence[Row], version: tuple[int, int]) -> str:
         "| type | feature | " + " | ".join(f"sm_{arch}" for arch in archs) + " |",
         "|---|---|" + "--:|" * len(archs),
     ]
-    for group in kernels.GROUPS:
-        names = {symbol.removeprefix("synth_") for symbol in kernels.symbols(group)}
+    for group in sources.GROUPS:
+        names = {symbol.removeprefix("synth_") for symbol in sources.symbols(group)}
         most = [max((used.registers for name, own, used in rows if own == arch and name in names), default=0) for arch in archs]
         kind, _, feature = group.partition("-")
         lines.append(f"| {kind} | {feature or 'FIFO'} | " + " | ".join(map(str, most)) + " |")
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     if nvrtc.where(given.major) is None:
         print(nvrtc.MISSING, file=sys.stderr)
         return 1
-    cases = [(group, arch, given.major) for group, arch in itertools.product(kernels.GROUPS, given.arch)]
+    cases = [(group, arch, given.major) for group, arch in itertools.product(sources.GROUPS, given.arch)]
     rows, failed, spent = [], [], 0.0
     with ProcessPoolExecutor(given.jobs) as pool:
         for found, error, seconds in pool.map(compiled, cases):

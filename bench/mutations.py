@@ -19,22 +19,23 @@ from functools import cache
 from random import Random
 
 from bench import measure, mutants
-from synth import api, lint
+from synth import api
 from synth.errors import SynthError, VerificationError
-from synth.frontier import Frontier
-from synth.lint import deadlock
-from synth.lint.analysis import modes
-from synth.lint.wiring import wire
-from synth.lowering import onesided
-from synth.program.layout import Layout
+from synth.model.frontier import Frontier
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.program import analysis
+from synth.program.analysis import deadlock
+from synth.program.analysis.analysis import modes
+from synth.program.analysis.connection_tables import wire
+from synth.program.buffer_layout import Layout
+from synth.program.checked_lowering import onesided
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
-from synth.runtime import data
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.reference import Reference
-from synth.runtime.waits import DeadlockError
-from synth.schedule import Schedule
-from synth.topology import Network
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.executor import Reference
 
 DELAYS = 13  # seeds for each split and depth: 104 for each split
 DEPTHS = range(1, 9)
@@ -71,7 +72,7 @@ class Base:
 def schedule(topology: str, collective: str, chunks: int, steps: int, rounds: int) -> Schedule:
     """A schedule, the same in every process."""
     if collective == "allreduce":
-        frontier = api.pareto(topology, collective, max_steps=steps, deterministic=True, fresh=True, engine="exact")
+        frontier = api.frontier(topology, collective, max_steps=steps, deterministic=True, fresh=True, engine="exact")
         assert isinstance(frontier, Frontier)  # what the exact engine returns
         return next(p.schedule for p in frontier.points if p.schedule.chunks == chunks)
     found = api.solve(topology, collective, chunks, steps, rounds, deterministic=True)
@@ -102,7 +103,7 @@ def changes(base: Base, seeds: int) -> Iterator[tuple[str, int, Program, str]]:
 
 def judge(base: Base, program: Program, delays: int = DELAYS) -> tuple[str, list[str], str]:
     """("caught", the rules, how the executor fared), ("harmless", [], ..) or ("missed", [], what went wrong)."""
-    report = lint.check(program, base.runtime)
+    report = analysis.check(program, base.runtime)
     rules = sorted({finding.rule for finding in report.findings if finding.severity != "remark"} - _known(base))
     if not report.ok or rules:
         return "caught", rules, _few(base, program)
@@ -116,7 +117,7 @@ def judge(base: Base, program: Program, delays: int = DELAYS) -> tuple[str, list
 
 @cache
 def _known_rules(program: Program, runtime: str) -> frozenset[str]:
-    report = lint.check(program, runtime)
+    report = analysis.check(program, runtime)
     return frozenset(finding.rule for finding in report.findings if finding.severity == "warning")
 
 
@@ -128,10 +129,10 @@ def _known(base: Base) -> frozenset[str]:
 def outcome(program: Program, mode: str, executor: Reference) -> str:
     """``right``, ``wrong``, ``stuck`` or ``refused``."""
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
-    given = data.inputs(layout, 1, TYPE, "sum", executor.delays or 0)
+    given = reference_data.inputs(layout, 1, TYPE, "sum", executor.delays or 0)
     try:
         done = executor.run(program, given, dtype=TYPE.name, in_place=mode == "in")
-        data.check(layout, TYPE, "sum", given, done.outputs or ())
+        reference_data.check(layout, TYPE, "sum", given, done.outputs or ())
     except DeadlockError:
         return "stuck"
     except VerificationError:
@@ -174,7 +175,7 @@ def campaign(seeds: int = SEEDS, delays: int = DELAYS) -> list[dict]:
     """A row for every change."""
     rows = []
     for base in bases():
-        report = lint.check(base.program, base.runtime)
+        report = analysis.check(base.program, base.runtime)
         bad = [what for what, good in _every(base, base.program, 1) if not good]
         if not report.ok or report.safe is not None or bad:
             raise VerificationError(f"{base.name} is no good program to begin with: {[*map(str, report.errors), *bad][:1]}")

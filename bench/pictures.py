@@ -11,7 +11,7 @@ from bench import chromium
 from bench.measure import ROOT
 from synth import api
 from synth.view.plot import image
-from synth.view.svg import topology_svg
+from synth.view.topology_svg import topology_svg
 
 FOLDER = ROOT / "docs" / "img"
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dgx1.svg").write_text(topology_svg(synth.topology("dgx1")), encoding="utf-8")
     for name, collective, last in (("allgather", "allgather", None), ("broadcast", "broadcast", 8)):
-        frontier = synth.pareto("dgx1", collective, max_steps=last, fresh=True, engine="exact")
+        frontier = synth.frontier("dgx1", collective, max_steps=last, fresh=True, engine="exact")
         assert isinstance(frontier, synth.Frontier)  # what the exact engine returns
         (folder / f"dgx1-{name}.svg").write_bytes(image(frontier.plot(), "svg"))
         print(f"{folder / f'dgx1-{name}.svg'}: {[f'{p.steps}: {p.bandwidth}, {p.status}' for p in frontier.points]}")

@@ -22,17 +22,17 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 
 from bench import measure, roundtrip
-from synth import lint
-from synth.collective import COLLECTIVES
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.export.mscclpp import document
-from synth.lowering import onesided
-from synth.program.layout import Layout
+from synth.export.mscclpp.emit import document
+from synth.model.collective import COLLECTIVES
+from synth.model.schedule import Schedule
+from synth.program import analysis
+from synth.program.buffer_layout import Layout
+from synth.program.checked_lowering import onesided
 from synth.program.program import Program
-from synth.runtime import data
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.reference import Reference
-from synth.schedule import Schedule
+from synth.runtime.reference.executor import Reference
 
 CHANNELS = ("memory", "port", "both")
 KINDS = tuple(product((*COLLECTIVES, "custom"), ("Simple", "LL"), CHANNELS))
@@ -86,14 +86,16 @@ def judge(program: Program, text: str, rng: random.Random) -> None:
     assert task is not None
     plan = roundtrip.tests_own("strict_mscclpp").check(text)
     machine.launches(machine.decoded(plan, task, program.chunks), rng.randrange(10**6))
-    bad = [str(finding) for finding in lint.check(program, "mscclpp").findings if finding.severity != "remark" and finding.rule != "root"]
+    bad = [
+        str(finding) for finding in analysis.check(program, "mscclpp").findings if finding.severity != "remark" and finding.rule != "root"
+    ]
     if bad:
         raise AssertionError(f"lint: {bad[0]}")
     layout, kind, combine = Layout(task, program.chunks), dtype("int32"), "sum"
-    given = data.inputs(layout, ELEMENTS, kind, combine, rng.randrange(99))
+    given = reference_data.inputs(layout, ELEMENTS, kind, combine, rng.randrange(99))
     executor = Reference(delays=rng.randrange(10**6))
     done = executor.run(program, given, dtype=kind.name, op=combine, in_place=program.in_place == "in")
-    data.check(layout, kind, combine, given, done.outputs or ())
+    reference_data.check(layout, kind, combine, given, done.outputs or ())
 
 
 def campaign(kind: Kind, each: int, seed: int, seconds: float) -> dict:

@@ -27,12 +27,13 @@ from pathlib import Path
 from statistics import median
 
 from bench import measure, roundtrip
-from synth import api, lint
+from synth import api
 from synth.errors import SynthError
-from synth.frontier import Frontier
+from synth.model.frontier import Frontier
 from synth.pareto.log import default_directory
+from synth.program import analysis
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
-from synth.runtime.reference import Reference
+from synth.runtime.reference.executor import Reference
 
 TOPOLOGY = "dgx1"
 PAIRS = [[(i * j + i) % 3 if i != j else 0 for j in range(8)] for i in range(8)]
@@ -59,7 +60,7 @@ def frontier(name: str, folder: Path, limit: float) -> Frontier:
     """The frontier of a collective, from `folder` if it is there."""
     path = folder / f"{name}.json"
     if not path.is_file():
-        found = api.pareto(TOPOLOGY, name, time_limit=limit, jobs=1, **COLLECTIVES[name])
+        found = api.frontier(TOPOLOGY, name, time_limit=limit, jobs=1, **COLLECTIVES[name])
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found.to_json()))
     return Frontier.from_json(json.loads(path.read_text()))
@@ -91,7 +92,7 @@ def torus() -> dict:
     marks = [time.process_time()]
     program = api.lower(schedule)
     marks.append(time.process_time())
-    report = lint.check(program)
+    report = analysis.check(program)
     marks.append(time.process_time())
     roundtrip.right(program, "synth", network, SEED)
     marks.append(time.process_time())

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from random import Random
 
 from synth import api
-from synth.schedule import Problem
-from synth.topology import Cap, Network, Route
+from synth.model.schedule import Problem
+from synth.model.topology import Cap, Network, Route
 
 
 def problem(topology: str, collective: str, chunks: int, steps: int, rounds: int, roots: Sequence[int] = (), seed: int = 0) -> Problem:

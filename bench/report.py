@@ -25,9 +25,9 @@ from bench.measure import RESULTS, keep, markdown, median, setting, where
 from synth import api
 from synth.catalog.entry import DONE, OPEN, Entry, Provenance
 from synth.catalog.report import Given
-from synth.catalog.store import Store
+from synth.catalog.store.store import Store
 from synth.errors import SynthError
-from synth.frontier import Frontier
+from synth.model.frontier import Frontier
 
 MACHINES = (
     "dgx1-v100", "dgx1-p100", "dgx-a100", "mi50-z52", "mi100-4p3l", "mi300x", "mi250", "dgx2", "dgx1*2:cross=0+2", "torus:4x4",
@@ -49,7 +49,7 @@ def fill(path: Path, entries: int, limit: float) -> None:
                     continue
                 start = time.monotonic()
                 try:
-                    found = api.pareto(machine, collective, time_limit=limit, jobs=1, engine="exact", fresh=True)
+                    found = api.frontier(machine, collective, time_limit=limit, jobs=1, engine="exact", fresh=True)
                 except SynthError as error:
                     print(f"{machine} {collective}: {error}", file=sys.stderr)
                     continue

@@ -12,20 +12,22 @@ from functools import cache
 from types import ModuleType
 
 from bench import measure
-from synth import api, lint
-from synth.collective import Collective
+from synth import api
 from synth.errors import SynthError, UsageError
-from synth.export import msccl_xml_read, mscclpp_read
-from synth.lint.analysis import modes
-from synth.lowering import lower, onesided
-from synth.program.layout import Layout
+from synth.export.msccl_xml import read
+from synth.export.mscclpp import read as mscclpp_read
+from synth.model.collective import Collective
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.program import analysis
+from synth.program.analysis.analysis import modes
+from synth.program.buffer_layout import Layout
+from synth.program.checked_lowering import lower, onesided
 from synth.program.program import Program
-from synth.runtime import data
-from synth.runtime.bound import certified
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.reference import Reference
-from synth.schedule import Schedule
-from synth.topology import Network
+from synth.runtime.reference.executor import Reference
+from synth.runtime.time_bound import certified
 
 TYPE, ELEMENTS = "int32", 2
 SIZE = 1 << 20  # of the timed runs, or the next size that divides
@@ -43,14 +45,14 @@ def written(program: Program, runtime: str, topology: str) -> list[str]:
     """The files of a program, each accepted by the strict reader and read back as the program. Raises AssertionError where not."""
     roots = program.collective.roots if program.collective else ()
     to = "mscclpp" if runtime == "mscclpp" else "msccl-xml"
-    exported = api.export(program, to, runtime=runtime, topology=topology, assume_root=roots[0] if roots else None)
+    exported = api.export_program(program, to, runtime=runtime, topology=topology, assume_root=roots[0] if roots else None)
     for _, content in exported.files:
         if runtime == "mscclpp":
             tests_own("strict_mscclpp").check(content)
             same = mscclpp_read.read(content, task=program.collective) == program
         else:
             tests_own("strict_msccl").load(content, runtime)
-            back = msccl_xml_read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
+            back = read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
             told = {"name": back.name, "max_bytes": back.max_bytes}  # names are shortened; msccl gets a largest size
             told |= {"in_place": back.in_place} if len(exported.files) > 1 else {}
             same = back == replace(program, **told)
@@ -71,10 +73,10 @@ def right(program: Program, runtime: str, network: Network, seed: int) -> None:
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     for mode in modes(program):
         for part in (None, 1):
-            given = data.inputs(layout, ELEMENTS, dtype(TYPE), "sum", seed)
+            given = reference_data.inputs(layout, ELEMENTS, dtype(TYPE), "sum", seed)
             executor = Reference(network=network, runtime=runtime, part=part, delays=seed + (part or 0))
             done = executor.run(program, given, dtype=TYPE, in_place=mode == "in")
-            data.check(layout, dtype(TYPE), "sum", given, done.outputs or ())
+            reference_data.check(layout, dtype(TYPE), "sum", given, done.outputs or ())
 
 
 @cache
@@ -121,7 +123,7 @@ def attempt(schedule: Schedule, runtime: str, protocol: str, instances: int, top
 
 def clean(program: Program, runtime: str) -> None:
     """Lint finds nothing, in every mode and at every size. Raises AssertionError with the first finding."""
-    report = lint.check(program, runtime)
+    report = analysis.check(program, runtime)
     bad = [str(finding) for finding in report.findings if finding.severity != "remark" and finding.rule != "root"]
     if bad or report.safe is not None or report.analysed != modes(program):
         raise AssertionError(f"lint: {[*bad, report.safe, report.analysed][0]}")

@@ -128,11 +128,11 @@ def inside(method: str, name: str) -> dict:
     """One row in this process, every library loaded before the clock starts."""
     import resource
 
-    from synth.bounds.check_scale import check
-    from synth.flows.cuts import throughput
-    from synth.flows.fabric import fabric
-    from synth.flows.forests import build
-    from synth.forestcheck import verify
+    from synth.checker.certificates.throughput_cuts import check
+    from synth.checker.spanning_forest import verify
+    from synth.scale.bounds.throughput_cut import throughput
+    from synth.scale.fabric.fabric import fabric
+    from synth.scale.forests.build import build
     from synth.topologies import topology
 
     verify(build(fabric(topology("dgx1")), methods=("packing",)).forest)

@@ -4,7 +4,7 @@ python -m bench.scale_rates [--only TEXT] [--runs 1] [-o results.json]
 python -m bench.scale_rates --table
 
 Each row is a process of its own that loads every library before its clock starts; CPU seconds, medians of the runs. Bounds
-are what checkers of `synth.auditlarge` make of a certificate; a schedule counts when `synth.verifybulk` or `synth.verify` has
+are what checkers of `synth.checker.documents.scale_frontier` make of a certificate; a schedule counts when `synth.checker.schedule.compressed_replay` or `synth.checker.schedule.replay` has
 replayed it. The only thing drawn at random is `random-regular:512`, whose seed is part of its name.
 """
 
@@ -78,10 +78,10 @@ class Clock:
 
 
 def _flows(clock: Clock, name: str, limit: int | None = None):
-    from synth import lengthcheck
-    from synth.flows import alltoall
-    from synth.flows.automorphisms import free_group, symmetries
-    from synth.flows.fabric import fabric
+    from synth.checker.certificates import path_lengths
+    from synth.scale.alltoall import concurrent_flow as alltoall
+    from synth.scale.fabric.automorphisms import free_group, symmetries
+    from synth.scale.fabric.fabric import fabric
     from synth.topologies import topology
 
     machine = clock("topology", topology, name)
@@ -89,7 +89,7 @@ def _flows(clock: Clock, name: str, limit: int | None = None):
     group = clock("solve", lambda: free_group(symmetries(made), made.ranks))
     found = clock("solve", alltoall.flows, made, group)
     certificate = clock("solve", found.certificate)
-    value = clock("check", lengthcheck.check, certificate, machine) * made.unit
+    value = clock("check", path_lengths.check, certificate, machine) * made.unit
     return machine, made, found, value
 
 
@@ -111,17 +111,18 @@ def weights(clock: Clock, name: str) -> dict:
 
 def rarest(clock: Clock, name: str) -> dict:
     """Rarest first, replayed, against the bound of the checked cut."""
-    from synth import auditlarge, verifybulk
-    from synth.flows import rarest as greedy
-    from synth.flows.cuts import throughput
-    from synth.flows.fabric import fabric
+    from synth.checker.documents import scale_frontier
+    from synth.checker.schedule import compressed_replay
+    from synth.scale.bounds.throughput_cut import throughput
+    from synth.scale.fabric.fabric import fabric
+    from synth.scale.greedy import rarest_first as greedy
     from synth.topologies import topology
 
     machine = clock("topology", topology, name)
     made = clock("solve", fabric, machine)
     found = clock("solve", greedy.schedule, made)
-    checked = clock("check", verifybulk.bulk, found)
-    bound = auditlarge.bound(throughput(made, "allgather", 0).certificate, machine)
+    checked = clock("check", compressed_replay.bulk, found)
+    bound = scale_frontier.bound(throughput(made, "allgather", 0).certificate, machine)
     ratio = float(checked.bandwidth / bound)
     says = f"S={checked.steps}, R/C={checked.bandwidth}: {ratio:.4f} x the bound"
     return {"timed": "solve", "says": says, "wrong": "" if ratio <= 1.01 else "above 1.01", "ranks": machine.ranks}
@@ -140,9 +141,10 @@ def classes(clock: Clock, name: str) -> dict:
 
 def trees(clock: Clock, name: str) -> dict:
     """Allreduce on packed trees against the optimal reduce-scatter and allgather: rates, and schedules pipelined over 64."""
-    from synth import api, verify
-    from synth.collective import collective
-    from synth.flows import tau
+    from synth import api
+    from synth.checker.schedule import replay
+    from synth.encodings import spanning_tree_packing
+    from synth.model.collective import collective
 
     in_rate, in_time, better = [], [], 0
     for allocation, rates in clock("rates", api.allocations, name, ("allreduce",)):
@@ -151,8 +153,11 @@ def trees(clock: Clock, name: str) -> dict:
         in_rate.append(float(rates.best["allreduce"] / composed))
         better += in_rate[-1] > 1
         task = collective("allreduce", allocation.network.ranks)
-        schedule = clock("schedules", lambda net=allocation.network, task=task: tau.schedule(tau.forest(net), task, 64))
-        clock("check", verify.schedule, schedule)
+        schedule = clock(
+            "schedules",
+            lambda net=allocation.network, task=task: spanning_tree_packing.schedule(spanning_tree_packing.forest(net), task, 64),
+        )
+        clock("check", replay.schedule, schedule)
         in_time.append(float(Fraction(schedule.chunks, schedule.rounds) / composed))
     rate, done = geomean(in_rate), geomean(in_time)
     says = f"{rate:.3f} x in rate ({better} of {len(in_rate)} better); verified schedules over 64: {done:.3f} x (least {min(in_time):.2f})"
@@ -180,8 +185,9 @@ def explain(clock: Clock, name: str) -> dict:
 
 def written(clock: Clock, name: str) -> dict:
     """A point of the frontier at one pipelining depth: from the name to a file, verified, read back, verified again."""
-    from synth import bulkread, verifybulk
-    from synth.flows.large import frontier
+    from synth.checker.documents import schedule_archive
+    from synth.checker.schedule import compressed_replay
+    from synth.scale.search import frontier
     from synth.topologies import topology
 
     machine = clock("solve", topology, name)
@@ -192,15 +198,15 @@ def written(clock: Clock, name: str) -> dict:
         path = Path(folder) / "made.npz"
         clock("solve", made.save, path)
         size = path.stat().st_size
-        digest, checked = made.digest(), clock("solve", verifybulk.bulk, made)
-        again = clock("solve", bulkread.load, path)
-    same = again.digest() == digest and verifybulk.bulk(again) == checked and checked.bandwidth == point.bandwidth
+        digest, checked = made.digest(), clock("solve", compressed_replay.bulk, made)
+        again = clock("solve", schedule_archive.load, path)
+    same = again.digest() == digest and compressed_replay.bulk(again) == checked and checked.bandwidth == point.bandwidth
     says = f"S={point.steps}, {float(found.gap(point)):.2%} above the bound, {checked.sends} sends, {size / 1e6:.1f} MB"
     return {"timed": "solve", "says": says, "wrong": "" if same else "read back as another", "ranks": machine.ranks}
 
 
 def _spread(clock: Clock, name: str):
-    from synth.flows.large import frontier
+    from synth.scale.search import frontier
     from synth.topologies import topology
 
     machine = topology(name)
@@ -210,10 +216,10 @@ def _spread(clock: Clock, name: str):
 
 def orbits(clock: Clock, name: str) -> dict:
     """An alltoall as representatives and generators, replayed by orbits."""
-    from synth import verifybulk
+    from synth.checker.schedule import compressed_replay
 
     machine, found, made = _spread(clock, name)
-    checked = clock("check", verifybulk.bulk, made)
+    checked = clock("check", compressed_replay.bulk, made)
     gap = float(found.gap(found.points[-1]))
     says = f"{len(made.step)} sends listed for {checked.sends}, {checked.group} images; {gap:.2%} above the bound"
     return {"timed": "solve", "says": says, "wrong": "" if checked.group == machine.ranks else "not all images", "ranks": machine.ranks}
@@ -221,13 +227,13 @@ def orbits(clock: Clock, name: str) -> dict:
 
 def expanded(clock: Clock, name: str) -> dict:
     """The same, small enough to be written out: the replay by orbits and that of every send say the same."""
-    from synth import verify, verifybulk
-    from synth.flows import expand
+    from synth.checker.schedule import compressed_replay, replay
+    from synth.scale.greedy import bulk_expansion
 
     machine, _, made = _spread(clock, name)
-    short, whole = clock("check", verifybulk.bulk, made), clock("check", lambda: verifybulk.bulk(expand.whole(made)))
-    schedule = expand.schedule(made)
-    clock("check", verify.schedule, schedule)
+    short, whole = clock("check", compressed_replay.bulk, made), clock("check", lambda: compressed_replay.bulk(bulk_expansion.whole(made)))
+    schedule = bulk_expansion.schedule(made)
+    clock("check", replay.schedule, schedule)
     told = [(x.sends, x.steps, x.bandwidth, x.busiest) for x in (short, whole)]
     same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (int(made.rounds.sum()), short.sends)
     says = f"{len(made.step)} sends listed, {short.sends} written out and replayed three ways"
@@ -239,12 +245,12 @@ KINDS = {f.__name__: f for f in (alltoall, weights, rarest, classes, trees, expl
 
 def inside(kind: str, name: str) -> dict:
     """One row in this process, every library loaded before the clock starts."""
-    from synth import verifybulk
-    from synth.flows.large import frontier
+    from synth.checker.schedule import compressed_replay
+    from synth.scale.search import frontier
     from synth.topologies import topology
 
     for warm in ("allgather", "alltoall", "allreduce"):
-        verifybulk.bulk(frontier(topology("dgx1"), warm).points[0].make())
+        compressed_replay.bulk(frontier(topology("dgx1"), warm).points[0].make())
     clock = Clock()
     found = KINDS[kind](clock, name)
     return found | {"seconds": clock.spent, "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

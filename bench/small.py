@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 
 Way = tuple[int, ...]
-Move = tuple[int, Way, str]  # chunk, way, kind as in synth.schedule
+Move = tuple[int, Way, str]  # chunk, way, kind as in synth.model.schedule
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
 REVERSALS = {"reduce-scatter": "allgather", "reduce": "broadcast"}
 

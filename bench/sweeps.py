@@ -74,12 +74,12 @@ def measure(kind: str, limit: float) -> dict:
 def inside(kind: str, limit: float) -> dict:
     """The sweep in this process, after a first one that loads every library."""
     from synth import api
-    from synth.pareto import race
+    from synth.pareto.portfolio import race
 
     options: dict = {"fresh": True, "time_limit": limit}
     if kind == "blind":
         options |= {"encoding": "sccl", "solver": "z3", "sweep": "blind", "max_chunks": 6}
-    api.pareto("ring:4", COLLECTIVE, **options)
+    api.frontier("ring:4", COLLECTIVE, **options)
     spent = {"queries": 0, "engines": 0.0, "winners": 0.0}
     solve = race.solve
 
@@ -92,7 +92,7 @@ def inside(kind: str, limit: float) -> dict:
 
     race.solve = counted
     cpu, wall = time.process_time(), time.monotonic()
-    api.pareto(TOPOLOGY, COLLECTIVE, **options)
+    api.frontier(TOPOLOGY, COLLECTIVE, **options)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     found = {"synthesis_cpu": cpu + spent["engines"], "own_cpu": cpu, "engines_cpu": spent["engines"], "winners_cpu": spent["winners"]}
     return {key: round(value, 4) for key, value in found.items()} | {"wall": round(wall, 3), "queries": spent["queries"]}

@@ -34,17 +34,17 @@ from tempfile import TemporaryDirectory
 
 from bench.measure import RESULTS, keep, markdown, seconds, setting, where
 from synth import api
-from synth.catalog import tune as tuner
-from synth.catalog.fit import SYNC, WIRE, Model, nominal
-from synth.catalog.tune import Candidate, Question
-from synth.catalog.tune_candidates import Named, candidates
-from synth.catalog.tune_measured import Sample, document, merged
+from synth.catalog.tuner import tune as tuner
+from synth.catalog.tuner.candidates import Named, candidates
+from synth.catalog.tuner.cost_model import SYNC, WIRE, Model, nominal
+from synth.catalog.tuner.measurements import Sample, document, merged
+from synth.catalog.tuner.tune import Candidate, Question
 from synth.errors import SynthError
-from synth.frontier import Frontier
-from synth.plan import Algorithm, Plan, Table
-from synth.schedule import Schedule
-from synth.topology import Network, Topology
-from synth.view.report import size_text
+from synth.model.frontier import Frontier
+from synth.model.number_text import size_text
+from synth.model.schedule import Schedule
+from synth.model.topology import Network, Topology
+from synth.model.tuning_plan import Algorithm, Plan, Table
 
 GOAL = 0.05
 LOW, HIGH = 10, 30  # 1 KiB to 1 GiB
@@ -99,7 +99,7 @@ class Set:
 
 def timed(topology: str, collective: str, baselines: tuple[str, ...], instances: tuple[int, ...] = INSTANCES) -> Set:
     """Runs everything that is to be chosen from."""
-    frontier = api.pareto(topology, collective, max_steps=8)
+    frontier = api.frontier(topology, collective, max_steps=8)
     if not isinstance(frontier, Frontier):
         raise TypeError(f"{topology} is too large")
     schedules = [Named(f"S{p.steps}-C{p.chunks}", p.schedule) for p in frontier.points]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from synth.catalog import fleet_read, job_plan, job_queue, job_task
-from synth.catalog.job import Job
-from synth.catalog.runners.inline import Inline
-from synth.catalog.store import Store
+from synth.catalog.jobs import job_file_reader, plan, queue, task
+from synth.catalog.jobs.run import Job
+from synth.catalog.jobs.runners.inline import Inline
+from synth.catalog.store.store import Store
 
 CHOICE = ("seconds", "schedule", "chunks", "rounds", "construction")
 
@@ -21,15 +21,15 @@ options: {max-steps: 2, deterministic: true}
 def planned(tmp_path, text=SMALL):
     path = tmp_path / "fleet.yaml"
     path.write_text(text)
-    return job_plan.tasks(fleet_read.load(path), tmp_path / "tasks")
+    return plan.tasks(job_file_reader.load(path), tmp_path / "tasks")
 
 
 def run(tmp_path, text=SMALL, runner=None, db="catalog.db", again=(), **limits):
     """The summary of a run of the job in `text`; `runner` makes one, inline unless given."""
     tasks = planned(tmp_path, text)
     with Store.open(tmp_path / db, create=True) as store:
-        listed = job_queue.items(tasks, store, **dict.fromkeys(again, True))
-        return Job(listed, store, runner or (lambda: Inline(job_task.run)), **limits).run()
+        listed = queue.items(tasks, store, **dict.fromkeys(again, True))
+        return Job(listed, store, runner or (lambda: Inline(task.run)), **limits).run()
 
 
 def nobody():

@@ -4,11 +4,11 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.collective import COLLECTIVES, collective
-from synth.liveness import prune, rounds_for
-from synth.schedule import Schedule, Send, Step
+from synth.model.collective import COLLECTIVES, collective
+from synth.model.dead_sends import prune, rounds_for
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Topology
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 NAMED = ("ring:4", "fully-connected:3", "hypercube:4", "star:4", "switch:3", "mesh:2x2", "line:3", "torus:2x2")
 

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from synth.catalog import job_task
+from synth.catalog.jobs import task as job_task
 
 
 def echo(text: str) -> str:
@@ -64,10 +64,10 @@ def wrong(text: str) -> str:
 
 def fill_log(text: str) -> None:
     """The first point of the frontier goes into the task's log, as a sweep's does."""
-    from synth.pareto import frontiers
+    from synth.frontiers import engine_choice
 
     doc = json.loads(text)
     task = job_task.Task.from_json(doc)
     found = json.loads(job_task.run(json.dumps(doc | {"log": None})))["frontier"]
     assert task.log is not None
-    frontiers.seeded(task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1])
+    engine_choice.seeded(task.log, task.topology, task.whole, job_task.sweep_options(task), found["points"][:1])

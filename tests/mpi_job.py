@@ -17,11 +17,11 @@ from programs import (
 )
 
 from synth import api
-from synth.collective import COLLECTIVES, Collective
 from synth.errors import SynthError
+from synth.model.collective import COLLECTIVES, Collective
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import mpi_world
 from synth.runtime.dtypes import DTYPES, OPERATORS
+from synth.runtime.mpi import environment
 
 N = 8
 
@@ -29,7 +29,7 @@ N = 8
 def same(program, **options) -> int:
     """Right by the executor's own check, and bit for bit what the reference executor gives. Elements compared."""
     found = api.run(program, executor="mpi", **options)
-    if mpi_world.inside().rank:
+    if environment.inside().rank:
         return found.checked.elements
     want = api.run(program, executor="reference", **{k: v for k, v in options.items() if k != "patience"})
     for mine, theirs in zip(found.outputs, want.outputs, strict=True):
@@ -125,7 +125,7 @@ def main(what: str, *words: str) -> None:
         "frontiers": lambda: frontiers(*words), "types": types, "collectives": collectives, "sizes": sizes, "errors": errors,
     }  # fmt: skip
     found = {name: made[name]() for name in (what.split("+"))}
-    if mpi_world.inside().rank == 0:
+    if environment.inside().rank == 0:
         print(json.dumps(found))
 
 

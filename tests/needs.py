@@ -6,10 +6,11 @@ import shutil
 import pytest
 
 from bench import chromium
-from synth.runtime import mpi_world, nvrtc
+from synth.runtime.kernel import nvrtc
+from synth.runtime.mpi import environment
 
 WHAT = {
-    "mpi": mpi_world.missing,
+    "mpi": environment.missing,
     "g++": lambda: None if shutil.which("g++") else "there is no g++ on PATH: apt install g++",
     "chromium": chromium.missing,
     "nvrtc": lambda: None if nvrtc.where() else nvrtc.MISSING,

@@ -3,7 +3,7 @@
 `chunks` is the number of chunks per unit of data; an op then moves that many at once, unless said otherwise.
 """
 
-from synth.collective import collective
+from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 
 

@@ -4,10 +4,10 @@ import random
 from dataclasses import replace
 from fractions import Fraction
 
-from synth.collective import Collective
-from synth.liveness import rounds_for
-from synth.schedule import Schedule, Send, Step
-from synth.topology import Link, Route, Topology
+from synth.model.collective import Collective
+from synth.model.dead_sends import rounds_for
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Route, Topology
 
 
 def network(rng, ranks):

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 
-from synth.runtime import hostbuild
+from synth.runtime.kernel import build_host
 
 _local = threading.local()
 
@@ -314,7 +314,7 @@ class Kernel:
 
     def __init__(self, cupy, group, symbol, cooperative, scope):
         self.cupy, self.cooperative, self.scope = cupy, cooperative, scope
-        self.function, self.divides = getattr(hostbuild.library(group), symbol), symbol.endswith("divide")
+        self.function, self.divides = getattr(build_host.library(group), symbol), symbol.endswith("divide")
         self.kernel, self.ptr, self.launched = self, 0, []
 
     def __call__(self, grid, block, args):

@@ -10,14 +10,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synth import bounds, verify
+from synth import bounds
+from synth.checker.schedule import replay
 from synth.cli import root
-from synth.collective import collective
+from synth.encodings import spanning_tree_packing
 from synth.errors import UsageError
-from synth.flows import allocations, doubletree, hybrid, rings, subsets, tau
-from synth.flows.explain import explain
+from synth.model.collective import collective
+from synth.model.topology import Network, Route
+from synth.scale.baselines import allocations, double_binary_tree, nvlink_pcie_hybrid
+from synth.scale.baselines.comparison import explain
+from synth.scale.baselines.rings import search
+from synth.scale.bounds import subset_cuts
 from synth.topologies import topology
-from synth.topology import Network, Route
 
 # GPUs: rates of broadcast in links, one for each class, and classes without an NVLink ring (Blink, MLSys 2020)
 KNOWN = {
@@ -56,8 +60,8 @@ def test_each_class_counts_its_members():
 
 def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
     made = next(a for a in allocations.classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
-    schedule = tau.schedule(tau.forest(made.network), collective("allreduce", 4), 64)
-    verify.schedule(schedule)
+    schedule = spanning_tree_packing.schedule(spanning_tree_packing.forest(made.network), collective("allreduce", 4), 64)
+    replay.schedule(schedule)
     rates = allocations.rates(made.network, ("allreduce",))
     assert 1 / schedule.bandwidth > rates.composed * Fraction(12, 10)
 
@@ -69,9 +73,9 @@ def test_cuts_agree_with_the_linear_program(drawn):
     ranks, edges = drawn
     network = Network("random", ranks, tuple(Route(a, b, n) for (a, b), n in sorted(edges.items())))
     connected = all(d is not None for row in network.distances for d in row)
-    assert bool(subsets.allgather(network).value) == connected
+    assert bool(subset_cuts.allgather(network).value) == connected
     if connected:
-        for name, cut in (("broadcast", subsets.broadcast(network, 0)), ("allgather", subsets.allgather(network))):
+        for name, cut in (("broadcast", subset_cuts.broadcast(network, 0)), ("allgather", subset_cuts.allgather(network))):
             task = collective(name, ranks)
             assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == cut.value
 
@@ -89,7 +93,7 @@ def test_cuts_agree_with_the_linear_program(drawn):
 )
 def test_rings_that_fit_together(name, units, most):
     network = topology(name).network()
-    found = rings.disjoint(network)
+    found = search.disjoint(network)
     assert (found.units, found.most) == (units, most)
     load = defaultdict(int)
     for ring, n in found.rings:
@@ -105,7 +109,7 @@ def test_rings_that_fit_together(name, units, most):
 @pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 13, 16])
 def test_both_binary_trees_span_and_no_rank_is_inside_both(ranks):
     inner = []
-    for parents in doubletree.binary_trees(ranks):
+    for parents in double_binary_tree.binary_trees(ranks):
         assert sum(p is None for p in parents) == 1
         for rank in range(ranks):
             seen = set()
@@ -121,18 +125,18 @@ def test_both_binary_trees_span_and_no_rank_is_inside_both(ranks):
 
 def test_a_split_ends_on_both_fabrics_at_once():
     size, fast, slow, wait = 1 << 30, Fraction(50), Fraction(10), Fraction(500)
-    made = hybrid.split(size, fast, slow, wait)
+    made = nvlink_pcie_hybrid.split(size, fast, slow, wait)
     assert made.slow / slow + wait * 1000 == (size - made.slow) / fast == size / made.gbps
-    assert hybrid.split(1024, fast, slow, wait).slow == 0
-    assert hybrid.split(size, Fraction(0), slow, Fraction(0)).gbps == slow
+    assert nvlink_pcie_hybrid.split(1024, fast, slow, wait).slow == 0
+    assert nvlink_pcie_hybrid.split(size, Fraction(0), slow, Fraction(0)).gbps == slow
     with pytest.raises(UsageError):
-        hybrid.split(size, Fraction(0), Fraction(0), wait)
+        nvlink_pcie_hybrid.split(size, Fraction(0), Fraction(0), wait)
 
 
 def test_pcie_reaches_what_the_links_do_not():
     apart = next(a for a in allocations.classes(topology("dgx1").network(), [3], every=True) if not a.connected)
     assert allocations.rates(apart.network).best["broadcast"] == 0
-    joined = hybrid.joined(apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20)
+    joined = nvlink_pcie_hybrid.joined(apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20)
     assert joined["broadcast"] == 10
 
 

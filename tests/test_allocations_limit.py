@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from synth import api
 from synth.api.scale import FewerAllocations
 from synth.cli import root
-from synth.flows import allocations, until
+from synth.scale.baselines import allocations
+from synth.solvers.processes import deadline
 
 
 def synth(*words: str):
@@ -24,7 +25,7 @@ def soon(monkeypatch):
 
     def counted(*given):
         if len(rated) == 2:
-            monkeypatch.setattr(until.time, "monotonic", lambda: float("inf"))
+            monkeypatch.setattr(deadline.time, "monotonic", lambda: float("inf"))
         rated.append(given)
         return rates(*given)
 

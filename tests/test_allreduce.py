@@ -5,24 +5,25 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth import verify
-from synth.bounds import check
-from synth.collective import collective
-from synth.encodings import direct, hub
-from synth.encodings.compose import compose
-from synth.encodings.solvers.cadical import Cadical
-from synth.encodings.translate import Translation
+from synth.checker.certificates import cuts
+from synth.checker.schedule import replay
+from synth.encodings import contributions
+from synth.encodings.hubs import reduce_broadcast
+from synth.encodings.translated_chunks import Translation
 from synth.errors import SynthError
-from synth.frontier import Open, Point
-from synth.liveness import prune
-from synth.pareto import allreduce
-from synth.pareto.candidates import Candidates
-from synth.pareto.shapes import shapes
-from synth.samebits import same_bits
-from synth.schedule import Schedule, Send, Step
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.dead_sends import prune
+from synth.model.frontier import Open, Point
+from synth.model.outcome import Budget
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Topology
+from synth.pareto.combining import combining_frontier
+from synth.pareto.combining.candidates import Candidates
+from synth.pareto.combining.rs_ag_composition import compose
+from synth.pareto.combining.symmetry_candidates import shapes
+from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.topology import Link, Topology
-from synth.verdict import Budget
 
 
 def net(name):
@@ -31,15 +32,15 @@ def net(name):
 
 def everything(name, **options):
     network = net(name)
-    return list(allreduce.points(network, collective("allreduce", network.ranks), budget=Budget(), **options))
+    return list(combining_frontier.points(network, collective("allreduce", network.ranks), budget=Budget(), **options))
 
 
 def replayed(point):
     """The point, its schedule replayed and its bound re-checked from the certificate."""
     schedule = point.schedule
-    found = verify.schedule(schedule)
+    found = replay.schedule(schedule)
     assert (found.steps, found.bandwidth) == (point.steps, point.bandwidth)
-    value = check.check(point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps)
+    value = cuts.check(point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps)
     assert value == point.bound.value <= point.bandwidth
     assert (point.status == "optimal") == (value == point.bandwidth)
     return point
@@ -88,7 +89,7 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
     if answer.status != "sat":
         return None
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
-    found = verify.schedule(schedule)
+    found = replay.schedule(schedule)
     assert found.steps == steps
     assert found.bandwidth <= Fraction(rounds, chunks)
     return schedule
@@ -107,7 +108,7 @@ def solved(name, engine, moves, chunks, steps, rounds, copies=1, coll="allreduce
     ],
 )
 def test_direct(name, moves, chunks, steps, rounds, copies, possible):
-    assert (solved(name, direct, moves, chunks, steps, rounds, copies) is not None) == possible
+    assert (solved(name, contributions, moves, chunks, steps, rounds, copies) is not None) == possible
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_direct(name, moves, chunks, steps, rounds, copies, possible):
     ],
 )
 def test_hub(name, moves, chunks, steps, rounds, possible):
-    schedule = solved(name, hub, moves, chunks, steps, rounds)
+    schedule = solved(name, reduce_broadcast, moves, chunks, steps, rounds)
     assert (schedule is not None) == possible
     if schedule is not None:
         sends = sum(len(step.sends) for step in schedule.steps)
@@ -152,7 +153,7 @@ def test_reduce_scatter_then_allgather(times):
         Step(times, tuple(Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times))) for step in forwards.steps
     ))  # fmt: skip
     made = compose(ring_allgather(network.reversed(), -1), repeated, task)
-    found = verify.schedule(made)
+    found = replay.schedule(made)
     assert (found.steps, found.chunks, found.bandwidth) == (8, 5 * times, Fraction(8, 5))
     assert same_bits(made)
 
@@ -184,14 +185,14 @@ BITS = [
 
 @pytest.mark.parametrize(("schedule", "same"), [row[1:] for row in BITS], ids=[row[0] for row in BITS])
 def test_same_bits(schedule, same):
-    verify.schedule(schedule)
+    replay.schedule(schedule)
     assert same_bits(schedule) == same
 
 
 def test_recursive_doubling_over_three_dimensions_has_the_same_bits():
     rows = [[(a, a ^ (1 << k), "reduce") for a in range(8)] for k in range(3)]
     schedule = by_hand(8, *rows)
-    verify.schedule(schedule)
+    replay.schedule(schedule)
     assert same_bits(schedule)
 
 
@@ -210,12 +211,12 @@ def test_pruning_drops_what_nobody_reads():
     pruned = prune(lean)
     assert [len(step.sends) for step in pruned.steps] == [2, 2]
     assert [step.rounds for step in pruned.steps] == [1, 1]
-    verify.schedule(pruned)
+    replay.schedule(pruned)
 
 
 def test_pruning_keeps_what_is_read_before_it_is_replaced():
     made = by_hand(3, [(1, 0, "reduce")], [(0, 2, "reduce"), (2, 0, "reduce")], [(0, 1, "copy")])
-    verify.schedule(made)
+    replay.schedule(made)
     assert [len(step.sends) for step in prune(made).steps] == [1, 2, 1]
 
 
@@ -229,7 +230,7 @@ def test_known_points_are_taken_over():
 
 def test_a_budget_that_is_spent_leaves_open_intervals():
     network = net("torus:4x4")
-    items = list(allreduce.points(network, collective("allreduce", 16), budget=Budget(0.0)))
+    items = list(combining_frontier.points(network, collective("allreduce", 16), budget=Budget(0.0)))
     assert not [i for i in items if isinstance(i, Point)]
     opened = [i for i in items if isinstance(i, Open)]
     assert opened[0].steps == 4
@@ -243,5 +244,5 @@ def test_links_that_all_go_one_way_have_no_swap():
 
 
 def test_a_bound_of_more_representatives_than_are_usual_is_met_on_a_part_of_a_machine():
-    found = synth.pareto(synth.topology("dgx1", ranks=range(7)), "allreduce", max_steps=3, fresh=True)
+    found = synth.frontier(synth.topology("dgx1", ranks=range(7)), "allreduce", max_steps=3, fresh=True)
     assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(3, Fraction(5, 7), "optimal")]

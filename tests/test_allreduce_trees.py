@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import verify
-from synth.collective import collective
+from synth.checker.schedule import replay
+from synth.encodings import spanning_tree_packing
 from synth.errors import SynthError
-from synth.flows import strength, tau
-from synth.samebits import same_bits
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.topology import Link, Network, Route, Topology
+from synth.scale.bounds import graph_strength
 from synth.topologies import topology
-from synth.topology import Link, Network, Route, Topology
 
 
 def undirected(ranks, pairs):
@@ -26,18 +27,18 @@ def undirected(ranks, pairs):
 )
 def test_known_rates(name, rate):
     network = topology(name).network()
-    made = tau.forest(network)
+    made = spanning_tree_packing.forest(network)
     assert str(made.rate) == rate
-    assert tau.partition_rate(network, made.partition) == made.rate
+    assert spanning_tree_packing.partition_rate(network, made.partition) == made.rate
 
 
 @pytest.mark.parametrize(("name", "rate"), [("torus:8x8", "128/63"), ("mesh:8x8", "16/9"), ("hypercube:64", "64/21")])
 def test_rates_that_take_thousands_of_edges_to_pack(name, rate):
-    assert str(strength.tree_rate(topology(name).network())[0]) == rate
+    assert str(graph_strength.tree_rate(topology(name).network())[0]) == rate
 
 
 def test_a_weak_pair_decides():
-    made = tau.forest(undirected(4, [(0, 1, 2), (1, 2, 1), (0, 2, 1), (2, 3, 1)]))
+    made = spanning_tree_packing.forest(undirected(4, [(0, 1, 2), (1, 2, 1), (0, 2, 1), (2, 3, 1)]))
     assert made.rate == 1
     assert made.partition[3] not in made.partition[:3]
 
@@ -62,13 +63,13 @@ def partitions(ranks):
 @settings(max_examples=40, deadline=None)
 @given(networks(), st.integers(1, 3))
 def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipeline):
-    made = tau.forest(network)
-    assert made.rate == min(tau.partition_rate(network, p) for p in partitions(network.ranks))
-    rate, part = strength.tree_rate(network)
-    assert rate == made.rate == tau.partition_rate(network, part)
+    made = spanning_tree_packing.forest(network)
+    assert made.rate == min(spanning_tree_packing.partition_rate(network, p) for p in partitions(network.ranks))
+    rate, part = graph_strength.tree_rate(network)
+    assert rate == made.rate == spanning_tree_packing.partition_rate(network, part)
     assert all(part[p] == p for p in part)
-    schedule = tau.schedule(made, collective("allreduce", network.ranks), pipeline)
-    found = verify.schedule(schedule)
+    schedule = spanning_tree_packing.schedule(made, collective("allreduce", network.ranks), pipeline)
+    found = replay.schedule(schedule)
     assert found.steps == 2 * made.height + pipeline - 1
     assert found.chunks == made.rate.numerator * pipeline
     assert found.bandwidth <= Fraction(found.steps, pipeline) / made.rate
@@ -78,19 +79,19 @@ def test_the_rate_is_the_least_over_all_partitions_and_is_attained(network, pipe
 def test_one_way_links_are_refused():
     network = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
     with pytest.raises(SynthError, match="same units both ways"):
-        tau.forest(network)
+        spanning_tree_packing.forest(network)
 
 
 def test_a_partition_has_two_parts():
     with pytest.raises(SynthError, match="two parts"):
-        tau.partition_rate(undirected(2, [(0, 1, 1)]), (0, 0))
+        spanning_tree_packing.partition_rate(undirected(2, [(0, 1, 1)]), (0, 0))
 
 
 def test_edges_that_lead_through_switches_are_sent_along_their_routes():
     pairs = [(0, 3, 1), (3, 2, 1), (0, 4, 1), (4, 1, 1), (0, 5, 1), (5, 1, 1), (1, 2, 2)]
     links = [Link(*ends, Fraction(n)) for a, b, n in pairs for ends in ((a, b), (b, a))]
-    made = tau.forest(Topology("made", 3, links, switches=("s0", "s1", "s2")).network())
+    made = spanning_tree_packing.forest(Topology("made", 3, links, switches=("s0", "s1", "s2")).network())
     assert made.rate == Fraction(5, 2)
-    found = tau.schedule(made, collective("allreduce", 3), 3)
-    verify.schedule(found)
+    found = spanning_tree_packing.schedule(made, collective("allreduce", 3), 3)
+    replay.schedule(found)
     assert found.bandwidth == Fraction(len(found.steps), 3) / made.rate

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from synth.alpha import latency
-from synth.collective import collective
-from synth.flows.large import bound
-from synth.topologies import files, topology
-from synth.view import rates
+from synth.model.collective import collective
+from synth.model.latency import latency
+from synth.scale.search import bound
+from synth.topologies import topology, topology_files
+from synth.view import rate_tables
 
 UNLIKE = """
 name: two-speeds
@@ -33,12 +33,12 @@ def test_as_where_all_ways_are_listed(name):
 
 def test_links_of_one_way_add_up(tmp_path):
     (tmp_path / "m.yaml").write_text(UNLIKE)
-    machine = files.load(tmp_path / "m.yaml")
+    machine = topology_files.load(tmp_path / "m.yaml")
     assert latency(machine) == machine.network().latency == 3 + 5 + 7 + 2
 
 
 @pytest.mark.parametrize(("name", "told"), [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")])
 def test_the_title_of_explain_shows_it_at_any_size(name, told):
     machine = topology(name)
-    assert rates.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {told}")
-    assert " from 3 on " in rates.title(machine, collective("broadcast", machine.ranks, roots=[3]))
+    assert rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {told}")
+    assert " from 3 on " in rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3]))

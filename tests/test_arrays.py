@@ -12,15 +12,17 @@ from standin import Cupy, Memory
 
 import synth
 from synth import api
-from synth.collective import collective
 from synth.errors import UsageError, VerificationError
-from synth.program.layout import Layout
+from synth.model.collective import collective
+from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import cuda, data, hostbuild, outside
+from synth.runtime import dlpack, reference_data
+from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
-from synth.runtime.waits import DeadlockError
+from synth.runtime.kernel import build_host
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
-needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 
 
 class Tensor:
@@ -37,7 +39,7 @@ class Tensor:
         shape = (ctypes.c_int64 * self.array.ndim)(*self.array.shape)
         steps = self.strides and (ctypes.c_int64 * self.array.ndim)(*self.strides)
         kind = self.code or {"i": 0, "u": 1, "f": 2, "V": 4}[self.array.dtype.kind]
-        tensor = outside._Tensor(
+        tensor = dlpack._Tensor(
             self.array.ctypes.data, *self.where, self.array.ndim, kind, 8 * self.array.itemsize, 1, shape, steps, self.skip
         )
         self.kept = tensor, shape, steps
@@ -47,7 +49,7 @@ class Tensor:
 
 
 def inputs(program, elements, kind="float32", seed=1):
-    return data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
+    return reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), "sum", seed)
 
 
 @pytest.fixture
@@ -56,9 +58,9 @@ def gpu(monkeypatch):
 
     def there(**options):
         cupy = Cupy(**options)
-        monkeypatch.setattr(cuda, "_cupy", lambda: cupy)
-        monkeypatch.setattr(cuda, "missing", lambda: None)
-        monkeypatch.setattr(cuda, "kernel", cupy.kernel)
+        monkeypatch.setattr(executor, "_cupy", lambda: cupy)
+        monkeypatch.setattr(executor, "missing", lambda: None)
+        monkeypatch.setattr(executor, "kernel", cupy.kernel)
         return cupy
 
     return there
@@ -99,38 +101,38 @@ def test_what_dlpack_says_of_numpys_own_capsules(kind):
     class Own:  # not an ndarray, so it is asked by DLPack
         __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
 
-    found = outside.facts(Own(), "it")
+    found = dlpack.facts(Own(), "it")
     assert (found.pointer, found.size, found.dtype, found.contiguous, found.device) == (array.ctypes.data, 12, kind, True, None)
-    assert outside.view(found, array.dtype).tolist() == list(range(12))
+    assert dlpack.view(found, array.dtype).tolist() == list(range(12))
     turned = array.T
 
     class Turned:
         __dlpack_device__, __dlpack__ = turned.__dlpack_device__, turned.__dlpack__
 
-    assert not outside.facts(Turned(), "it").contiguous
+    assert not dlpack.facts(Turned(), "it").contiguous
     done = api.run(ring_allgather(3), [Own()] * 3)
     assert done.dtype == kind
 
 
 def test_dlpack_offsets_strides_types_and_refusals():
     array = np.arange(8, dtype=np.float32)
-    found = outside.facts(Tensor(array, skip=8), "it")
+    found = dlpack.facts(Tensor(array, skip=8), "it")
     assert (found.pointer, found.device, found.dtype) == (array.ctypes.data + 8, 0, "float32")
-    assert outside.facts(Tensor(np.zeros((1, 8), np.float32), strides=(77, 1)), "it").contiguous
-    assert not outside.facts(Tensor(np.zeros((2, 4), np.float32), strides=(1, 2)), "it").contiguous
-    assert outside.facts(Tensor(np.zeros(3, np.uint16), code=4), "it").dtype == "bfloat16"
-    assert outside.facts(Tensor(array, device=(2, 3)), "it").device == 3
+    assert dlpack.facts(Tensor(np.zeros((1, 8), np.float32), strides=(77, 1)), "it").contiguous
+    assert not dlpack.facts(Tensor(np.zeros((2, 4), np.float32), strides=(1, 2)), "it").contiguous
+    assert dlpack.facts(Tensor(np.zeros(3, np.uint16), code=4), "it").dtype == "bfloat16"
+    assert dlpack.facts(Tensor(array, device=(2, 3)), "it").device == 3
     with pytest.raises(UsageError, match="another kind"):
-        outside.facts(Tensor(array, device=(10, 0)), "it")
+        dlpack.facts(Tensor(array, device=(10, 0)), "it")
 
     class Sealed(Tensor):
         def __dlpack__(self, *, stream=None):
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()\nmore")
 
     with pytest.raises(UsageError, match=r"^it does not give its memory away by DLPack: Can't export .* use tensor.detach\(\)$"):
-        outside.facts(Sealed(array), "it")
+        dlpack.facts(Sealed(array), "it")
     with pytest.raises(UsageError, match="is a list; arrays of NumPy, CuPy, torch"):
-        outside.facts([1, 2], "it")
+        dlpack.facts([1, 2], "it")
 
 
 @needs_compiler
@@ -197,7 +199,7 @@ def test_outputs_that_cannot_be_written_or_are_shared_are_one_line():
     fixed.flags.writeable = False
     with pytest.raises(UsageError, match="the output of rank 1 is read-only"):
         api.run(program, given, outputs=[np.zeros(12, np.float32), fixed, np.zeros(12, np.float32)])
-    if hostbuild.compiler() is None:
+    if build_host.compiler() is None:
         return
     with pytest.raises(UsageError, match="the output of rank 1 is read-only"):
         synth.prepare(program, given, [np.zeros(12, np.float32), fixed, np.zeros(12, np.float32)], executor="host")
@@ -234,7 +236,7 @@ def test_a_stale_result_is_not_taken_for_a_new_one(gpu, monkeypatch):
     results = [np.zeros(12, np.int32) for _ in range(3)]
     words = {"executor": "cuda", "outputs": [Tensor(a) for a in results]}
     synth.run(program, [Tensor(a) for a in given], **words)
-    monkeypatch.setattr(cuda.CudaMachine, "launch", lambda self, stream=None: None)
+    monkeypatch.setattr(executor.CudaMachine, "launch", lambda self, stream=None: None)
     with pytest.raises(VerificationError, match="rank 0 output chunk 0"):
         synth.run(program, [Tensor(a) for a in given], **words)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import audit
+from synth.checker.documents import exact_frontier
 from synth.cli.root import root
 from synth.errors import VerificationError
 
@@ -26,13 +26,13 @@ def doc(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 def test_every_bound_is_checked(doc: dict) -> None:
-    assert audit.document(doc) == [
+    assert exact_frontier.document(doc) == [
         "bound: S ≥ 2, certificate checked",
         "bound: R/C ≥ 1 at S=2, certificate checked",
         "bound: R/C ≥ 1/2 at S=3, certificate checked",
         "bound: R/C ≥ 1/3 at S=4, certificate checked",
         "bound: R/C ≥ 1/3 for any S, certificate checked",
-        audit.MACHINE,
+        exact_frontier.MACHINE,
     ]
 
 
@@ -56,4 +56,4 @@ def test_one_change_and_it_fails(doc: dict, where: str) -> None:
         case "field":
             bad["proved"] = True
     with pytest.raises(VerificationError):
-        audit.document(bad)
+        exact_frontier.document(bad)

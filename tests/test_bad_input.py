@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth.catalog import tune_measured
+from synth.catalog.tuner import measurements
 from synth.cli import root
-from synth.collective_file import load
 from synth.errors import FormatError, SynthError, UsageError
-from synth.program.lower import lower
-from synth.program.onesided import onesided
+from synth.model.collective_files import load
+from synth.model.schedule import Schedule
+from synth.program.lowering.lower import lower
+from synth.program.onesided.lower import onesided
 from synth.program.text import parse
-from synth.schedule import Schedule
 from synth.topologies import importers
 
 HUGE = "999999999999999999999"
@@ -145,7 +145,7 @@ def test_measurements_that_json_cannot_read(text, tmp_path):
     path = tmp_path / "m.json"
     path.write_text(text)
     with pytest.raises(FormatError, match="is not JSON"):
-        tune_measured.load(path)
+        measurements.load(path)
 
 
 def test_a_program_whose_collective_is_nested_too_deeply():

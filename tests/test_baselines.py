@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.cli import root
-from synth.collective import COLLECTIVES
 from synth.errors import UsageError
-from synth.runtime import baselines
+from synth.model.collective import COLLECTIVES
+from synth.scale.baselines import algorithms
 
 SIZES = {"allgatherv", "reduce-scatterv", "alltoallv"}
 SPREADS = ("broadcast", "reduce", "allgather", "reduce-scatter", "allreduce")
@@ -82,7 +82,7 @@ def test_direct_names_a_rank_that_cannot_be_reached():
 
 def test_a_load_is_spread_over_parallel_routes_and_rounds_follow_from_it():
     network = api.topology("dgx1").network()
-    made = baselines.direct(network, api.collective("alltoall", 8))
+    made = algorithms.direct(network, api.collective("alltoall", 8))
     for step in made.steps:
         load = {}
         for send in step.sends:

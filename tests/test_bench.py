@@ -7,11 +7,13 @@ from fractions import Fraction
 import pytest
 
 from bench import encodings, goals, measure, relabel, sweeps
-from synth import api, bounds, jobs, verify
-from synth.collective import collective
-from synth.pareto import race
-from synth.schedule import Problem
-from synth.verdict import Budget, Sat, Unknown, Unsat
+from synth import api, bounds
+from synth.checker.schedule import replay
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.schedule import Problem
+from synth.pareto.portfolio import race
+from synth.solvers.processes import jobs
 
 
 def test_the_list_is_fixed_and_has_no_row_twice():
@@ -145,7 +147,7 @@ def test_the_replay_of_a_renumbered_broadcast_has_its_root_moved():
     jobs.stop()
     assert isinstance(found, Sat)
     assert isinstance(asked, Problem)
-    assert verify.schedule(found.schedule).bandwidth == Fraction(2)
+    assert replay.schedule(found.schedule).bandwidth == Fraction(2)
     assert asked.collective.pre[0] == frozenset(asked.collective.roots)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench import measure, plans, programs, roundtrip
 from synth.errors import SynthError
-from synth.program.lower import lower
+from synth.program.lowering.lower import lower
 from synth.program.program import Program
 from synth.topologies import topology
 from tests.test_lower import ring_allgather
@@ -53,7 +53,7 @@ def test_wrong_programs_and_files_are_seen(monkeypatch):
     monkeypatch.setattr(roundtrip, "made", lambda *way: [wrong])
     assert roundtrip.attempt(schedule(), "executor", "Simple", 1, "ring:4", "seed")["outcome"] != "right"
     monkeypatch.setattr(roundtrip, "made", lambda *way: [program])
-    monkeypatch.setattr(roundtrip.msccl_xml_read, "read", lambda *given, **named: wrong)
+    monkeypatch.setattr(roundtrip.read, "read", lambda *given, **named: wrong)
     row = roundtrip.attempt(schedule(), "executor", "Simple", 1, "ring:4", "seed")
     assert row["outcome"] == "wrong"
     assert "another program" in row["why"]

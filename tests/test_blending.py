@@ -6,17 +6,18 @@ from fractions import Fraction
 
 import pytest
 
-from synth import bounds, verify
-from synth.collective import Collective, collective
-from synth.encodings import blending
-from synth.encodings.onechunk import OneChunk
-from synth.encodings.placing import Placed
-from synth.encodings.translate import Translation
-from synth.pareto.tries import Try, attempt
-from synth.schedule import Schedule
-from synth.symmetry import Generator
+from synth import bounds
+from synth.checker.schedule import replay as verify
+from synth.encodings.chunk_mixtures import fractional_chunks
+from synth.encodings.chunk_mixtures.incremental_sat import OneChunk
+from synth.encodings.chunk_mixtures.iterative_forward_search import Placed
+from synth.encodings.translated_chunks import Translation
+from synth.model.collective import Collective, collective
+from synth.model.schedule import Schedule
+from synth.model.symmetry import Generator
+from synth.model.topology import Cap, Network, Route
+from synth.pareto.combining.attempts import Try, attempt
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
 
 SCAN = collective("scan", 8)
 DGX1 = topology("dgx1").network()
@@ -28,7 +29,7 @@ def blended(
     network: Network, task: Collective, steps: int, propagations: int = FEW, below: Fraction | None = None, *start: Schedule
 ) -> Placed:
     least = bounds.allreduce(network, task, steps).value
-    return blending.blend(network, task, steps, least, below, propagations, 0, start)
+    return fractional_chunks.blend(network, task, steps, least, below, propagations, 0, start)
 
 
 def made(found: Placed) -> Schedule:
@@ -86,9 +87,9 @@ def test_what_is_not_below_is_not_given() -> None:
 def test_too_few_steps_and_other_problems_have_no_answer() -> None:
     line = topology("line:4").network()
     capped = Network("capped", 2, (Route(0, 1, 2),), (Cap((0,), 1),))
-    assert blending.blend(line, collective("scan", 4), 2, Fraction(1), None, FEW, 0).schedule is None
-    assert blending.blend(capped, collective("scan", 2), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
-    assert blending.blend(DGX1, collective("broadcast", 8), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
+    assert fractional_chunks.blend(line, collective("scan", 4), 2, Fraction(1), None, FEW, 0).schedule is None
+    assert fractional_chunks.blend(capped, collective("scan", 2), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
+    assert fractional_chunks.blend(DGX1, collective("broadcast", 8), 2, Fraction(1), None, FEW, 0) == Placed(None, 0.0)
 
 
 def test_a_try_blends() -> None:
@@ -107,4 +108,4 @@ def test_fewer_rounds_than_steps_are_not_asked_for() -> None:
     """One link, more steps than are needed: the fractions leave steps idle."""
     network = topology("line:2").network()
     for steps in (1, 2, 3):
-        blending.blend(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())
+        fractional_chunks.blend(network, collective("scan", 2), steps, Fraction(1, 100), None, 200_000, 0, ())

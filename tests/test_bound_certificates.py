@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from synth import api, auditlarge
+from synth import api
+from synth.checker.documents import scale_frontier
 from synth.errors import VerificationError
-from synth.flows import large
+from synth.scale import search
 from synth.topologies import topology
 
 MACHINE = topology("mesh:3x3")
@@ -15,13 +16,13 @@ MACHINE = topology("mesh:3x3")
 @pytest.fixture(scope="module")
 def found():
     names = ("allgather", "broadcast", "allreduce", "alltoall")
-    return {name: large.bound(MACHINE, name) for name in names} | {"from 4": large.bound(MACHINE, "broadcast", 4)}
+    return {name: search.bound(MACHINE, name) for name in names} | {"from 4": search.bound(MACHINE, "broadcast", 4)}
 
 
 def checked(claim, proof) -> list[str]:
     doc = api.large_document(claim)
     doc["bound"] = {"value": str(proof.bound), "certificate": proof.certificate}
-    return auditlarge.document(doc, Path(), lambda: MACHINE)
+    return scale_frontier.document(doc, Path(), lambda: MACHINE)
 
 
 @pytest.mark.parametrize("claim", ["allgather", "broadcast", "allreduce", "alltoall"])

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from synth import api
-from synth.collective import collective
-from synth.encodings import direct, hub
-from synth.frontier import Frontier, LowerBound
-from synth.pareto import built, candidates
-from synth.pareto.built import Built
-from synth.pareto.candidates import COUNTED, Candidates
+from synth.encodings import contributions
+from synth.encodings.hubs import reduce_broadcast
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.outcome import Budget, Unknown
+from synth.pareto.combining import candidates, constructions
+from synth.pareto.combining.candidates import COUNTED, Candidates
+from synth.pareto.combining.constructions import Built
 from synth.topologies import importers
-from synth.verdict import Budget, Unknown
 
 BRIDGES = importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt").network()
 ALLREDUCE = collective("allreduce", 4)
@@ -23,7 +24,9 @@ FINE = Fraction(14_644, 36_605)
 
 
 def encoded(candidate):
-    made, _ = {"hub": hub, "direct": direct}[candidate.engine].encode(candidate.translation, candidate.steps, candidate.rounds)
+    made, _ = {"hub": reduce_broadcast, "direct": contributions}[candidate.engine].encode(
+        candidate.translation, candidate.steps, candidate.rounds
+    )
     return len(made.clauses)
 
 
@@ -51,7 +54,7 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
 
 def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
     asked = []
-    monkeypatch.setattr(built.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up"))
+    monkeypatch.setattr(constructions.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up"))
     for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
         made = Built(BRIDGES, ALLREDUCE, Budget())
         monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
@@ -61,6 +64,6 @@ def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_points_of_few_steps_are_still_proved(steps):
-    found = api.pareto(importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps)
+    found = api.frontier(importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps)
     assert isinstance(found, Frontier) and found.complete
     assert found.points[-1].steps == steps and found.points[-1].status == "optimal"

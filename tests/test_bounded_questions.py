@@ -6,12 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from synth import api, bounds, jobs
-from synth.collective import collective
-from synth.pareto import bounded, race
-from synth.schedule import Problem
+from synth import api, bounds
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat, Unsat
+from synth.model.schedule import Problem
+from synth.pareto import problem_bounds
+from synth.pareto.portfolio import race
+from synth.solvers.processes import jobs
 from synth.topologies import topology
-from synth.verdict import Budget, Sat, Unsat
 
 NETWORK = topology("torus:3x3").network()
 
@@ -29,12 +31,12 @@ def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
 @pytest.mark.parametrize(("name", "chunks", "steps", "rounds"), [("allgather", 2, 2, 3), ("allreduce", 9, 4, 4), ("allgather", 1, 4, 9)])
 def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
     asked = question(name, chunks, steps, rounds)
-    assert bounded.ask(asked, Budget(100.0)) == bounded.ask(asked, Budget(None)) == bounded.rounds(asked)
+    assert problem_bounds.ask(asked, Budget(100.0)) == problem_bounds.ask(asked, Budget(None)) == problem_bounds.rounds(asked)
 
 
 def test_too_few_steps_are_refuted_without_a_process(monkeypatch):
     monkeypatch.setattr(jobs, "alone", lambda *_: pytest.fail("was begun"))
-    said = bounded.ask(question("allgather", 1, 1, 9), Budget(1.0))
+    said = problem_bounds.ask(question("allgather", 1, 1, 9), Budget(1.0))
     assert said is not None and said.reason == "at least 2 steps are needed"
     assert said.certificate == bounds.steps(NETWORK, collective("allgather", 9)).certificate
 
@@ -49,7 +51,7 @@ def test_late_bounds_leave_the_question_to_the_search(monkeypatch, result):
 
     monkeypatch.setattr(jobs, "alone", alone)
     found = api.solve("torus:3x3", "allgather", 1, 4, 9, time_limit=100)
-    assert isinstance(found, Sat) and given == [100 * bounded.SHARE]
+    assert isinstance(found, Sat) and given == [100 * problem_bounds.SHARE]
 
 
 def test_what_bounds_refute_is_not_searched_for(monkeypatch):
@@ -61,4 +63,4 @@ def test_what_bounds_refute_is_not_searched_for(monkeypatch):
 def test_an_error_of_the_bounds_is_an_error(monkeypatch):
     monkeypatch.setattr(jobs, "alone", lambda *_: SimpleNamespace(result=("error", ArithmeticError("no optimum"))))
     with pytest.raises(ArithmeticError):
-        bounded.ask(question("allgather", 1, 4, 9), Budget(1.0))
+        problem_bounds.ask(question("allgather", 1, 4, 9), Budget(1.0))

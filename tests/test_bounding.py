@@ -8,20 +8,23 @@ from fractions import Fraction
 import pytest
 from dozing import doze, doze_until
 
-from synth import api, bounds, jobs
-from synth.collective import collective
+from synth import api, bounds
 from synth.errors import UsageError
-from synth.flows import large
-from synth.frontier import LowerBound, Open, Point
-from synth.large import Large
-from synth.pareto import allreduce, bounding, frontiers, ontrees
-from synth.pareto.awaited import Awaited
-from synth.pareto.bounding import Bounding
+from synth.frontiers import engine_choice
+from synth.model.collective import collective
+from synth.model.frontier import LowerBound, Open, Point
+from synth.model.outcome import Budget, Unknown
+from synth.model.scale_frontier import Large
+from synth.pareto import prefetched_bounds
+from synth.pareto.combining import bounds_over_steps, combining_frontier
+from synth.pareto.combining.bounds_over_steps import Bounding
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
+from synth.scale import search as large
+from synth.solvers.processes import jobs
+from synth.solvers.processes.resumable_jobs import Awaited
 from synth.topologies import topology
-from synth.verdict import Budget, Unknown
 
 NINE, ALL = topology("torus:3x3").network(), collective("allreduce", 9)
 LATE = 1000  # seconds to wait for what comes
@@ -52,7 +55,7 @@ def never(*_):
 
 
 def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
-    asked = Awaited(Budget(), ontrees.RACER)
+    asked = Awaited(Budget(), prefetched_bounds.RACER.imports)
     gate = tmp_path / "gate"
     asked.begin("late", doze_until, gate)
     asked.wait(["late"], time.monotonic())
@@ -67,7 +70,7 @@ def test_a_question_that_rests_goes_on_and_is_answered(tmp_path):
 
 
 def test_a_question_that_fails_says_so_and_one_that_dies_is_not_asked_again():
-    asked = Awaited(Budget(), ontrees.RACER)
+    asked = Awaited(Budget(), prefetched_bounds.RACER.imports)
     asked.begin("wrong", time.sleep, "long")
     with pytest.raises(TypeError):
         asked.wait(["wrong"], time.monotonic() + LATE)
@@ -93,15 +96,15 @@ def test_with_time_enough_they_are_the_bounds(made, seconds, name):
 
 
 def test_where_one_half_died_the_other_is_waited_for(made, monkeypatch):
-    monkeypatch.setattr(bounding, "HALVES", {"flow": _dies, "completing": bounds.completing})
+    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": _dies, "completing": bounds.completing})
     some = made(100.0)
     assert some.first() == bounds.completing(NINE, ALL)
     assert not some.late(2) and "its search ended early" in some.notes[0]
 
 
 def test_where_one_half_is_late_the_other_serves(made, monkeypatch):
-    monkeypatch.setattr(bounding, "HALVES", {"flow": bounds.flow, "completing": doze})
-    monkeypatch.setattr(bounding, "FLOOR_SHARE", 0.0)
+    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": bounds.flow, "completing": doze})
+    monkeypatch.setattr(bounds_over_steps, "FLOOR_SHARE", 0.0)
     some = made(100.0)
     assert some.first() == bounds.flow(NINE, ALL, None)
     assert some.late(2) and "the time limit ended its search" in some.notes[0]
@@ -117,12 +120,12 @@ def test_where_the_bound_at_some_steps_is_late_the_one_for_any_serves_and_then_i
 
 
 def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alone(monkeypatch, tmp_path):
-    monkeypatch.setattr(bounding, "HALVES", {"flow": doze, "completing": doze})
+    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": doze, "completing": doze})
     with pytest.raises(NoBoundError, match="came before any bound"):
-        api.pareto("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
+        api.frontier("random-regular:20", "allreduce", engine="exact", time_limit=0.1, log=tmp_path / "log")
     whole = large.frontier  # which gets all the time that it takes
     monkeypatch.setattr(large, "frontier", lambda *given, time_limit, **more: whole(*given, **more))
-    found = api.pareto("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
+    found = api.frontier("random-regular:20", "allreduce", time_limit=0.1, log=tmp_path / "log")
     assert isinstance(found, Large) and found.points
     assert any(line.startswith("exact synthesis") for line in found.open)
 
@@ -130,10 +133,10 @@ def test_without_any_bound_there_is_no_frontier_and_auto_takes_flow_methods_alon
 def test_of_many_ranks_some_of_the_limit_is_kept_for_flow_methods():
     many, few = topology("random-regular:20"), topology("torus:3x3")
     task = collective("allreduce", 20)
-    assert frontiers.kept(many, task, "auto", None, 100.0) == frontiers.KEPT
-    assert frontiers.kept(many, task, "auto", None, 1.0) == frontiers.KEPT_SHARE
-    assert frontiers.kept(many, task, "exact", None, 100.0) == frontiers.kept(many, task, "auto", None, None) == 0
-    assert frontiers.kept(many, collective("scan", 20), "auto", None, 100.0) == frontiers.kept(few, ALL, "auto", None, 100.0) == 0
+    assert engine_choice.kept(many, task, "auto", None, 100.0) == engine_choice.KEPT
+    assert engine_choice.kept(many, task, "auto", None, 1.0) == engine_choice.KEPT_SHARE
+    assert engine_choice.kept(many, task, "exact", None, 100.0) == engine_choice.kept(many, task, "auto", None, None) == 0
+    assert engine_choice.kept(many, collective("scan", 20), "auto", None, 100.0) == engine_choice.kept(few, ALL, "auto", None, 100.0) == 0
 
 
 def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
@@ -142,8 +145,8 @@ def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
 
 
 def test_few_ranks_have_a_quick_bound(monkeypatch):
-    monkeypatch.setattr(bounding, "HALVES", {"flow": doze, "completing": doze})
-    items = list(allreduce.points(NINE, ALL, budget=Budget(0.1)))
+    monkeypatch.setattr(bounds_over_steps, "HALVES", {"flow": doze, "completing": doze})
+    items = list(combining_frontier.points(NINE, ALL, budget=Budget(0.1)))
     assert items[0] == (None, bounds.flow(NINE, ALL, None, cycles=1))
     assert [item.reason for item in items if isinstance(item, Open)]
 
@@ -157,8 +160,8 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
     """As if the share of every S had been nothing."""
     network = topology(name).network()
     task = collective(coll, network.ranks)
-    whole = [(p.steps, p.bandwidth) for p in allreduce.points(network, task, budget=Budget(), max_steps=4) if isinstance(p, Point)]
-    monkeypatch.setattr(allreduce.Search, "_limits", no_share)
+    whole = [(p.steps, p.bandwidth) for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4) if isinstance(p, Point)]
+    monkeypatch.setattr(combining_frontier.Search, "_limits", no_share)
     found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
     assert [(p.steps, p.bandwidth) for p in found.points] == whole
     assert found.complete and not found.open
@@ -170,9 +173,9 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
 def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
     """What was found meets the bound at its S, which rested."""
     task = collective("allreduce", 9)
-    monkeypatch.setattr(bounding, "STEPS_SHARE", 0.0)
-    monkeypatch.setattr(allreduce.Search, "_limits", no_share)
-    found = list(allreduce.points(NINE, task, budget=Budget(60.0), max_steps=2))
+    monkeypatch.setattr(bounds_over_steps, "STEPS_SHARE", 0.0)
+    monkeypatch.setattr(combining_frontier.Search, "_limits", no_share)
+    found = list(combining_frontier.points(NINE, task, budget=Budget(60.0), max_steps=2))
     points = [p for p in found if isinstance(p, Point)]
     assert points[-1].status == "optimal" and points[-1].bandwidth == bounds.allreduce(NINE, task, 2).value
     opened = [place for place, item in enumerate(found) if isinstance(item, Open) and item.steps == 2]
@@ -181,7 +184,7 @@ def test_a_bound_that_comes_late_closes_an_interval(monkeypatch):
 
 def test_an_interval_ends_where_a_point_of_fewer_steps_meets_its_bound():
     nothing: object = None
-    search = allreduce.Search(nothing, nothing)  # type: ignore[arg-type]
+    search = combining_frontier.Search(nothing, nothing)  # type: ignore[arg-type]
     search._reached = {2: Fraction(1), 4: Fraction(1, 2)}
     assert [search._upper(s) for s in (1, 2, 3, 5)] == [None, 1, 1, Fraction(1, 2)]
     assert list(search._told(3, LowerBound(Fraction(1), {}), None)) == [(3, LowerBound(Fraction(1), {}))]

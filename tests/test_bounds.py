@@ -9,12 +9,12 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds
-from synth.bounds.check import check
-from synth.bounds.independent import families, independent, rank
-from synth.collective import Collective, collective
+from synth.bounds.independent_sums import families, independent, rank
+from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError
+from synth.model.collective import Collective, collective
+from synth.model.topology import Cap, Network, Route
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
 
 
 def net(name: str) -> Network:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from synth import api, bounds
-from synth.bounds import master
-from synth.collective import collective
+from synth.bounds import cut_lp
+from synth.model.collective import collective
 
 DGX1 = api.topology("dgx1").network()
 
@@ -15,7 +15,7 @@ DGX1 = api.topology("dgx1").network()
 def test_a_search_that_ends_with_unsolved_cuts_still_gives_a_bound(monkeypatch, name):
     task = collective(name, DGX1.ranks)
     whole = bounds.flow(DGX1, task, 3).value
-    monkeypatch.setattr(master, "MAX_CYCLES", 1)
+    monkeypatch.setattr(cut_lp, "MAX_CYCLES", 1)
     early = bounds.flow(DGX1, task, 3).value
     assert 0 < early <= whole
 

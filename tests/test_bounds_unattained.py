@@ -9,10 +9,10 @@ import pytest
 
 import synth
 from synth import bounds
-from synth.bounds.unattained import never_attained
-from synth.collective import collective
+from synth.bounds.attainment import never_attained
+from synth.model.collective import collective
+from synth.model.topology import Link, Topology
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 
 def floor_of(name, what):
@@ -57,7 +57,7 @@ def test_a_bound_without_static_cuts_says_nothing():
 
 
 def test_a_frontier_says_so(tmp_path):
-    found = synth.pareto("ring:5", "broadcast", max_steps=3, log=tmp_path / "log")
+    found = synth.frontier("ring:5", "broadcast", max_steps=3, log=tmp_path / "log")
     assert any("no number of steps attains it" in note for note in found.notes)
 
 
@@ -69,12 +69,12 @@ def test_the_certificate_of_a_sum_is_not_read_as_that_of_its_reversal(what, tmp_
         forwards = bounds.flow(net.reversed(), task.reversed(), None)
         assert forwards.value == floor.value
         assert not never_attained(net.reversed(), task.reversed(), forwards)
-    found = synth.pareto("dgx1", what, max_steps=2, log=tmp_path / "log")
+    found = synth.frontier("dgx1", what, max_steps=2, log=tmp_path / "log")
     assert not any("no number of steps attains it" in note for note in found.notes)
 
 
 def test_a_frontier_of_a_sum_says_so_by_its_reversal(tmp_path):
-    found = synth.pareto("ring:5", "reduce", max_steps=3, log=tmp_path / "log")
+    found = synth.frontier("ring:5", "reduce", max_steps=3, log=tmp_path / "log")
     assert any("no number of steps attains it" in note for note in found.notes)
 
 

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bulk, bulkread, verify, verifybulk
+from synth.checker.documents import schedule_archive
+from synth.checker.schedule import compressed_replay, replay
 from synth.errors import FormatError, UsageError, VerificationError
-from synth.flows import expand, pipeline
-from synth.forest import Forest
+from synth.model import compressed_schedule
+from synth.model.spanning_forest import Forest
+from synth.scale.forests import pipelining
+from synth.scale.greedy import bulk_expansion
 from synth.topologies import topology
 
 
@@ -44,31 +47,31 @@ def ring_forest(ranks, *, collective="allgather", symmetric=True):
 @pytest.mark.parametrize("depth", [1, 3, 16])
 def test_a_pipelined_forest_verifies_both_ways(collective, symmetric, depth):
     forest = ring_forest(6, collective=collective, symmetric=symmetric)
-    made = pipeline.bulk(forest, depth)
-    found = verifybulk.bulk(made)
+    made = pipelining.bulk(forest, depth)
+    found = compressed_replay.bulk(made)
     assert found.group == (6 if symmetric else 1)
     assert found.sends == 6 * 2 * 5 * depth
     assert found.busiest == 1
-    assert (made.steps, made.bandwidth) == pipeline.rate(forest, depth)
+    assert (made.steps, made.bandwidth) == pipelining.rate(forest, depth)
     assert made.steps == 5 + depth - 1
-    verify.schedule(expand.schedule(made))
-    assert verifybulk.bulk(expand.whole(made)).bandwidth == made.bandwidth
+    replay.schedule(bulk_expansion.schedule(made))
+    assert compressed_replay.bulk(bulk_expansion.whole(made)).bandwidth == made.bandwidth
 
 
 def test_depth_brings_the_rate_near_the_forests():
     forest = ring_forest(8)
-    rates = [pipeline.rate(forest, depth)[1] for depth in (1, 8, 64, 512)]
+    rates = [pipelining.rate(forest, depth)[1] for depth in (1, 8, 64, 512)]
     assert rates == sorted(rates, reverse=True)
     assert Fraction(7, 2) <= rates[-1] < Fraction(7, 2) * Fraction(51, 50)
     with pytest.raises(UsageError):
-        pipeline.bulk(forest, 0)
+        pipelining.bulk(forest, 0)
 
 
 @settings(max_examples=120)
 @given(st.data())
 def test_an_altered_schedule_is_refused_or_just_as_right(data):
     collective = data.draw(st.sampled_from(["allgather", "reduce-scatter"]))
-    made = pipeline.bulk(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
+    made = pipelining.bulk(ring_forest(5, collective=collective, symmetric=data.draw(st.booleans())), 2)
     column = data.draw(st.sampled_from(["step", "chunk", "path", "kind", "rounds", "drop", "generators"]))
     if column == "drop":
         keep = np.arange(len(made.step)) != data.draw(st.integers(0, len(made.step) - 1))
@@ -81,28 +84,28 @@ def test_an_altered_schedule_is_refused_or_just_as_right(data):
         values[at] += data.draw(st.sampled_from([-1, 1, 2]))
         altered = replace(made, **{column: values})
     try:
-        verifybulk.bulk(altered)
+        compressed_replay.bulk(altered)
     except VerificationError:
         return
-    verify.schedule(expand.schedule(altered))
+    replay.schedule(bulk_expansion.schedule(altered))
 
 
 def test_a_file_gives_the_schedule_back(tmp_path):
     for name in ("ring:8", "dgx-a100"):
         machine = topology(name)
-        made = replace(pipeline.bulk(ring_forest(8), 4), topology=machine if name == "ring:8" else topology("ring:8"))
+        made = replace(pipelining.bulk(ring_forest(8), 4), topology=machine if name == "ring:8" else topology("ring:8"))
         path = tmp_path / "a.npz"
         made.save(path)
-        again = bulkread.load(path)
+        again = schedule_archive.load(path)
         assert again.digest() == made.digest()
         assert (again.topology.links, again.topology.limits) == (made.topology.links, made.topology.limits)
-        assert verifybulk.bulk(again) == verifybulk.bulk(made)
+        assert compressed_replay.bulk(again) == compressed_replay.bulk(made)
 
 
 def test_a_file_of_a_machine_without_symmetry_gives_the_schedule_back(tmp_path):
-    made = replace(pipeline.bulk(ring_forest(8), 2), generators=())
+    made = replace(pipelining.bulk(ring_forest(8), 2), generators=())
     made.save(tmp_path / "a.npz")
-    again = bulkread.load(tmp_path / "a.npz")
+    again = schedule_archive.load(tmp_path / "a.npz")
     assert again.generators == () and again.digest() == made.digest()
 
 
@@ -111,31 +114,31 @@ def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
     with pytest.raises(FormatError):
-        bulkread.load(path)
+        schedule_archive.load(path)
     with pytest.raises(FormatError):
-        bulkread.load(tmp_path / "none.npz")
+        schedule_archive.load(tmp_path / "none.npz")
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_an_allreduce_is_made_of_two_halves(symmetric, depth):
-    scatter = pipeline.bulk(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
-    gather = pipeline.bulk(ring_forest(5, symmetric=symmetric), depth)
-    made = pipeline.composed(scatter, gather)
-    found = verifybulk.bulk(made)
-    assert found.sends == 2 * verifybulk.bulk(gather).sends
+    scatter = pipelining.bulk(ring_forest(5, collective="reduce-scatter", symmetric=symmetric), depth)
+    gather = pipelining.bulk(ring_forest(5, symmetric=symmetric), depth)
+    made = pipelining.composed(scatter, gather)
+    found = compressed_replay.bulk(made)
+    assert found.sends == 2 * compressed_replay.bulk(gather).sends
     assert made.bandwidth == (scatter.bandwidth + gather.bandwidth) / 5
-    verify.schedule(expand.schedule(made))
+    replay.schedule(bulk_expansion.schedule(made))
     with pytest.raises(UsageError):
-        pipeline.composed(gather, scatter)
-    early = replace(made, step=np.where(made.kind == bulk.COPY, made.step - 1, made.step))
+        pipelining.composed(gather, scatter)
+    early = replace(made, step=np.where(made.kind == compressed_schedule.COPY, made.step - 1, made.step))
     with pytest.raises(VerificationError):
-        verifybulk.bulk(early)
+        compressed_replay.bulk(early)
 
 
 def test_an_allgather_turned_is_a_reduce_scatter():
-    gather = pipeline.bulk(ring_forest(6), 3)
-    made = pipeline.turned(gather)
-    verifybulk.bulk(made)
-    verify.schedule(expand.schedule(made))
-    verifybulk.bulk(pipeline.composed(made, gather))
+    gather = pipelining.bulk(ring_forest(6), 3)
+    made = pipelining.turned(gather)
+    compressed_replay.bulk(made)
+    replay.schedule(bulk_expansion.schedule(made))
+    compressed_replay.bulk(pipelining.composed(made, gather))

@@ -5,22 +5,22 @@ from __future__ import annotations
 from catalog_jobs import entries, run
 
 from synth import api
-from synth.catalog.store import Store
-from synth.large import Large
-from synth.pareto import frontiers
+from synth.catalog.store.store import Store
+from synth.frontiers import engine_choice
+from synth.model.scale_frontier import Large
 
 TEXT = "topologies: ['torus:5x5']\ncollectives: [alltoall]\noptions: {engine: flow, time-limit: 0.001s}\n"
 
 
 def test_a_flow_task_ends_at_its_limit_and_is_gone_on_with(tmp_path, monkeypatch):
     given = []
-    whole = frontiers.flow
+    whole = engine_choice.flow
 
     def noted(*args, **more):
         given.append(more.get("time_limit"))
         return whole(*args, **more)
 
-    monkeypatch.setattr(frontiers, "flow", noted)
+    monkeypatch.setattr(engine_choice, "flow", noted)
     assert run(tmp_path, TEXT).exit_code == 4
     with Store.open(tmp_path / "catalog.db") as store:
         (short,) = map(store.get, store.fingerprints("open"))

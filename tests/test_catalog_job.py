@@ -9,14 +9,15 @@ import job_work
 import pytest
 from catalog_jobs import entries, nobody, planned, run
 
-from synth import api, audit
-from synth.catalog import job_task
-from synth.catalog.job import Interrupted
-from synth.catalog.job_cost import Costs, Taken
-from synth.catalog.runners import Answer
-from synth.catalog.runners.inline import Inline
-from synth.catalog.runners.processes import Processes
-from synth.catalog.store import Store
+from synth import api
+from synth.catalog.jobs import task as job_task
+from synth.catalog.jobs.cost_estimate import Costs, Taken
+from synth.catalog.jobs.run import Interrupted
+from synth.catalog.jobs.runners import Answer
+from synth.catalog.jobs.runners.inline import Inline
+from synth.catalog.jobs.runners.processes import Processes
+from synth.catalog.store.store import Store
+from synth.checker.documents import exact_frontier
 
 ONE = "topologies: ['ring:4']\ncollectives: [allgather]\noptions: {deterministic: true}\n"
 # At most a tenth of a second for what takes longer: the interval is what is to be seen.
@@ -54,7 +55,7 @@ def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_p
     with Store.open(tmp_path / "catalog.db") as store:
         entry, _ = store.find(third.network, third.whole, third.asked)
     assert entry.frontier.collective.roots == (2,)
-    assert audit.frontier(entry.frontier.to_json())
+    assert exact_frontier.frontier(entry.frontier.to_json())
 
 
 def test_what_cannot_be_done_is_kept_with_its_certificate(tmp_path):
@@ -133,7 +134,7 @@ def test_a_task_that_is_ended_leaves_what_its_log_holds(tmp_path, points):
     assert [(o["lower"], o["reason"]) for o in frontier["open"]] == [("7/6", "time")]
     with Store.open(tmp_path / "catalog.db") as store:
         (name,) = store.fingerprints()
-        lines = audit.frontier(store.get(name).frontier.to_json())
+        lines = exact_frontier.frontier(store.get(name).frontier.to_json())
         assert sum(line.startswith("S=") for line in lines) == points
 
 

@@ -93,7 +93,7 @@ def test_what_is_wrong_is_one_line(folder, case):
 # The command, interrupted as soon as the second task has begun.
 INTERRUPTED = """
 import os, signal
-from synth.catalog.runners.processes import Processes
+from synth.catalog.jobs.runners.processes import Processes
 from synth.cli import main
 
 start, calls = Processes.start, []

@@ -16,10 +16,10 @@ import psutil
 import pytest
 from catalog_jobs import entries, run
 
-from synth.catalog import job_task
-from synth.catalog.runners import Call, cluster
-from synth.catalog.runners.inline import Inline
-from synth.catalog.runners.processes import Processes
+from synth.catalog.jobs import task
+from synth.catalog.jobs.runners import Call, cluster
+from synth.catalog.jobs.runners.inline import Inline
+from synth.catalog.jobs.runners.processes import Processes
 from synth.errors import MissingDependencyError, SynthError, UsageError
 
 MB = 1 << 20
@@ -121,15 +121,15 @@ def test_two_dask_workers_give_the_same_entries_with_one_killed_on_the_way(tmp_p
 def test_a_scheduler_that_is_not_there_is_told_soon(monkeypatch):
     monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
     with pytest.raises(SynthError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 within 0\.5 s"):
-        cluster.connect(job_task.run, "tcp://127.0.0.1:1", 1)
+        cluster.connect(task.run, "tcp://127.0.0.1:1", 1)
     with pytest.raises(UsageError, match="expected local, or the address of a scheduler"):
-        cluster.connect(job_task.run, "nowhere", 1)
+        cluster.connect(task.run, "nowhere", 1)
 
 
 def test_a_missing_library_is_told_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr("synth.registry.installed", lambda module: False)
+    monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
     with pytest.raises(MissingDependencyError, match=r"needs distributed, .*pip install 'ccl-synth\[cluster\]'"):
-        cluster.connect(job_task.run, "local", 1)
+        cluster.connect(task.run, "local", 1)
 
 
 def test_a_slurm_job_is_what_the_job_file_says(monkeypatch):
@@ -151,7 +151,7 @@ def test_a_slurm_job_is_what_the_job_file_says(monkeypatch):
         cluster.slurm_cluster({"queue": "gpu"})
     monkeypatch.setattr(cluster.shutil, "which", lambda name: None)
     with pytest.raises(SynthError, match="there is no `sbatch` on this machine"):
-        cluster.slurm(job_task.run, options, 2)
+        cluster.slurm(task.run, options, 2)
 
 
 def test_a_scheduler_that_runs_already_is_used_and_left_running():
@@ -213,5 +213,5 @@ def test_nothing_is_left_when_a_runner_closes():
 
 
 def test_importing_the_runners_loads_no_dask():
-    code = "import sys, synth.catalog.runners.cluster, synth.cli.catalog_build; sys.exit('distributed' in sys.modules)"
+    code = "import sys, synth.catalog.jobs.runners.cluster, synth.cli.catalog.build; sys.exit('distributed' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,27 +14,27 @@ import pytest
 import synth
 from synth import api
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, OPEN, Entry, Provenance, fingerprint, large_fingerprint
-from synth.catalog.migrations import VERSION
-from synth.catalog.store import Store
-from synth.catalog.store_blobs import Blob, pack, unpack
-from synth.catalog.store_rows import Row
+from synth.catalog.store.blobs import Blob, pack, unpack
+from synth.catalog.store.migrations import VERSION
+from synth.catalog.store.rows import Row
+from synth.catalog.store.store import Store
 from synth.errors import FormatError, SynthError, UsageError
-from synth.frontier import Frontier
-from synth.large import Large
+from synth.model.frontier import Frontier
+from synth.model.scale_frontier import Large
 
 OLD = Path(__file__).parent / "fixtures" / "catalog-v1.sql"
 
 
 @pytest.fixture(scope="session")
 def ring() -> Frontier:
-    found = synth.pareto("ring:4", "allgather")
+    found = synth.frontier("ring:4", "allgather")
     assert isinstance(found, Frontier) and found.complete
     return found
 
 
 @pytest.fixture(scope="session")
 def large() -> Large:
-    found = synth.pareto("ring:5", "allgather", engine="flow")
+    found = synth.frontier("ring:5", "allgather", engine="flow")
     assert isinstance(found, Large) and found.points
     return found
 
@@ -148,7 +148,7 @@ def test_ids_are_prefixes(ring, path) -> None:
 
 
 def test_lookup_takes_the_fastest_at_the_size(path) -> None:
-    found = synth.pareto("line:3", "broadcast", max_steps=5)
+    found = synth.frontier("line:3", "broadcast", max_steps=5)
     assert isinstance(found, Frontier) and len(found.points) > 2
     with Store.open(path, create=True) as store:
         store.put(entry(found))
@@ -243,11 +243,11 @@ def test_an_older_version_is_brought_up_whole(ring, path) -> None:
 
 
 def test_a_migration_that_fails_leaves_the_old_version(path, monkeypatch) -> None:
-    from synth.catalog import migrations, store_file
+    from synth.catalog.store import migrations, sqlite_file
 
     old(path)
     broken = (*migrations.MIGRATIONS[:1], ("CREATE TABLE aliases (id)", "CREATE TABLE nonsense ("))
-    monkeypatch.setattr(store_file, "MIGRATIONS", broken)
+    monkeypatch.setattr(sqlite_file, "MIGRATIONS", broken)
     with pytest.raises(SynthError):
         Store.open(path)
     base = sqlite3.connect(path)
@@ -265,7 +265,7 @@ WRITER = """
 import os, signal, sys
 from dataclasses import replace
 from synth.catalog.entry import fingerprint
-from synth.catalog.store import Store
+from synth.catalog.store.store import Store
 path, first, count, die = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 with Store.open(path, create=True) as store:
     base = store.get(store.fingerprints()[0])
@@ -274,7 +274,7 @@ with Store.open(path, create=True) as store:
         options = (("n", str(i)),)
         made = replace(base, fingerprint=fingerprint(net, task, options), options=options)
         if die == "inside":
-            from synth.catalog.store_rows import packed
+            from synth.catalog.store.rows import packed
             store.base.execute("PRAGMA cache_spill = 1")
             store.base.execute("BEGIN IMMEDIATE")
             for k in range(300):
@@ -453,7 +453,7 @@ def test_an_infeasible_entry_carries_its_proof(path) -> None:
 
     one_way = replace(api.topology("line:3"), links=tuple(k for k in api.topology("line:3").links if k.src < k.dst))
     with pytest.raises(InfeasibleError) as caught:
-        synth.pareto(one_way, "allgather")
+        synth.frontier(one_way, "allgather")
     network, task = one_way.network(), api.collective("allgather", 3)
     key = fingerprint(network, task)
     made = Entry(key, network.name, "allgather", 3, (), INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {})
@@ -470,7 +470,7 @@ def test_too_few_steps_are_infeasible_where_so_many_are_needed(path, most, error
 
     topology, task = api.topology("line:4"), api.collective("allgather", 4)
     with pytest.raises(InfeasibleError) as caught:
-        synth.pareto(topology, "allgather", max_steps=2)
+        synth.frontier(topology, "allgather", max_steps=2)
     network, options = topology.network(), () if most is None else (("max-steps", most),)
     key = fingerprint(network, task, options)
     made = Entry(key, network.name, "allgather", 4, options, INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {})

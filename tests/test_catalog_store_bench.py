@@ -6,8 +6,8 @@ import pytest
 
 from bench import catalog
 from bench.catalog import STAGES, Goal
-from synth.catalog.store import Store
-from synth.frontier import Frontier
+from synth.catalog.store.store import Store
+from synth.model.frontier import Frontier
 
 COUNT = 12
 
@@ -15,7 +15,7 @@ COUNT = 12
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """A dozen entries of one problem, and its frontier."""
-    found = catalog.api.pareto("ring:4", "allgather")
+    found = catalog.api.frontier("ring:4", "allgather")
     assert isinstance(found, Frontier)
     path = tmp_path_factory.mktemp("bench") / "catalog.db"
     with Store.open(path, create=True) as store:
@@ -35,7 +35,7 @@ def test_a_wrong_answer_is_seen(stage, filled, tmp_path) -> None:
     """Of a catalog that lacks what was put."""
     _, found = filled
     with Store.open(tmp_path / "empty.db", create=True) as store:
-        other = catalog.api.pareto("line:2", "broadcast")
+        other = catalog.api.frontier("line:2", "broadcast")
         assert isinstance(other, Frontier)
         store.put(catalog.entry(other, 0))
     assert catalog.inside(stage, tmp_path / "empty.db", COUNT, found)["wrong"]

@@ -15,10 +15,10 @@ import synth as package
 from synth import api
 from synth.api import catalog
 from synth.catalog.entry import FAILED
-from synth.catalog.store import Store
+from synth.catalog.store.store import Store
 from synth.cli import root
 from synth.errors import FormatError, SynthError
-from synth.frontier import Frontier
+from synth.model.frontier import Frontier
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def test_ls_of_one_size(kept, ring) -> None:  # noqa: F811
 
 
 def test_a_machine_is_found_under_any_of_its_names(tmp_path) -> None:
-    found = package.pareto("dgx1", "allgather", max_steps=2)
+    found = package.frontier("dgx1", "allgather", max_steps=2)
     assert isinstance(found, Frontier)
     with catalog.open("catalog.db", create=True) as store:
         store.put(entry(found))
@@ -105,14 +105,14 @@ def test_export(kept, ring, large) -> None:  # noqa: F811
     synth(f"export {other} --to schedule --point 1 -o s.json")
     assert api.verify("s.json")
     made = synth(f"export {own} --to msccl-xml --point 1 --protocol LL").stdout
-    assert made == api.export(ring, "msccl-xml", point=1, protocol="LL").files[0][1]
+    assert made == api.export_program(ring, "msccl-xml", point=1, protocol="LL").files[0][1]
     assert "<algo" in synth(f"export {other}").stdout
     synth(f"export {own} --all -o folder")
     assert list(Path("folder").glob("*.xml"))
     assert "one at a time" in refused(f"export {other} --all -o folder2", 2)
     assert "has points 1 to 1" in refused(f"export {own} --point 9", 2)
     with catalog.open(kept) as store:
-        assert catalog.export(store.get(own), point=1).files == api.export(ring, point=1).files
+        assert catalog.export(store.get(own), point=1).files == api.export_program(ring, point=1).files
         assert catalog.export(store.get(other), "msccl-xml", point=1).files
 
 
@@ -198,7 +198,7 @@ def test_measurements_of_a_machine_numbered_otherwise(kept, ring, tmp_path) -> N
 
 
 def test_measurements_of_nothing_here(kept, timed, tmp_path) -> None:
-    found = package.pareto("line:3", "broadcast", max_steps=2)
+    found = package.frontier("line:3", "broadcast", max_steps=2)
     assert isinstance(found, Frontier)
     Path("m.json").write_text(json.dumps(api.bench(found, [1 << 10]).to_json()))
     assert refused("import m.json", 1).startswith("m.json: none of its 1 programs (broadcast on line:3) was lowered from a point of")
@@ -255,7 +255,7 @@ def test_gc(kept, ring, large, timed) -> None:  # noqa: F811
 
 
 def catalog_blob(doc: dict):
-    from synth.catalog.store_blobs import pack
+    from synth.catalog.store.blobs import pack
 
     return pack(doc)
 

@@ -12,17 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import synth
-from synth import audit, verify
-from synth.bounds import check
-from synth.catalog import relabel
+from synth.catalog import relabelling as relabel
 from synth.catalog.entry import DONE, INFEASIBLE, Entry, fingerprint
-from synth.catalog.isomorphic import invariant, relabelling
-from synth.catalog.store import Store
-from synth.collective import Collective, collective
+from synth.catalog.isomorphism import invariant, relabelling
+from synth.catalog.store.store import Store
+from synth.checker.certificates import cuts
+from synth.checker.documents import exact_frontier
+from synth.checker.schedule import replay
 from synth.errors import InfeasibleError, VerificationError
-from synth.frontier import Frontier
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Frontier
+from synth.model.topology import Cap, Network, Route
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
 
 SEEDS = st.integers(0, 1 << 30)
 
@@ -75,7 +76,7 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     assert found is not None
     again = relabel.schedule(made, relabel.Move((made.network, made.collective), (other, task), found))
     assert (again.network, again.collective) == (other, task)
-    before, after = verify.schedule(made), verify.schedule(again)
+    before, after = replay.schedule(made), replay.schedule(again)
     assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
 
 
@@ -101,9 +102,9 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
         frontier = answer[0].frontier
         assert isinstance(frontier, Frontier)
         assert (frontier.network, frontier.collective) == (other, asked)
-        audit.document(frontier.to_json())
+        exact_frontier.document(frontier.to_json())
         if entry.state == INFEASIBLE:
-            assert check.check(answer[0].certificate, other.to_json(), asked.to_json(1)) == 0
+            assert cuts.check(answer[0].certificate, other.to_json(), asked.to_json(1)) == 0
         kept = entry.frontier
         assert isinstance(kept, Frontier)
         assert [(p.steps, p.bandwidth, p.bound.value) for p in frontier.points] == [
@@ -128,7 +129,7 @@ def _of(found: Frontier, options=()) -> Entry:
 @pytest.fixture(scope="module")
 def broadcast() -> Frontier:
     """From the end of a line: the root cannot be carried to the middle."""
-    found = synth.pareto("line:3", "broadcast", roots=[0])
+    found = synth.frontier("line:3", "broadcast", roots=[0])
     assert isinstance(found, Frontier)
     return found
 
@@ -155,7 +156,7 @@ def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) 
 
 
 def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
-    found = synth.pareto("dgx1", "allgather", max_steps=2)
+    found = synth.frontier("dgx1", "allgather", max_steps=2)
     assert isinstance(found, Frontier)
     other, _ = shuffled(found.network, random.Random(4), "our box")
     other = replace(other, unit=2 * other.unit)
@@ -172,7 +173,7 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
         got = store.get(rows[1].id)
         assert isinstance(got.frontier, Frontier)
         assert (got.topology, got.fingerprint, got.frontier.network) == ("our box", rows[1].fingerprint, other)
-        audit.document(got.frontier.to_json())
+        exact_frontier.document(got.frontier.to_json())
         slow, fast = (store.lookup(name, "allgather", 1 << 30)[0] for name in ("dgx1-v100", "our box"))
         assert slow.steps == fast.steps
         assert 1.9 < (slow.seconds or 0) / (fast.seconds or 1) < 2.1
@@ -183,7 +184,7 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
 
 def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
     """Ranks add by ascending source, so a renumbered sum may differ between ranks: then there is no answer, not a wrong one."""
-    found = synth.pareto("ring:4", "allreduce", same_bits=True, max_steps=3)
+    found = synth.frontier("ring:4", "allreduce", same_bits=True, max_steps=3)
     assert isinstance(found, Frontier) and found.points and all(p.same_bits for p in found.points)
     answers = set()
     with Store.open(tmp_path / "catalog.db", create=True) as store:
@@ -194,14 +195,14 @@ def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
             if answer is not None:
                 assert isinstance(answer[0].frontier, Frontier)
                 assert all(p.same_bits for p in answer[0].frontier.points)
-                audit.document(answer[0].frontier.to_json())
+                exact_frontier.document(answer[0].frontier.to_json())
             answers.add(answer is not None)
     assert True in answers
 
 
 @pytest.fixture(scope="module")
 def scan() -> Frontier:
-    found = synth.pareto("star:5", "scan", max_steps=3, deterministic=True)
+    found = synth.frontier("star:5", "scan", max_steps=3, deterministic=True)
     assert isinstance(found, Frontier)
     assert any(p.bound.certificate["kind"] == "one-chunk" for p in found.points)
     return found
@@ -216,15 +217,15 @@ def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
     found = relabelling(kept, (other, task))
     assert found is not None
     once = relabel.frontier(scan, other, task, found)
-    audit.document(once.to_json())
+    exact_frontier.document(once.to_json())
     back = relabelling((other, task), kept)
     assert back is not None
     twice = relabel.frontier(once, *kept, back)
-    audit.document(twice.to_json())
+    exact_frontier.document(twice.to_json())
     docs = other.to_json(), task.to_json(1)
     point = next(p for p in once.points if p.bound.certificate["kind"] == "one-chunk")
     good = point.bound.certificate
-    assert check.check(good, *docs, steps=point.steps) == point.bound.value
+    assert cuts.check(good, *docs, steps=point.steps) == point.bound.value
     for change in (
         {"ranks": [0, 0, 1, 2, 3]},
         {"ranks": [0, 1, 2, 3]},
@@ -235,10 +236,10 @@ def test_a_proof_by_clauses_says_how_it_is_numbered(scan) -> None:
         bad = copy.deepcopy(good)
         bad["numbering"].update(change)
         with pytest.raises(VerificationError):
-            check.check(bad, *docs, steps=point.steps)
+            cuts.check(bad, *docs, steps=point.steps)
     bare = {key: value for key, value in good.items() if key != "numbering"}
     with pytest.raises(VerificationError):
-        check.check(bare, *docs, steps=point.steps)
+        cuts.check(bare, *docs, steps=point.steps)
 
 
 @settings(max_examples=40, deadline=None)
@@ -268,8 +269,8 @@ def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
             found = relabelling((network, task), (other, asked))
             assert found is not None
             made = relabel.certificate(certificate, relabel.Move((network, task), (other, asked), found))
-            assert check.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
-    assert kinds == set(check.KEYS)
+            assert cuts.check(made, other.to_json(), asked.to_json(1), steps=steps) == value, (number, seed)
+    assert kinds == set(cuts.KEYS)
 
 
 def _shared() -> list[tuple]:

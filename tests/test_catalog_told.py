@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from synth import api
-from synth.api import building
-from synth.catalog import job_table
+from synth.api import catalog_jobs
 from synth.catalog.entry import Entry
-from synth.catalog.store import Store
+from synth.catalog.jobs import table
+from synth.catalog.store.store import Store
 from synth.errors import FormatError
-from synth.frontier import Frontier
-from synth.large import Large
-from synth.rational import show
-from synth.schedule import Schedule
+from synth.model.frontier import Frontier
+from synth.model.rational import show
+from synth.model.scale_frontier import Large
+from synth.model.schedule import Schedule
 
 FLEET = """
 topologies:
@@ -58,7 +58,7 @@ def test_entries_are_told_as_they_are(made):
         kinds = set()
         for name in store.fingerprints():
             entry, told = store.get(name), store.told(name)
-            assert job_table.figures(told) == figures(entry)
+            assert table.figures(told) == figures(entry)
             assert dict(told.versions) == dict(entry.provenance.versions)
             assert (told.row.id, told.row.topology, told.row.state) == (entry.id, entry.topology, entry.state)
             if isinstance(entry.frontier, Frontier):
@@ -74,10 +74,10 @@ def test_flow_methods_keep_to_the_steps_that_were_asked_for(made):
 
 
 def test_the_page_needs_no_schedule(made, monkeypatch):
-    whole = building.catalog_table(made / "fleet.yaml", made / "a.db")
+    whole = catalog_jobs.catalog_table(made / "fleet.yaml", made / "a.db")
     monkeypatch.setattr(Schedule, "from_json", lambda doc: pytest.fail("a schedule was read"))
     monkeypatch.setattr(Frontier, "from_json", lambda doc: pytest.fail("a frontier was read"))
-    assert building.catalog_table(made / "fleet.yaml", made / "a.db") == whole
+    assert catalog_jobs.catalog_table(made / "fleet.yaml", made / "a.db") == whole
     assert whole.count("| `") == 7 and "complete" in whole and "≥ 4; 4: 4" in whole
 
 

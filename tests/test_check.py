@@ -12,14 +12,14 @@ from fractions import Fraction
 import pytest
 
 from synth import bounds
-from synth.bounds.check import check
-from synth.bounds.roots import by_roots
-from synth.collective import Collective, collective
+from synth.bounds import single_chunk
+from synth.bounds.first_completion import by_roots
+from synth.checker.certificates.cuts import check
 from synth.errors import InfeasibleError, VerificationError
-from synth.pareto import onechunk
-from synth.schedule import problem_fingerprint
+from synth.model.collective import Collective, collective
+from synth.model.schedule import problem_fingerprint
+from synth.model.topology import Cap, Network, Route
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SPLIT = Network("split", 3, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 0, 1)))
@@ -63,13 +63,13 @@ def _cases() -> list[tuple[Network, Collective, dict, int | None, Fraction]]:
         _made(topology("ring:4").network(), collective("scan", 4), 3),
     ]
     star = topology("star:5").network()
-    one = onechunk.bound(star, collective("scan", 5), 3, Fraction(3, 2))
+    one = single_chunk.bound(star, collective("scan", 5), 3, Fraction(3, 2))
     assert one is not None
     found.append((star, collective("scan", 5), one.certificate, 3, one.value))
     turned = by_roots(RING, collective("allreduce", 4), ())
     found.append((RING, collective("allreduce", 4), turned.certificate | {"reversed": False}, None, turned.value))
     ring = topology("ring:5").network()
-    few = onechunk.too_few(ring, collective("allreduce", 5), 2)
+    few = single_chunk.too_few(ring, collective("allreduce", 5), 2)
     assert few is not None
     found.append((ring, collective("allreduce", 5), few.certificate, None, few.value))
     steps = bounds.steps(dgx1, collective("scan", 8))
@@ -330,9 +330,7 @@ def test_a_broken_problem_document_is_refused() -> None:
 
 
 def test_the_checker_imports_no_solver() -> None:
-    code = (
-        "import sys, synth.bounds.check; print([m for m in ('numpy', 'scipy', 'ortools', 'z3', 'pysat', 'networkx') if m in sys.modules])"
-    )
+    code = "import sys, synth.checker.certificates.cuts; print([m for m in ('numpy', 'scipy', 'ortools', 'z3', 'pysat', 'networkx') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

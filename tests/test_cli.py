@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.errors import VerificationError
-from synth.frontier import Frontier, LowerBound, Open, Point
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.outcome import Unknown, Unsat
+from synth.model.schedule import Schedule, Send, Step
 from synth.pareto.events import Event, SweepInterrupted
-from synth.schedule import Schedule, Send, Step
-from synth.verdict import Unknown, Unsat
 
 COMMANDS = [
     "pareto", "solve", "bound", "verify", "export", "run", "list", "topo list", "topo show", "topo import", "topo match", "topo draw",
@@ -196,7 +196,7 @@ def test_size_prints_the_one_point_and_the_crossover():
 
 
 def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
-    monkeypatch.setattr(api, "pareto", lambda *args, **options: line())
+    monkeypatch.setattr(api, "frontier", lambda *args, **options: line())
     outcome = synth("pareto --topo line:3 --coll broadcast", code=4)
     assert "best known (bound 2)" in outcome.stdout
     assert "open: with 3 steps the least rounds/chunk is at least 1, at most 2 (the time ran out)" in outcome.stdout
@@ -211,7 +211,7 @@ def test_what_stays_open_without_a_budget_is_no_failure(reason, told, monkeypatc
     """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
     found = line()
     left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
-    monkeypatch.setattr(api, "pareto", lambda *args, **options: left)
+    monkeypatch.setattr(api, "frontier", lambda *args, **options: left)
     shown = synth("pareto --topo line:3 --coll broadcast").stdout
     assert "nothing was found" in shown and told in shown
     doc = json.loads(synth("pareto --topo line:3 --coll broadcast --format json").stdout)
@@ -222,7 +222,7 @@ def test_what_stays_open_without_a_budget_is_no_failure(reason, told, monkeypatc
 def test_what_a_budget_left_open_exits_4(reason, monkeypatch):
     found = line()
     left = Frontier(found.network, found.collective, found.points, (Open(3, Fraction(1), None, reason),))
-    monkeypatch.setattr(api, "pareto", lambda *args, **options: left)
+    monkeypatch.setattr(api, "frontier", lambda *args, **options: left)
     assert "open: with 3 steps" in synth("pareto --topo line:3 --coll broadcast", code=4).stdout
 
 
@@ -231,7 +231,7 @@ def test_interruption_prints_what_is_kept_and_exits_130(monkeypatch):
         on_event(Event("query", "asking"))
         raise SweepInterrupted(line(), Path("some/log.jsonl"))
 
-    monkeypatch.setattr(api, "pareto", stop)
+    monkeypatch.setattr(api, "frontier", stop)
     outcome = synth("pareto --topo line:3 --coll broadcast", code=130)
     assert outcome.stderr == "synth: interrupted; 1 point kept in some/log.jsonl, the same command continues\n"
     assert "best known" in outcome.stdout
@@ -282,7 +282,7 @@ def test_options_reach_the_api(monkeypatch):
         seen.update(options, ranks=topology.ranks, name=collective.name, roots=collective.roots)
         return line()
 
-    monkeypatch.setattr(api, "pareto", record)
+    monkeypatch.setattr(api, "frontier", record)
     words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind --encoding sccl"
     more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs --log here.jsonl"
     new = "--max-extra-rounds 0 --extra-memory 3 --cross-check"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from synth import api
 from synth.cli import root
-from synth.cli.types import Counts, Duration, Positive, Ranks, Size
-from synth.frontier import Frontier
+from synth.cli.framework.types import Counts, Duration, Positive, Ranks, Size
+from synth.model.frontier import Frontier
 
 
 def value(kind: click.ParamType, text: object):
@@ -94,7 +94,7 @@ def asked(tmp_path, monkeypatch):
         seen.update(options, topology=topology.name, collective=collective.name)
         return Frontier(topology.network(), collective, (), complete=True)
 
-    monkeypatch.setattr(api, "pareto", record)
+    monkeypatch.setattr(api, "frontier", record)
 
     def run(words: str = "--topo ring:4 --coll allgather", code: int = 0):
         outcome = CliRunner().invoke(root, ["pareto", *words.split()])

@@ -23,7 +23,7 @@ def test_help_loads_no_command() -> None:
     assert "pareto       The frontier" in printed
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.cli.root" in loaded
-    assert not loaded & {"synth.cli.pareto", "synth.topology", "synth.collective", "synth.schedule", "numpy", "json"}
+    assert not loaded & {"synth.cli.pareto", "synth.model.topology", "synth.model.collective", "synth.model.schedule", "numpy", "json"}
 
 
 def test_the_package_runs_as_the_command_does() -> None:
@@ -35,7 +35,7 @@ def test_the_package_runs_as_the_command_does() -> None:
     assert shown.stdout.startswith("Usage: synth ")
     loaded = {line.rpartition("|")[2].strip() for line in shown.stderr.splitlines()}
     assert "synth.cli.root" in loaded
-    assert not loaded & {"synth.cli.pareto", "synth.topology", "numpy", "json"}
+    assert not loaded & {"synth.cli.pareto", "synth.model.topology", "numpy", "json"}
     wrong = ran("paretoo")
     assert wrong.returncode == 2
     assert "did you mean pareto" in wrong.stderr

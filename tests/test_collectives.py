@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from synth.collective import COLLECTIVES, Collective, collective
-from synth.collective_file import load
 from synth.errors import FormatError, SynthError, UsageError
+from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.collective_files import load
 
 SIZES = {"allgatherv": [1, 2, 0, 3], "reduce-scatterv": [1, 2, 0, 3], "alltoallv": [[0, 1, 2, 0]] * 4}
 

@@ -9,18 +9,19 @@ from synth import api
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.program import text
-from synth.program.layout import Layout
+from synth.program.buffer_layout import Layout
 from synth.program.program import Program
-from synth.runtime import arrays as flat
-from synth.runtime import crews, data, hostbuild, kernels
-from synth.runtime.compiled import compiled
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.host import Host, finished, layout_of
-from synth.runtime.hostcrews import side_by_side
-from synth.runtime.memory import Arena
-from synth.runtime.waits import DeadlockError
+from synth.runtime.host.executor import Host, finished, layout_of
+from synth.runtime.host.parallel_launches import side_by_side
+from synth.runtime.kernel import build_host, launches, sources
+from synth.runtime.kernel import tables as flat
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.op_tables import compiled
 
-pytestmark = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3))
 
 
@@ -28,7 +29,7 @@ KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive
 def test_one_launch_a_rank_is_right(on):
     for program in KNOWN:
         for kind, op, elements in (("float32", "sum", 37), ("int32", "avg", 1), ("bfloat16", "max", 1000), ("uint8", "sum", 0)):
-            given = data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 1)
+            given = reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 1)
             done = api.run(program, given, executor="host", op=op, ranks_on=on, threads=2, in_place=elements == 37)
             assert done.checked is not None
 
@@ -41,13 +42,13 @@ def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(progra
     machine, arena = host.load(program, elements, kind, in_place=False)
     layout, (call, scale) = layout_of(program), machine.function(kind, "sum")
     puts = not how and program.name != "recursive-doubling"  # partners' exchanges keep each other's order by their messages
-    assert machine.feature == (kernels.LL if "protocol" in how else kernels.DIRECT if puts else kernels.PLAIN)
+    assert machine.feature == (sources.LL if "protocol" in how else sources.DIRECT if puts else sources.PLAIN)
     count = 200 if how else 1000
     for seed, times in ((1, 1), (2, count - 1)):
-        given = data.inputs(layout, elements, kind, "sum", seed)
+        given = reference_data.inputs(layout, elements, kind, "sum", seed)
         arena.fill(given, layout, 1)
         machine.launch(call, 1, scale, times)
-        data.check(layout, kind, "sum", given, finished(arena, layout, kind, "sum"))
+        reference_data.check(layout, kind, "sum", given, finished(arena, layout, kind, "sum"))
     assert set(machine.run) == {count}
 
 
@@ -57,7 +58,7 @@ def test_a_deadlock_across_launches_is_told_and_the_next_run_is_right():
     host = Host(threads=2, timeout=0.2, ranks_on=(0, 1, 2))
     kind = dtype("float32")
     machine, _ = host.load(all_send_first(3, 4), 37, kind, in_place=False)
-    call = hostbuild.library("copy").synth_copy
+    call = build_host.library("copy").synth_copy
     for _ in range(2):
         with pytest.raises(DeadlockError) as several:
             machine.launch(call, 2, 4, 3)
@@ -86,7 +87,7 @@ def test_what_makes_no_sense_is_one_line():
             api.run(ring_allgather(3), executor="host", ranks_on=on)
     program = ring_allgather(3)
     arena = Arena(program, layout_of(program), in_place=False, slices=1)
-    assert crews.crews(compiled(program, arena, in_place=False), None, 5) == (crews.Crew(None, 0, 3, 5),)
+    assert launches.crews(compiled(program, arena, in_place=False), None, 5) == (launches.Crew(None, 0, 3, 5),)
 
 
 def test_where_one_launch_has_no_threads_the_others_are_told_to_leave():

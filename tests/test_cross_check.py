@@ -9,20 +9,20 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import audit
+from synth.checker.documents import exact_frontier
 from synth.cli import root
 from synth.errors import UsageError, VerificationError
-from synth.frontier import Frontier
-from synth.pareto import crosscheck
-from synth.pareto.crosscheck import cross_check
-from synth.pareto.entrants import entrants
-from synth.schedule import Problem
-from synth.verdict import Budget, Sat, Unknown, Unsat
+from synth.model.frontier import Frontier
+from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.schedule import Problem
+from synth.pareto import cross_check as crosscheck
+from synth.pareto.cross_check import cross_check
+from synth.pareto.portfolio.selection import entrants
 
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory) -> Frontier:
-    found = synth.pareto("ring:4", "allgather", log=tmp_path_factory.mktemp("ring") / "log")
+    found = synth.frontier("ring:4", "allgather", log=tmp_path_factory.mktemp("ring") / "log")
     assert isinstance(found, Frontier)
     return found
 
@@ -39,7 +39,7 @@ def test_z3_is_among_those_that_race_by_default(ring):
 
 def test_every_point_has_an_answer_in_the_document(ring):
     document = ring.to_json()
-    audit.document(document)
+    exact_frontier.document(document)
     answered = {(a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"}
     assert all(answered[p.chunks, p.steps, p.rounds] == p.construction for p in ring.points)
     assert Frontier.from_json(json.loads(json.dumps(document))).answers == ring.answers
@@ -52,12 +52,12 @@ def test_an_answer_that_is_none_is_refused(ring, change):
     document = ring.to_json()
     document["answers"][0] |= change
     with pytest.raises(VerificationError, match=r"answers\[0\]"):
-        audit.document(document)
+        exact_frontier.document(document)
 
 
 @pytest.mark.parametrize(("machine", "what"), [("ring:4", "reduce-scatter"), ("fully-connected:3", "allreduce"), ("line:3", "scan")])
 def test_z3_decides_as_the_frontier_does(machine, what, tmp_path):
-    found = synth.pareto(machine, what, max_steps=3, log=tmp_path / "log")
+    found = synth.frontier(machine, what, max_steps=3, log=tmp_path / "log")
     assert isinstance(found, Frontier)
     checked = cross_check(found, Budget())
     new = checked.answers[len(found.answers) :]
@@ -91,28 +91,28 @@ def test_verbose_says_who_answered():
 def test_extra_rounds_are_those_of_sccl(tmp_path):
     """With k = 0 every step has one round, whatever the sweep and the engine."""
     for number, options in enumerate(({}, {"sweep": "blind"}, {"encoding": "step"})):
-        found = synth.pareto("line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options)
+        found = synth.frontier("line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options)
         assert isinstance(found, Frontier)
         assert found.points
         assert all(p.rounds == p.steps for p in found.points)
-        audit.document(found.to_json())
-    free = synth.pareto("line:4", "alltoall", max_steps=5, log=tmp_path / "free")
+        exact_frontier.document(found.to_json())
+    free = synth.frontier("line:4", "alltoall", max_steps=5, log=tmp_path / "free")
     assert any(p.rounds > p.steps for p in free.points)
 
 
 def test_extra_memory_limits_what_ranks_relay(tmp_path):
-    found = synth.pareto("ring:4", "scatter", extra_memory=0, max_steps=3, log=tmp_path / "none")
+    found = synth.frontier("ring:4", "scatter", extra_memory=0, max_steps=3, log=tmp_path / "none")
     assert isinstance(found, Frontier)
     for point in found.points:
         wanted = {(u * point.chunks + i, r) for u, post in enumerate(found.collective.post) for i in range(point.chunks) for r in post}
         assert {(send.chunk, send.dst) for step in point.schedule.steps for send in step.sends} <= wanted
-    free = synth.pareto("ring:4", "scatter", max_steps=3, log=tmp_path / "free")
+    free = synth.frontier("ring:4", "scatter", max_steps=3, log=tmp_path / "free")
     assert len(free.points) > len(found.points)
     for what in ("allreduce", "scan"):
         with pytest.raises(UsageError, match="engines of its own"):
-            synth.pareto("ring:4", what, extra_memory=0)
+            synth.frontier("ring:4", what, extra_memory=0)
     with pytest.raises(UsageError, match="only SCCL's encoding"):
-        synth.pareto("ring:4", "scatter", extra_memory=0, encoding="step", log=tmp_path / "step")
+        synth.frontier("ring:4", "scatter", extra_memory=0, encoding="step", log=tmp_path / "step")
 
 
 def test_solve_takes_the_limits_too():
@@ -132,4 +132,4 @@ def test_a_frontier_without_answers_is_read(ring):
     document = replace(ring, answers=()).to_json()
     del document["answers"]
     assert Frontier.from_json(document).answers == ()
-    audit.document(document)
+    exact_frontier.document(document)

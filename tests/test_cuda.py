@@ -11,27 +11,29 @@ from synth import api
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
 from synth.program import text
-from synth.program.layout import Layout
+from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import arrays, cuda, cudatiming, data, hostbuild
-from synth.runtime.cudamachine import CudaMachine
+from synth.runtime import reference_data
+from synth.runtime.cuda import executor, graph_timing
+from synth.runtime.cuda.loaded_program import CudaMachine
 from synth.runtime.dtypes import dtype
+from synth.runtime.kernel import build_host, tables
 from synth.runtime.padding import Padding
-from synth.runtime.sizes import Cut
-from synth.runtime.waits import DeadlockError
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.slicing import Cut
 
-needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4))
 
 
 def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, timeout=20, **options):
     cupy = cupy or Cupy()
     padding = Padding(elements * program.chunks, program.chunks)
-    return CudaMachine(cupy, cuda.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel)
+    return CudaMachine(cupy, executor.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel)
 
 
 def inputs(program, elements, kind="float32", op="sum", seed=1):
-    return data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
+    return reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, seed)
 
 
 @needs_compiler
@@ -46,7 +48,7 @@ def test_tables_pointers_and_division(in_place):
                     loaded.fill(given)
                     loaded.launch()
                     loaded.finish()
-                    data.check(loaded.layout, dtype(kind), op, given, loaded.outputs())
+                    reference_data.check(loaded.layout, dtype(kind), op, given, loaded.outputs())
 
 
 @needs_compiler
@@ -60,7 +62,7 @@ def test_a_launch_for_each_rank_on_gpus_of_its_choice(on):
             loaded.fill(given)
             loaded.launch()
             loaded.finish()
-            data.check(loaded.layout, dtype("int32"), "avg", given, loaded.outputs())
+            reference_data.check(loaded.layout, dtype("int32"), "avg", given, loaded.outputs())
         used = set(on)
         assert cupy.enabled == {(i, j) for i in used for j in used if i != j}
         for device, kernel in loaded.kernels.items():
@@ -89,7 +91,7 @@ def test_nothing_that_waits_for_the_end_of_a_launch_is_issued_before_the_others_
 def test_what_peers_wait_for_lies_in_their_own_memory():
     cupy = Cupy(gpus=3)
     loaded = machine(ring_allgather(3), 5, cupy=cupy, ranks_on=(0, 1, 2))
-    found = np.frombuffer(loaded.state._conns[1].array.tobytes(), arrays.CONN)
+    found = np.frombuffer(loaded.state._conns[1].array.tobytes(), tables.CONN)
 
     def gpu_of(pointer):
         return next(a.gpu for a in loaded.state._lines if a.ptr <= pointer < a.ptr + a.nbytes)
@@ -119,7 +121,7 @@ def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_o
     for _ in range(count):
         loaded.launch(streams)
     loaded.finish(streams)
-    data.check(loaded.layout, dtype("int32"), "sum", given, loaded.outputs())
+    reference_data.check(loaded.layout, dtype("int32"), "sum", given, loaded.outputs())
     assert sum(len(kernel.launched) for kernel in loaded.kernels.values()) == 4 * count
 
 
@@ -146,7 +148,7 @@ def test_between_preparation_and_launch_nothing_is_allocated_and_a_graph_replays
             results[rank].array[...] = np.nan
         graph.launch(stream)
         loaded.finish(stream)
-        data.check(loaded.layout, dtype("float32"), "avg", given, [result.array for result in results])
+        reference_data.check(loaded.layout, dtype("float32"), "avg", given, [result.array for result in results])
     stream.begin_capture()
     with pytest.raises(RuntimeError, match="not permitted while a stream is captured"):
         loaded.use([Memory(cupy, a.copy()) for a in given], results)
@@ -160,8 +162,8 @@ def test_timed_launches_on_rotating_buffers_are_checked(in_place, graphs):
     cupy, program = Cupy(cache=300), ring_allreduce(3)
     loaded = machine(program, 5, "int32", in_place=in_place, cupy=cupy)
     given = inputs(program, 5, "int32")
-    outputs, seconds = cudatiming.timed(loaded, given, 2, 3, graphs=graphs, fetch=True)
-    data.check(loaded.layout, dtype("int32"), "sum", given, outputs)
+    outputs, seconds = graph_timing.timed(loaded, given, 2, 3, graphs=graphs, fetch=True)
+    reference_data.check(loaded.layout, dtype("int32"), "sum", given, outputs)
     total = sum(rows * 5 * 4 for rows in loaded.arena.rows)
     assert len(loaded.sets) == -(-1200 // total) > 1
     assert seconds == [0.002 / len(loaded.sets)] * 3
@@ -182,7 +184,7 @@ def test_a_timed_launch_that_gives_something_else_is_told():
 
     loaded.launch = odd
     with pytest.raises(SynthError, match="output of rank 1 is not that of the first"):
-        cudatiming.timed(loaded, inputs(ring_allgather(3), 5, "int32"), 1, 1, graphs=False, fetch=True)
+        graph_timing.timed(loaded, inputs(ring_allgather(3), 5, "int32"), 1, 1, graphs=False, fetch=True)
 
 
 @needs_compiler
@@ -197,7 +199,7 @@ def test_logical_time_is_the_references_and_paced_time_is_no_shorter():
         loaded.fill(given)
         loaded.launch()
         loaded.finish()
-        data.check(loaded.layout, dtype("float32"), "sum", given, loaded.outputs())
+        reference_data.check(loaded.layout, dtype("float32"), "sum", given, loaded.outputs())
         assert (loaded.timed.picoseconds, loaded.timed.links) == (wanted.picoseconds, wanted.links)
     paced = machine(program, 100, cupy=Cupy(), network=network, clock="paced", stretch=300, timeout=20)
     paced.launch()
@@ -208,7 +210,7 @@ def test_logical_time_is_the_references_and_paced_time_is_no_shorter():
         with pytest.raises(UsageError, match=why):
             machine(program, 100, **({"network": network} | options))
     with pytest.raises(UsageError, match="knows no modelled times"):
-        cuda.Cuda().time(program, 5)
+        executor.Cuda().time(program, 5)
 
 
 @needs_compiler
@@ -263,11 +265,11 @@ def test_gpus_that_are_not_there_or_cannot_reach_each_other_are_one_line(monkeyp
 @needs_compiler
 def test_too_little_memory_is_one_line(monkeypatch):
     cupy = Cupy(room=10_000)
-    monkeypatch.setattr(cuda, "_cupy", lambda: cupy)
-    monkeypatch.setattr(cuda, "missing", lambda: None)
-    monkeypatch.setattr(cuda, "kernel", cupy.kernel)
+    monkeypatch.setattr(executor, "_cupy", lambda: cupy)
+    monkeypatch.setattr(executor, "missing", lambda: None)
+    monkeypatch.setattr(executor, "kernel", cupy.kernel)
     with pytest.raises(SynthError, match=r"^loading ring-allgather: not enough GPU memory; choose a smaller size$"):
-        cuda.Cuda().load(ring_allgather(3), 10_000, dtype="float32")
+        executor.Cuda().load(ring_allgather(3), 10_000, dtype="float32")
     assert cupy.freed  # what the pool keeps was given back first
 
 
@@ -283,11 +285,11 @@ def test_messages_left_behind_are_refused():
 
 def test_finer_slices_keep_the_parts():
     whole = Cut(1000, ((0, 1000),), 3, 2)
-    assert arrays.finer(whole, 1000) == whole
-    fine = arrays.finer(whole, 200)
+    assert tables.finer(whole, 1000) == whole
+    fine = tables.finer(whole, 200)
     assert fine.bounds[0] == (0, 192) and fine.bounds[-1] == (960, 1000) and (fine.part, fine.depth) == (3, 2)
-    assert arrays.finer(whole, 0).bounds[1] == (1, 2)
-    assert arrays.finer(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
+    assert tables.finer(whole, 0).bounds[1] == (1, 2)
+    assert tables.finer(Cut(0, ((0, 0),), 1, 2), 5).bounds == ((0, 0),)
 
 
 class Driver(Cupy):
@@ -304,30 +306,30 @@ class Driver(Cupy):
 
 
 def test_what_is_missing_is_one_line(monkeypatch):
-    monkeypatch.setattr(cuda, "_has", lambda wheel: False)
-    monkeypatch.setattr(cuda, "installed", lambda module: False)
-    assert cuda.missing() == "needs CuPy: pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
+    monkeypatch.setattr(executor, "_has", lambda wheel: False)
+    monkeypatch.setattr(executor, "installed", lambda module: False)
+    assert executor.missing() == "needs CuPy: pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
     with pytest.raises(SynthError, match="the cuda executor cannot run here: needs CuPy"):
         api.run(ring_allgather(3), executor="cuda")
-    monkeypatch.setattr(cuda, "installed", lambda module: True)
-    monkeypatch.setattr(cuda.nvrtc, "where", lambda: None)
-    assert "needs NVRTC: pip install" in str(cuda.missing())
-    monkeypatch.setattr(cuda.nvrtc, "where", lambda: "libnvrtc.so")
+    monkeypatch.setattr(executor, "installed", lambda module: True)
+    monkeypatch.setattr(executor.nvrtc, "where", lambda: None)
+    assert "needs NVRTC: pip install" in str(executor.missing())
+    monkeypatch.setattr(executor.nvrtc, "where", lambda: "libnvrtc.so")
     for count, said in (
         ("cudaErrorInsufficientDriver: too old", "no CUDA GPU or no driver: cudaErrorInsufficientDriver: too old"), (0, "no CUDA GPU here"),
     ):  # fmt: skip
-        monkeypatch.setattr(cuda, "_cupy", lambda count=count: Driver(count))
-        assert str(cuda.missing()).startswith(said) and "\n" not in str(cuda.missing())
-    monkeypatch.setattr(cuda, "_cupy", lambda: Driver(1))
-    assert cuda.missing() is None
+        monkeypatch.setattr(executor, "_cupy", lambda count=count: Driver(count))
+        assert str(executor.missing()).startswith(said) and "\n" not in str(executor.missing())
+    monkeypatch.setattr(executor, "_cupy", lambda: Driver(1))
+    assert executor.missing() is None
 
     def broken():
         raise ImportError("libcudart.so.13: cannot open shared object file\nlong story")
 
-    monkeypatch.setattr(cuda, "_cupy", broken)
-    assert cuda.missing() == "CuPy cannot be imported: libcudart.so.13: cannot open shared object file"
-    monkeypatch.setattr(cuda, "_has", lambda wheel: True)
-    said = str(cuda.missing())
+    monkeypatch.setattr(executor, "_cupy", broken)
+    assert executor.missing() == "CuPy cannot be imported: libcudart.so.13: cannot open shared object file"
+    monkeypatch.setattr(executor, "_has", lambda wheel: True)
+    said = str(executor.missing())
     assert "cupy-cuda12x and cupy-cuda13x are both installed" in said and "pip uninstall" in said
 
 
@@ -358,8 +360,8 @@ def test_bench_names_the_device_and_times_a_copy_and_nccl_beside(monkeypatch):
     cupy = Cupy(gpus=4, cache=1000)
     cupy.nccl = nccl = Nccl()
     for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(cuda, name, value)
-    monkeypatch.setattr(cuda.nvrtc, "version", lambda: (13, 0))
+        monkeypatch.setattr(executor, name, value)
+    monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
     program = ring_allreduce(4)
     doc = api.bench(
         program, (4096, 65536), "cuda", baselines=("copy", "NCCL"), repeats=3, warmup=1, ranks_on=(0, 1, 2, 3), timeout=20
@@ -404,18 +406,18 @@ def test_bad_input_at_the_command_line_is_one_line_each(tmp_path, monkeypatch):
     def said(words, cupy=None, code=1):
         if cupy:
             for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-                monkeypatch.setattr(cuda, name, value)
+                monkeypatch.setattr(executor, name, value)
         done = CliRunner().invoke(root, f"run {words} --executor cuda".split())
         assert done.exit_code == code, (done.exit_code, done.stdout, done.stderr, done.exception)
         assert len(done.stderr.splitlines()) == 1, done.stderr
         return done.stderr
 
-    monkeypatch.setattr(cuda, "_has", lambda wheel: False)
-    monkeypatch.setattr(cuda, "installed", lambda module: False)
+    monkeypatch.setattr(executor, "_has", lambda wheel: False)
+    monkeypatch.setattr(executor, "installed", lambda module: False)
     assert "needs CuPy: pip install" in said(path)
-    monkeypatch.setattr(cuda, "_has", lambda wheel: True)
+    monkeypatch.setattr(executor, "_has", lambda wheel: True)
     assert "both installed and exclude each other: pip uninstall" in said(path)
-    if hostbuild.compiler() is None:
+    if build_host.compiler() is None:
         return
     assert "4 thread blocks; at most 0 are resident" in said(path, small)
     assert "--ranks-on names GPU 3, and here are GPUs 0 to 1" in said(f"{path} --ranks-on 0,1,2,3", whole, 2)
@@ -429,9 +431,9 @@ def test_the_same_call_again_uses_the_same_machine_and_another_does_not(monkeypa
     made = []
     cupy = Cupy()
     for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel), ("_idle", {})):
-        monkeypatch.setattr(cuda, name, value)
-    machine_of = cuda.CudaMachine
-    monkeypatch.setattr(cuda, "CudaMachine", lambda *words: made.append(machine_of(*words)) or made[-1])
+        monkeypatch.setattr(executor, name, value)
+    machine_of = executor.CudaMachine
+    monkeypatch.setattr(executor, "CudaMachine", lambda *words: made.append(machine_of(*words)) or made[-1])
     for seed in (1, 2, 1):
         assert api.run(ring_allreduce(3), executor="cuda", size=120, seed=seed).checked is not None
     assert len(made) == 1
@@ -445,7 +447,7 @@ def test_the_same_call_again_uses_the_same_machine_and_another_does_not(monkeypa
     assert len(made) == 6
     for size in (360, 480, 600):
         api.run(ring_allreduce(3), executor="cuda", size=size)
-    assert len(cuda._idle) == cuda.KEPT
-    monkeypatch.setattr(cuda, "KEPT_BYTES", 100)
+    assert len(executor._idle) == executor.KEPT
+    monkeypatch.setattr(executor, "KEPT_BYTES", 100)
     api.run(ring_allreduce(3), executor="cuda", size=720)
-    assert len(cuda._idle) == cuda.KEPT
+    assert len(executor._idle) == executor.KEPT

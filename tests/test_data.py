@@ -5,39 +5,40 @@ import pytest
 from programs import direct_allgather, ring_allreduce
 
 from synth.errors import VerificationError
-from synth.program.layout import Layout
-from synth.runtime import data, memory
+from synth.program.buffer_layout import Layout
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.reference import Reference
+from synth.runtime.reference import buffers
+from synth.runtime.reference.executor import Reference
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8", "bfloat16"])
 def test_blocks_and_periods_compare_every_element_as_the_whole_does(monkeypatch, kind):
     for program in (direct_allgather(3), ring_allreduce(3)):
         layout, type_ = Layout(program.collective, program.chunks), dtype(kind)
-        monkeypatch.setattr(data, "PERIOD", 5)
-        monkeypatch.setattr(data, "FRESH", 0)
-        given = data.inputs(layout, 23, type_, "sum", 1)
+        monkeypatch.setattr(reference_data, "PERIOD", 5)
+        monkeypatch.setattr(reference_data, "FRESH", 0)
+        given = reference_data.inputs(layout, 23, type_, "sum", 1)
         assert all((rows[:, 5:10] == rows[:, :5]).all() and (rows[:, 20:] == rows[:, :3]).all() for rows in given)
         assert all((rows[:, 5:10] != rows[:, 6:11]).any() for rows in given)
         outputs = Reference().run(program, given, dtype=kind, op="sum", in_place=False).outputs
-        whole = data.check(layout, type_, "sum", given, outputs)
+        whole = reference_data.check(layout, type_, "sum", given, outputs)
         assert whole.elements == sum(rows.size for rows in outputs)
-        monkeypatch.setattr(data, "BLOCK", 4)
-        assert data.check(layout, type_, "sum", given, outputs) == whole
+        monkeypatch.setattr(reference_data, "BLOCK", 4)
+        assert reference_data.check(layout, type_, "sum", given, outputs) == whole
         for rank, chunk, element in ((0, 0, 0), (2, 1, 22), (1, 2, 7)):
             wrong = [rows.copy() for rows in outputs]
             bits = wrong[rank].view(f"u{type_.size}")
             bits[chunk, element] ^= 1 << (8 * type_.size - 2)
             with pytest.raises(VerificationError, match=f"rank {rank} output chunk {chunk} element {element}: found"):
-                data.check(layout, type_, "sum", given, wrong)
+                reference_data.check(layout, type_, "sum", given, wrong)
 
 
 def test_how_large_a_call_may_be():
-    assert memory.most_bytes("host") == memory.MAX_BYTES <= memory.most_bytes("CUDA")
+    assert buffers.most_bytes("host") == buffers.MAX_BYTES <= buffers.most_bytes("CUDA")
     kind = dtype("float32")
-    memory.afford(1, 1 << 30, kind)
+    buffers.afford(1, 1 << 30, kind)
     with pytest.raises(Exception, match="at most 4 GiB are allocated"):
-        memory.afford(2, 1 << 30, kind)
-    memory.afford(2, 1 << 30, kind, 8 << 30)
+        buffers.afford(2, 1 << 30, kind)
+    buffers.afford(2, 1 << 30, kind, 8 << 30)
     assert np.dtype("f4").itemsize == kind.size

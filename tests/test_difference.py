@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, difference
+from synth import api
 from synth.errors import VerificationError
-from synth.flows.large import bound, frontier
+from synth.model.documents import json_diff
+from synth.scale.search import bound, frontier
 from synth.topologies import modify, topology
 
 
@@ -25,12 +26,12 @@ from synth.topologies import modify, topology
     ],
 )  # fmt: skip
 def test_the_first_difference_is_named(here, there, told):
-    assert difference.told(here, there, "there") == told
+    assert json_diff.told(here, there, "there") == told
 
 
 @pytest.fixture(scope="module")
 def small():
-    return json.loads(json.dumps(api.pareto("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
+    return json.loads(json.dumps(api.frontier("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
 
 
 def test_a_changed_topology_beside_the_schedules(small):

@@ -7,23 +7,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synth import verify
-from synth.collective import collective
+from synth.checker.schedule import replay
 from synth.encodings import sccl
-from synth.encodings.model import Model
 from synth.encodings.quotient import Quotient, ShiftedQuotient
-from synth.encodings.solvers.cadical import Cadical
-from synth.encodings.solvers.cpsat import CpSat
-from synth.encodings.solvers.minicard import MiniCard
-from synth.encodings.solvers.z3sat import Z3Sat
 from synth.encodings.step import MonotoneStep, Step
-from synth.encodings.tight import tight_cuts
+from synth.encodings.tight_cuts import tight_cuts
 from synth.errors import UsageError
-from synth.schedule import Problem
-from synth.symmetry import subgroups
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat, Unsat
+from synth.model.schedule import Problem
+from synth.model.symmetry import subgroups
+from synth.model.topology import Cap, Network, Route
+from synth.solvers.boolean_model import Model
+from synth.solvers.cadical import Cadical
+from synth.solvers.cp_sat import CpSat
+from synth.solvers.minicard import MiniCard
+from synth.solvers.z3_sat import Z3Sat
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
-from synth.verdict import Budget, Sat, Unsat
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -42,7 +42,7 @@ def decide(problem, encoding=STEP, solver=CADICAL):
     assert answer.status in ("sat", "unsat")
     if answer.status == "sat":
         schedule = encoding.invert(inverse, answer.values)
-        verify.schedule(schedule)
+        replay.schedule(schedule)
         assert (schedule.chunks, len(schedule.steps), schedule.rounds) == (problem.chunks, problem.steps, problem.rounds)
     return answer.status == "sat"
 
@@ -84,7 +84,7 @@ def test_sccl_agrees_with_step(problem):
     assert isinstance(verdict, Sat | Unsat)
     assert isinstance(verdict, Sat) is decide(problem)
     if isinstance(verdict, Sat):
-        verify.schedule(verdict.schedule)
+        replay.schedule(verdict.schedule)
 
 
 def brute_force(problem):
@@ -227,7 +227,7 @@ def test_sccl_known_answers(name, coll, chunks, steps, rounds, feasible):
     verdict = sccl.solve(Problem(net, collective(coll, net.ranks), chunks, steps, rounds), Budget(60))
     assert isinstance(verdict, Sat if feasible else Unsat)
     if isinstance(verdict, Sat):
-        verify.schedule(verdict.schedule)
+        replay.schedule(verdict.schedule)
         assert (len(verdict.schedule.steps), verdict.schedule.rounds) == (steps, rounds)
 
 
@@ -239,7 +239,7 @@ def test_sccl_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse)
     problem = Problem(network(4, links, [Cap((0, 1, 2), units)]), collective(name, 4), chunks, 1, fewest)
     verdict = sccl.solve(problem, Budget(60))
     assert isinstance(verdict, Sat)
-    verify.schedule(verdict.schedule)
+    replay.schedule(verdict.schedule)
     assert isinstance(sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat)
 
 
@@ -262,7 +262,7 @@ def test_sccl_answers_reductions_by_reversal():
     net = topology("ring:4").network()
     verdict = sccl.solve(Problem(net, collective("reduce-scatter", 4), 1, 2, 2), Budget(60))
     assert isinstance(verdict, Sat)
-    verify.schedule(verdict.schedule)
+    replay.schedule(verdict.schedule)
     with pytest.raises(UsageError, match="allreduce"):
         sccl.solve(Problem(net, collective("allreduce", 4), 1, 2, 2), Budget(60))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from synth import api
-from synth.flows import explain, large, rings
-from synth.flows.until import TimeUp
+from synth.scale import search
+from synth.scale.baselines import comparison
+from synth.scale.baselines.rings import search as rings
+from synth.solvers.processes.deadline import TimeUp
 
 COLLECTIVES = ("allreduce", "allgather", "broadcast")
 
@@ -18,7 +20,7 @@ def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
     def late(*_):
         raise TimeUp
 
-    monkeypatch.setattr(explain, "apart", late)
+    monkeypatch.setattr(comparison, "apart", late)
     found = api.explain("torus:3x6", name, time_limit=1000)
     assert found.ways[0].units == whole.ways[0].units
     assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]
@@ -37,8 +39,10 @@ def test_without_time_there_is_a_bound_and_no_search(monkeypatch, machine):
 
 def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
     asked = []
-    bound = large.bound
-    monkeypatch.setattr(large, "bound", lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1])
+    bound = search.bound
+    monkeypatch.setattr(
+        search, "bound", lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1]
+    )
     found = api.explain("dgx-a100*32", "allreduce", time_limit=0)
     assert asked == ["allreduce"]
     assert {"the bound of reduce-scatter", "the bound of allgather", "rings", "double binary trees"} <= set(found.open)
@@ -46,7 +50,7 @@ def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
 
 def test_the_fabric_is_read_once_for_all_bounds(monkeypatch):
     read = []
-    fabric = large.fabric
-    monkeypatch.setattr(large, "fabric", lambda machine: (read.append(machine.name), fabric(machine))[1])
+    fabric = search.fabric
+    monkeypatch.setattr(search, "fabric", lambda machine: (read.append(machine.name), fabric(machine))[1])
     assert api.explain("dgx-a100*20", "allreduce").ways[1].units
     assert len(read) == 1

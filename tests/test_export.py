@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from synth import api
 from synth.cli import root as cli
-from synth.collective import collective
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export import choice, package, rankmap
-from synth.export.choice import Candidate
-from synth.export.msccl_xml_read import read
-from synth.frontier import Frontier, LowerBound, Point
+from synth.export import exported_files, point_choice, rank_map
+from synth.export.msccl_xml.read import read
+from synth.export.point_choice import Candidate
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
-from synth.schedule import Schedule, Send, Step
-from synth.topologies import placing, topology
+from synth.topologies import rank_placement, topology
 
 BOUND = LowerBound(Fraction(1), {"kind": "none"})
 
@@ -75,13 +75,13 @@ def synth(*words, code=0):
 
 def crossing(found):
     """The size at which the two points of `found` are predicted to take the same time."""
-    (a, b), (c, d) = (choice.cost(found, point) for point in found.points)
+    (a, b), (c, d) = (point_choice.cost(found, point) for point in found.points)
     return (c - a) / (b - d)
 
 
 def test_ranges_meet_where_the_predictions_do():
     found = frontier()
-    made = api.export(found, every=True)
+    made = api.export_program(found, every=True)
     x = crossing(found)
     assert x == int(x)
     assert [re.findall(r'(?:min|max)Bytes="(\d+)"', text) for _, text in made.files] == [["0", f"{x}"], [f"{x + 1}", "0"]]
@@ -111,7 +111,7 @@ def test_ranges_end_where_a_program_may_no_longer_serve(limits, want):
     found = frontier()
     x = int(crossing(found))
     names = {"x": x, "x+": x + 1}
-    got = [(s.candidate.number, s.low, s.high) for s in choice.ranges(found, candidates(found, *limits))]
+    got = [(s.candidate.number, s.low, s.high) for s in point_choice.ranges(found, candidates(found, *limits))]
     assert got == [tuple(names.get(v, v) for v in row) for row in want]
 
 
@@ -119,96 +119,96 @@ def test_every_size_goes_to_the_fastest_that_may_serve_it():
     found = frontier()
     for limits in ([(0, 700), (5, 40_000)], [(10, None), (0, 2000)], [(0, None), (1, None)]):
         able = candidates(found, *limits)
-        served = choice.ranges(found, able)
+        served = point_choice.ranges(found, able)
         for size in (0, 1, 4, 5, 9, 10, 700, 701, 1999, 2000, 2001, 3999, 4000, 4001, 40_000, 40_001, 1 << 20):
             fit = [c for c in able if c.program.min_bytes <= size and (c.program.max_bytes is None or size <= c.program.max_bytes)]
-            best = min((choice.cost(found, c.point)[0] + size * choice.cost(found, c.point)[1] for c in fit), default=None)
+            best = min((point_choice.cost(found, c.point)[0] + size * point_choice.cost(found, c.point)[1] for c in fit), default=None)
             hit = [s for s in served if s.low <= size and (s.high is None or size <= s.high)]
             assert len(hit) == (1 if fit else 0)
-            assert not hit or sum(a * b for a, b in zip(choice.cost(found, hit[0].candidate.point), (1, size), strict=True)) == best
+            assert not hit or sum(a * b for a, b in zip(point_choice.cost(found, hit[0].candidate.point), (1, size), strict=True)) == best
 
 
 def test_sizes_choose_the_point_whose_chunks_divide_them(file):
-    said = api.export(file, sizes=[4 * 4, 4 * 4 * 3])
+    said = api.export_program(file, sizes=[4 * 4, 4 * 4 * 3])
     assert said.remarks[0].startswith("point 1")
     assert any("16 bytes are 4 elements, no multiple of 8" in line for line in said.remarks)
-    large = api.export(file, sizes=[1 << 26])
+    large = api.export_program(file, sizes=[1 << 26])
     assert large.remarks[0].startswith("point 2")
-    made = api.export(file, every=True, sizes=[16])
+    made = api.export_program(file, every=True, sizes=[16])
     assert len(made.files) == 1
     assert any("no multiple of 8" in line for line in made.remarks)
-    none = api.export(file, every=True, sizes=[3], element=1)
+    none = api.export_program(file, every=True, sizes=[3], element=1)
     assert any("no point divides" in line for line in none.remarks)
 
 
 def test_msccl_gets_two_files_a_point_and_no_more_than_four():
     found = frontier()
-    made = api.export(found, runtime="msccl", every=True)
+    made = api.export_program(found, runtime="msccl", every=True)
     assert [name[-12:] for name, _ in made.files] == ["S2-R2-C1.xml", "in-place.xml", "S3-R3-C2.xml", "in-place.xml"]
     for name, content in made.files:
         strict_msccl.load(content, "msccl")
         assert read(content, name).in_place == ("in" if "in-place" in name else "out")
     three = replace(found, points=(*found.points, found.points[1]))
-    assert len(api.export(three, runtime="msccl", every=True).files) == 4
+    assert len(api.export_program(three, runtime="msccl", every=True).files) == 4
     slow = Point(replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", "")
-    assert any("predicted slower" in line for line in api.export(replace(found, points=(*found.points, slow)), every=True).remarks)
+    assert any("predicted slower" in line for line in api.export_program(replace(found, points=(*found.points, slow)), every=True).remarks)
     able = candidates(replace(found, points=(*found.points,)), (0, 9), (10, None))
-    served, out = choice.fewest(found, able, 1)
+    served, out = point_choice.fewest(found, able, 1)
     assert ([s.candidate.number for s in served], [c.number for c in out]) == ([2], [1])
 
 
 def test_scratch_of_msccl_gets_a_largest_size():
-    made = package.one(frontier().points[0].schedule, package.Wish(request=package.Request("msccl"), in_place="out"))
+    made = exported_files.one(frontier().points[0].schedule, exported_files.Wish(request=exported_files.Request("msccl"), in_place="out"))
     assert 'maxBytes="4611686018427387904"' in made.files[0][1]
     gpus = tuple(gpu._replace(scratch=1) for gpu in programs.ring_allgather(4).gpus)
-    made = api.export(replace(programs.ring_allgather(4), gpus=gpus, in_place="out"), runtime="msccl")
+    made = api.export_program(replace(programs.ring_allgather(4), gpus=gpus, in_place="out"), runtime="msccl")
     assert f'maxBytes="{(1 << 30) + 1}"' in made.files[0][1]
 
 
 def test_what_would_wait_for_ever_is_bounded_or_refused():
     program = programs.direct_allgather(3, 3)  # all send three chunks before they receive: two FIFO operations must do
-    made = api.export(program)
+    made = api.export_program(program)
     assert f'maxBytes="{9 << 20}"' in made.files[0][1]
-    assert 'maxBytes="100"' in api.export(program, max_size=100).files[0][1]
-    assert f'maxBytes="{9 << 20}"' in api.export(program, max_size=1 << 30).files[0][1]
-    assert 'maxBytes="0"' in api.export(replace(program, protocol="LL")).files[0][1]
+    assert 'maxBytes="100"' in api.export_program(program, max_size=100).files[0][1]
+    assert f'maxBytes="{9 << 20}"' in api.export_program(program, max_size=1 << 30).files[0][1]
+    assert 'maxBytes="0"' in api.export_program(replace(program, protocol="LL")).files[0][1]
     with pytest.raises(SynthError, match=r"all-send-first does not run on msccl: .*waits for ever"):
-        api.export(programs.all_send_first(3, 3), runtime="msccl")
+        api.export_program(programs.all_send_first(3, 3), runtime="msccl")
 
 
 def test_wrong_programs_are_not_written():
     good = programs.ring_allgather(4)
     wrong = replace(good, gpus=tuple(g._replace(blocks=tuple(b._replace(ops=b.ops[:1] + b.ops[2:]) for b in g.blocks)) for g in good.gpus))
     with pytest.raises(SynthError, match="is wrong: "):
-        api.export(wrong)
+        api.export_program(wrong)
 
 
 def test_links_kinds_and_boxes_come_from_the_machine():
     ring = ring_schedule(4)
     with pytest.raises(SynthError, match="is unknown"):
-        api.export(ring, protocol="LL128")
-    assert api.export(ring, protocol="LL128", assume_nvlink=True)
+        api.export_program(ring, protocol="LL128")
+    assert api.export_program(ring, protocol="LL128", assume_nvlink=True)
     order = [0, 1, 3, 2, 6, 7, 5, 4]  # a ring of NVLink on that machine
-    on_links = api.export(ring_schedule(8), protocol="LL128", topology="dgx1", rank_map=order)
+    on_links = api.export_program(ring_schedule(8), protocol="LL128", topology="dgx1", rank_map=order)
     strict_msccl.load(on_links.files[0][1], "executor")
     with pytest.raises(SynthError, match=r"does not have: .*--rank-map"):
-        api.export(ring_schedule(8), topology="dgx1", rank_map=range(8))
-    named = replace(rankmap.relabelled(ring_schedule(8), order), network=topology("dgx1").network())
+        api.export_program(ring_schedule(8), topology="dgx1", rank_map=range(8))
+    named = replace(rank_map.relabelled(ring_schedule(8), order), network=topology("dgx1").network())
     for more in ({}, {"rank_map": [7, 6, 5, 4, 3, 2, 1, 0]}, {"rank_map": [1, 2, 3, 4, 5, 6, 7, 0]}):  # the machine that it names
-        strict_msccl.load(api.export(named, protocol="LL128", **more).files[0][1], "executor")
+        strict_msccl.load(api.export_program(named, protocol="LL128", **more).files[0][1], "executor")
     with pytest.raises(SynthError, match="is unknown"):  # the name alone does not do
-        api.export(replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128")
+        api.export_program(replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128")
     with pytest.raises(UsageError, match="8 ranks, the schedule is for 4"):
-        api.export(ring, topology="dgx1")
+        api.export_program(ring, topology="dgx1")
     with pytest.raises(UsageError, match="each of"):
-        api.export(ring, rank_map=[0, 0, 1, 2])
+        api.export_program(ring, rank_map=[0, 0, 1, 2])
 
 
 def test_a_machine_numbered_otherwise_is_matched():
     turned = replace(topology("ring:4"), links=tuple(
         replace(link, src=[0, 2, 1, 3][link.src], dst=[0, 2, 1, 3][link.dst]) for link in topology("ring:4").links
     ), name="other", generators=())  # fmt: skip
-    made = api.export(ring_schedule(4), topology=turned)
+    made = api.export_program(ring_schedule(4), topology=turned)
     assert "matched" in made.remarks[0]
     program = read(made.files[0][1], "f.xml")
     pairs = {(link.src, link.dst) for link in turned.links}
@@ -217,14 +217,14 @@ def test_a_machine_numbered_otherwise_is_matched():
     links = [(link, 2 if tuple(sorted((link.src, link.dst))) in wide else 1) for link in topology("ring:4").links]
     links = tuple(replace(link, bandwidth=link.bandwidth * times) for link, times in links)
     machine = replace(topology("ring:4"), generators=(), links=links)
-    placed, matched = placing.place(rankmap.network(machine.network(), [1, 2, 3, 0]), machine.network(), range(4))
+    placed, matched = rank_placement.place(rank_map.network(machine.network(), [1, 2, 3, 0]), machine.network(), range(4))
     assert matched
     assert {tuple(sorted((placed[a], placed[b]))) for a, b in ((1, 2), (3, 0))} == wide
-    assert placing.place(machine.network(), machine.network(), range(4)) == ((0, 1, 2, 3), False)
-    labelled = api.export(replace(frontier(), labels=(3, 2, 1, 0)), point=2)
+    assert rank_placement.place(machine.network(), machine.network(), range(4)) == ((0, 1, 2, 3), False)
+    labelled = api.export_program(replace(frontier(), labels=(3, 2, 1, 0)), point=2)
     assert read(labelled.files[0][1], "f.xml").collective == collective("allgather", 4)
     assert any("none was checked" in line for line in labelled.remarks)
-    part = api.export(replace(frontier(), labels=(0, 1, 4, 7)), every=True)
+    part = api.export_program(replace(frontier(), labels=(0, 1, 4, 7)), every=True)
     assert any("devices 0,1,4,7, which must be ranks 0 to 3" in line for line in part.remarks)
     assert "devices 0,1,4,7" in part.notes
 
@@ -300,7 +300,7 @@ def test_rooted_collectives_want_the_root_said(tmp_path):
 def test_programs_are_loaded_from_any_file(tmp_path, file):
     program = programs.ring_allgather(4, 2)
     made = {
-        "p.json": json.dumps(program.to_json()), "p.txt": text.dump(program), "p.xml": api.export(program).files[0][1],
+        "p.json": json.dumps(program.to_json()), "p.txt": text.dump(program), "p.xml": api.export_program(program).files[0][1],
         "s.json": json.dumps(ring_schedule(4).to_json()),
     }  # fmt: skip
     for name, content in made.items():
@@ -312,7 +312,7 @@ def test_programs_are_loaded_from_any_file(tmp_path, file):
     assert api.load_program(file, point=2, instances=2).chunks == 4
     with pytest.raises(UsageError, match="2 points"):
         api.load_program(file)
-    plan = api.export(ring_schedule(4), "mscclpp").files[0][1]
+    plan = api.export_program(ring_schedule(4), "mscclpp").files[0][1]
     (tmp_path / "plan.json").write_text(plan)
     assert api.load_program(tmp_path / "plan.json").one_sided
 
@@ -335,7 +335,7 @@ def test_files_that_are_none_of_these_are_refused(tmp_path, content):
 def test_lowered_programs_come_back(runtime, instances):
     for schedule in (ring_schedule(4), slow_schedule()):
         program = api.lower(schedule, runtime=runtime, instances=instances, in_place="out")
-        content = api.export(program, runtime=runtime).files[0][1]
+        content = api.export_program(program, runtime=runtime).files[0][1]
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml")
         gpus = tuple(g._replace(blocks=tuple(b._replace(via=()) for b in g.blocks)) for g in program.gpus)
@@ -370,7 +370,7 @@ def direct_schedules(draw):
 def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, runtime, protocol, instances, aggregate):
     task = schedule.collective
     program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
-    made = api.export(program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True)
+    made = api.export_program(program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True)
     for _, content in made.files:
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml", runtime=runtime)
@@ -378,7 +378,7 @@ def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, 
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process(file):
-    code = f"from synth import api; made = api.export({str(file)!r}, every=True, instances=2); print(made.files, made.notes)"
+    code = f"from synth import api; made = api.export_program({str(file)!r}, every=True, instances=2); print(made.files, made.notes)"
     said = [
         subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
         for seed in ("1", "2")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.catalog.fit import SYNC, WIRE, Model, Row, fit, lines, nominal
-from synth.catalog.fit_shape import Shape, shape, terms
-from synth.topology import Network, Route
+from synth.catalog.tuner.cost_model import SYNC, WIRE, Model, Row, fit, lines, nominal
+from synth.catalog.tuner.cost_terms import Shape, shape, terms
+from synth.model.topology import Network, Route
 
 RING = api.baseline("ring", "full:4", "allgather")
 DIRECT = api.baseline("direct", "full:4", "allgather")

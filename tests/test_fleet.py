@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from synth.catalog import fleet_read, job_plan
-from synth.catalog.fleet import Change, TaskOptions
+from synth.catalog.jobs import job_file_reader, plan
+from synth.catalog.jobs.job_file import Change, TaskOptions
 from synth.errors import FormatError
 
 WHOLE = """\
@@ -33,7 +33,7 @@ slurm: {queue: batch, cores: 2, memory: 8GB, walltime: "01:00:00", job_extra_dir
 def load(tmp_path, text):
     path = tmp_path / "fleet.yaml"
     path.write_text(text)
-    return fleet_read.load(path)
+    return job_file_reader.load(path)
 
 
 def test_everything_it_may_say(tmp_path):
@@ -159,20 +159,20 @@ def test_what_the_machines_do_not_have(tmp_path, case):
     text, told = WRONG[case]
     found = load(tmp_path, text)
     with pytest.raises(FormatError) as error:
-        job_plan.tasks(found)
+        plan.tasks(found)
     assert str(error.value).startswith(f"{tmp_path / 'fleet.yaml'}:{told}")
 
 
 def test_its_size_is_limited(tmp_path):
     with pytest.raises(FormatError, match="at most 1048576 are read"):
-        load(tmp_path, "#" * (fleet_read.MAX_BYTES + 1))
-    rows = "\n".join(["topologies:", *["  - dgx1"] * (fleet_read.MAX_TOPOLOGIES + 1)])
+        load(tmp_path, "#" * (job_file_reader.MAX_BYTES + 1))
+    rows = "\n".join(["topologies:", *["  - dgx1"] * (job_file_reader.MAX_TOPOLOGIES + 1)])
     with pytest.raises(FormatError, match=":1: topologies: has 2001 items"):
         load(tmp_path, rows)
 
 
 def test_tasks_are_topologies_times_collectives_times_options(tmp_path):
-    found = job_plan.tasks(load(tmp_path, WHOLE))
+    found = plan.tasks(load(tmp_path, WHOLE))
     names = [(t.topology.name, t.name, t.roots) for t in found]
     assert len(found) == 3 * 2 + 46 + 3 * 3 * 2
     assert names[:6:2] == [("dgx1-v100", "allreduce", ()), ("dgx1-v100", "broadcast", (3,)), ("dgx1-v100", "allgatherv", ())]
@@ -186,7 +186,7 @@ def test_tasks_are_topologies_times_collectives_times_options(tmp_path):
 
 def test_every_link_and_every_root(tmp_path):
     text = "topologies: [{name: 'ring:4', degraded: all}]\ncollectives: [{name: broadcast, roots: all}]"
-    found = job_plan.tasks(load(tmp_path, text))
+    found = plan.tasks(load(tmp_path, text))
     assert len(found) == 5 * 4
     assert [t.roots for t in found[:4]] == [(0,), (1,), (2,), (3,)]
 
@@ -194,5 +194,5 @@ def test_every_link_and_every_root(tmp_path):
 def test_files_lie_beside_the_job(tmp_path):
     (tmp_path / "two.yaml").write_text("ranks: 2\nlinks: [{src: 0, dst: 1, bandwidth: 25, both: true}]")
     (tmp_path / "swap.yaml").write_text("pre: [[0, 0], [1, 1]]\npost: [[0, 1], [1, 0]]")
-    (found,) = job_plan.tasks(load(tmp_path, "topologies: [{file: two.yaml}]\ncollectives: [{file: swap.yaml}]"))
+    (found,) = plan.tasks(load(tmp_path, "topologies: [{file: two.yaml}]\ncollectives: [{file: swap.yaml}]"))
     assert (found.topology.ranks, found.name) == (2, "swap")

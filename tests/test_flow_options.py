@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError
-from synth.flows import expand
-from synth.flows.large import frontier
-from synth.large import Large
-from synth.pareto import frontiers
+from synth.frontiers import engine_choice
+from synth.model.bitwise_equality import same_bits
+from synth.model.scale_frontier import Large
 from synth.pareto.events import SweepInterrupted
-from synth.samebits import same_bits
+from synth.scale.greedy import bulk_expansion
+from synth.scale.search import frontier
 from synth.topologies import topology
 
 MACHINE = "dgx-a100*2"
@@ -26,14 +26,14 @@ def synth(*words: str):
 
 
 def test_steps_and_chunks_are_bounded():
-    whole = api.pareto(MACHINE, "allgather", engine="flow")
-    few = api.pareto(MACHINE, "allgather", engine="flow", max_steps=5)
+    whole = api.frontier(MACHINE, "allgather", engine="flow")
+    few = api.frontier(MACHINE, "allgather", engine="flow", max_steps=5)
     assert isinstance(whole, Large) and isinstance(few, Large)
     assert [p.steps for p in few.points] == [p.steps for p in whole.points if p.steps <= 5] != [p.steps for p in whole.points]
     assert few.notes[-1] == "points of more than 5 steps are left out, as was asked"
     assert few.bound == whole.bound and api.verify(api.large_document(few))
-    assert {p.chunks <= 13 for p in api.pareto(MACHINE, "allgather", engine="flow", max_chunks=13).points} == {True}
-    both = api.pareto(MACHINE, "allgather", engine="flow", max_steps=9, max_chunks=13)
+    assert {p.chunks <= 13 for p in api.frontier(MACHINE, "allgather", engine="flow", max_chunks=13).points} == {True}
+    both = api.frontier(MACHINE, "allgather", engine="flow", max_steps=9, max_chunks=13)
     assert both.notes[-1] == "points of more than 9 steps or 13 chunks are left out, as was asked"
 
 
@@ -44,7 +44,7 @@ def test_the_point_advised_is_one_of_those_asked_for():
 
 def test_fewer_steps_than_any_schedule_has():
     with pytest.raises(InfeasibleError, match="needs at least 4 steps, at most 3 were allowed"):
-        api.pareto("ring:8", "allgather", engine="flow", max_steps=3)
+        api.frontier("ring:8", "allgather", engine="flow", max_steps=3)
 
 
 def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
@@ -53,9 +53,9 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
     def stop(*_, **__):
         raise SweepInterrupted(found, None)
 
-    monkeypatch.setattr(frontiers, "flow", stop)
+    monkeypatch.setattr(engine_choice, "flow", stop)
     with pytest.raises(SweepInterrupted) as stopped:
-        api.pareto(MACHINE, "allgather", engine="flow", max_steps=3)
+        api.frontier(MACHINE, "allgather", engine="flow", max_steps=3)
     assert stopped.value.frontier.points and max(p.steps for p in stopped.value.frontier.points) <= 3
 
 
@@ -66,20 +66,20 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
 )  # fmt: skip
 def test_engines_of_exact_synthesis_are_refused(given, told):
     with pytest.raises(UsageError, match=told):
-        api.pareto(MACHINE, "allgather", engine="flow", **given)
+        api.frontier(MACHINE, "allgather", engine="flow", **given)
     with pytest.raises(UsageError, match="which are taken above 64 ranks, have no"):
-        api.pareto("torus:9x9", "allgather", **given)
+        api.frontier("torus:9x9", "allgather", **given)
     with pytest.raises(UsageError, match="which are taken above 40 ranks, have no"):
-        api.pareto("torus:6x7", "alltoall", **given)
+        api.frontier("torus:6x7", "alltoall", **given)
 
 
 def test_an_alltoall_of_many_pairs_is_for_flow_methods():
     """Exact synthesis took minutes for the same points on 64 ranks, with a weaker bound."""
-    found = api.pareto("torus:6x7", "alltoall")
+    found = api.frontier("torus:6x7", "alltoall")
     assert isinstance(found, Large) and found.bound == 36 and min(p.bandwidth for p in found.points) <= 37
     large = api.large_bound("torus:6x7", "alltoall", engine="auto")
     assert large is not None and large.bound == 36
-    assert frontiers.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
+    assert engine_choice.engine_of("auto", topology("torus:6x6"), "alltoall") == "exact"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_one_is_no_plural(tmp_path, links, collective, told):
 
 
 def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
-    monkeypatch.setattr(api, "pareto", lambda *_, **__: pytest.fail("was computed"))
+    monkeypatch.setattr(api, "frontier", lambda *_, **__: pytest.fail("was computed"))
     for words, told in (
         (["--plot", "a.svg", "--engine", "flow"], "--plot draws what exact synthesis finds"),
         (["--plot", "a.bmp"], "'.bmp'"),
@@ -111,7 +111,7 @@ def test_plots_are_refused_before_anything_is_computed(monkeypatch, tmp_path):
 @pytest.mark.parametrize("machine", ["dgx1", "ring:5", "dgx-a100*2"])
 def test_sums_of_flow_methods_have_the_same_bits_on_all_ranks(machine):
     for point in frontier(topology(machine), "allreduce").points[:4]:
-        assert same_bits(expand.schedule(point.make()))
+        assert same_bits(bulk_expansion.schedule(point.make()))
 
 
 def test_a_document_of_some_points_is_verified(tmp_path):

@@ -9,14 +9,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from synth import auditlarge, bounds, lengthcheck, verify, verifybulk
-from synth.collective import collective
+from synth import bounds
+from synth.checker.certificates import path_lengths
+from synth.checker.documents import scale_frontier
+from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UsageError, VerificationError
-from synth.flows import alltoall, expand, large
-from synth.flows.fabric import fabric
-from synth.flows.hops import _Detours
-from synth.flows.slots import Alltoall, roomy
-from synth.flows.weights import by_weights
+from synth.model.collective import collective
+from synth.scale import search
+from synth.scale.alltoall import concurrent_flow
+from synth.scale.alltoall.flow_decomposition import _Detours
+from synth.scale.alltoall.multiplicative_weights import by_weights
+from synth.scale.alltoall.step_assignment import Alltoall, roomy
+from synth.scale.fabric.fabric import fabric
+from synth.scale.greedy import bulk_expansion
 from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
@@ -30,8 +35,8 @@ KNOWN = {
 def test_the_least_congestion_is_certified_exactly(name):
     machine = topology(name)
     graph = fabric(machine)
-    made = alltoall.flows(graph)
-    proved = lengthcheck.check(made.certificate(), machine) * graph.unit
+    made = concurrent_flow.flows(graph)
+    proved = path_lengths.check(made.certificate(), machine) * graph.unit
     assert proved == KNOWN[name]
     assert made.congestion == pytest.approx(float(proved))
 
@@ -41,7 +46,7 @@ def test_it_agrees_with_the_general_bound(name):
     machine = topology(name)
     network = machine.network()
     graph = fabric(machine)
-    proved = lengthcheck.check(alltoall.flows(graph).certificate(), machine) * graph.unit
+    proved = path_lengths.check(concurrent_flow.flows(graph).certificate(), machine) * graph.unit
     assert proved == bounds.flow(network, collective("alltoall", network.ranks), None).value
 
 
@@ -51,15 +56,15 @@ def test_it_agrees_with_the_general_bound(name):
 @pytest.mark.parametrize("shortest", [True, False])
 def test_schedules_verify_written_out(name, shortest):
     graph = fabric(topology(name))
-    made = alltoall.flows(graph, shortest=shortest)
+    made = concurrent_flow.flows(graph, shortest=shortest)
     ways = roomy(made, Alltoall(made))
     for steps in (ways.longest, 2 * ways.longest + 1):
         short = ways.schedule(steps)
-        found = verifybulk.bulk(short)
+        found = compressed_replay.bulk(short)
         assert found.steps == steps
         assert float(short.bandwidth) >= made.congestion * (1 - 1e-6)
-        whole = expand.schedule(short)
-        verify.schedule(whole)
+        whole = bulk_expansion.schedule(short)
+        replay.schedule(whole)
         assert whole.bandwidth == short.bandwidth
     if shortest:
         assert ways.longest == max(d for row in topology(name).network().distances for d in row)
@@ -68,11 +73,11 @@ def test_schedules_verify_written_out(name, shortest):
 
 
 def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
-    ways = Alltoall(alltoall.flows(fabric(topology("torus:8x8"))))
+    ways = Alltoall(concurrent_flow.flows(fabric(topology("torus:8x8"))))
     short = ways.schedule(18)
-    whole = expand.whole(short)
-    assert verifybulk.bulk(short).sends == verifybulk.bulk(whole).sends == len(whole.step)
-    assert verifybulk.bulk(short).busiest == verifybulk.bulk(whole).busiest
+    whole = bulk_expansion.whole(short)
+    assert compressed_replay.bulk(short).sends == compressed_replay.bulk(whole).sends == len(whole.step)
+    assert compressed_replay.bulk(short).busiest == compressed_replay.bulk(whole).busiest
     assert short.bandwidth / 64 <= Fraction(51, 50)
 
 
@@ -80,12 +85,12 @@ def test_torus_of_64_by_orbits_equals_the_schedule_written_out():
 def test_multiplicative_weights_stay_within_their_certified_gap(name):
     machine = topology(name)
     graph = fabric(machine)
-    exact = alltoall.flows(graph)
+    exact = concurrent_flow.flows(graph)
     made = by_weights(graph, (), np.arange(graph.ranks), phases=60)
-    proved = float(lengthcheck.check(made.certificate(), machine) * graph.unit)
+    proved = float(path_lengths.check(made.certificate(), machine) * graph.unit)
     assert proved <= exact.congestion * (1 + 1e-9) <= made.congestion * (1 + 2e-9)
     assert made.congestion / proved < 1.12
-    verifybulk.bulk(Alltoall(made, 2).schedule(Alltoall(made, 2).longest))
+    compressed_replay.bulk(Alltoall(made, 2).schedule(Alltoall(made, 2).longest))
 
 
 def test_ranks_that_cannot_be_reached_make_it_impossible():
@@ -93,7 +98,7 @@ def test_ranks_that_cannot_be_reached_make_it_impossible():
 
     apart = modify.apply(topology("line:4"), without=("1-2",))
     with pytest.raises(InfeasibleError):
-        alltoall.flows(fabric(apart))
+        concurrent_flow.flows(fabric(apart))
     with pytest.raises(InfeasibleError):
         by_weights(fabric(apart), (), np.arange(4))
 
@@ -114,7 +119,7 @@ def test_no_altered_certificate_proves_more(data):
     else:
         altered[key] = data.draw(st.sampled_from([None, "x", [], [[1, 1]], 3]))
     try:
-        proved = lengthcheck.check(altered, machine)
+        proved = path_lengths.check(altered, machine)
     except VerificationError:
         return
     assert proved <= true
@@ -126,19 +131,19 @@ _CACHE = {}
 def _known(name):
     if name not in _CACHE:
         machine = topology(name)
-        certificate = alltoall.flows(fabric(machine)).certificate()
-        _CACHE[name] = machine, lengthcheck.check(certificate, machine), certificate
+        certificate = concurrent_flow.flows(fabric(machine)).certificate()
+        _CACHE[name] = machine, path_lengths.check(certificate, machine), certificate
     return _CACHE[name]
 
 
 def test_links_that_are_their_own_port_are_priced():
-    from synth.topology import Limit, Link, Topology
+    from synth.model.topology import Limit, Link, Topology
 
     ends = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, Fraction(1, 2)), (1, 2, 1), (2, 1, 1), (3, 0, 1)]
     machine = Topology("narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),))
     graph = fabric(machine)
-    made = alltoall.flows(graph)
-    assert float(lengthcheck.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
+    made = concurrent_flow.flows(graph)
+    assert float(path_lengths.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
 
 
 @st.composite
@@ -157,14 +162,14 @@ def broken_clusters(draw):
 @example(modify.apply(topology("ring:4*2"), without=["4-0"]))  # a turn of the boxes keeps the ports, not the links
 def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
     try:
-        found = large.frontier(machine, "alltoall")
+        found = search.frontier(machine, "alltoall")
     except InfeasibleError:
         return
     assert found.points and not found.open
-    assert auditlarge.bound(found.certificate, found.topology) == found.bound
+    assert scale_frontier.bound(found.certificate, found.topology) == found.bound
     for point in found.points:
         schedule = point.make()
-        auditlarge.schedule(schedule)
+        scale_frontier.schedule(schedule)
         assert schedule.bandwidth == point.bandwidth >= found.bound
 
 

@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth.bounds import check_scale
+from synth.checker.certificates import throughput_cuts
 from synth.errors import InfeasibleError, SynthError, UsageError, VerificationError
-from synth.flows.automorphisms import free_group, orbits, symmetries
-from synth.flows.cuts import COLLECTIVES, throughput
-from synth.flows.fabric import fabric
+from synth.model.topology import Limit, Link, Topology
+from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
+from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
+from synth.scale.fabric.fabric import fabric
 from synth.topologies import topology
-from synth.topology import Limit, Link, Topology
 
 # ForestColl's published bandwidths, and what TE-CCL's instance of four NDv2 allows.
 KNOWN = {
@@ -44,7 +44,7 @@ def test_published_bandwidths(name: str) -> None:
     for collective in ("allgather", "reduce-scatter"):
         found = throughput(fabric(machine), collective)
         assert round(float(found.bandwidth), 2) == KNOWN[name]
-        assert machine.ranks / check_scale.check(found.certificate, machine) == found.bandwidth
+        assert machine.ranks / throughput_cuts.check(found.certificate, machine) == found.bandwidth
 
 
 def brute(machine: Topology, collective: str, root: int) -> Fraction:
@@ -87,7 +87,7 @@ def test_symmetry_changes_nothing_and_the_checker_agrees(name: str) -> None:
     for collective in COLLECTIVES:
         found, plain = throughput(made, collective), throughput(made, collective, generators=())
         assert found.time == plain.time and found.flows <= plain.flows
-        assert check_scale.check(found.certificate, machine) == found.time / made.unit
+        assert throughput_cuts.check(found.certificate, machine) == found.time / made.unit
 
 
 def test_unequal_directions() -> None:
@@ -96,7 +96,7 @@ def test_unequal_directions() -> None:
     for collective in COLLECTIVES:
         found = throughput(fabric(machine), collective, 2)
         assert found.time / found.fabric.unit == brute(machine, collective, 2)
-        assert check_scale.check(found.certificate, machine) == found.time / found.fabric.unit
+        assert throughput_cuts.check(found.certificate, machine) == found.time / found.fabric.unit
 
 
 def test_a_thousand_ranks_behind_switches() -> None:
@@ -178,7 +178,7 @@ def test_one_clear_line() -> None:
 def test_the_checker_refuses() -> None:
     machine = topology("dgx-a100*2:net=odd-even")
     good = throughput(fabric(machine)).certificate
-    assert check_scale.check(good, machine) == Fraction(15, 325)
+    assert throughput_cuts.check(good, machine) == Fraction(15, 325)
     wrong: list[tuple[dict, str]] = [
         ({"kind": "cut"}, "kind"), ({"topology": "0" * 64}, "another topology"), ({"collective": "alltoall"}, "collective"),
         ({"root": 1}, "root"), ({"inside": [[0, 15]]}, "leaves no rank out"), ({"inside": []}, "holds no rank"),
@@ -187,9 +187,9 @@ def test_the_checker_refuses() -> None:
     ]  # fmt: skip
     for change, message in wrong:
         with pytest.raises(VerificationError, match=message):
-            check_scale.check({**good, **change}, machine)
+            throughput_cuts.check({**good, **change}, machine)
     weaker = copy.deepcopy(good)
     weaker["limits"] = []
-    assert check_scale.check(weaker, machine) < check_scale.check(good, machine)
+    assert throughput_cuts.check(weaker, machine) < throughput_cuts.check(good, machine)
     with pytest.raises(VerificationError, match="another topology"):
-        check_scale.check(good, topology("dgx-a100*2"))
+        throughput_cuts.check(good, topology("dgx-a100*2"))

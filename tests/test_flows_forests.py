@@ -9,16 +9,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from synth.checker.spanning_forest import verify
 from synth.errors import VerificationError
-from synth.flows.automorphisms import free_group, symmetries
-from synth.flows.cuts import throughput
-from synth.flows.fabric import fabric
-from synth.flows.symmetric import grow
-from synth.flows.trees import finished
-from synth.forest import Forest
-from synth.forestcheck import verify
+from synth.model.spanning_forest import Forest
+from synth.model.topology import Topology
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.automorphisms import free_group, symmetries
+from synth.scale.fabric.fabric import fabric
+from synth.scale.forests.partial_trees import finished
+from synth.scale.forests.symmetric_trees import grow
 from synth.topologies import topology
-from synth.topology import Topology
 
 # Trees no deeper than: the diameter on Cayley graphs, two hops behind switches.
 DEEPEST = {

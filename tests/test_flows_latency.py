@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import verify, verifybulk
+from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UsageError
-from synth.flows import expand, rarest
-from synth.flows.breadth import Breadth
-from synth.flows.cuts import throughput
-from synth.flows.fabric import fabric
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.fabric import fabric
+from synth.scale.greedy import bulk_expansion, rarest_first
+from synth.scale.greedy.bfs_broadcast import Breadth
 from synth.topologies import modify, topology
 
 
@@ -24,7 +24,7 @@ def test_breadth_first_is_optimal_at_the_diameter_on_tori_meshes_and_hypercubes(
     assert found.bandwidth == throughput(graph).time
     made = found.schedule()
     assert made.bandwidth == found.bandwidth
-    assert verifybulk.bulk(made).busiest == 1
+    assert compressed_replay.bulk(made).busiest == 1
 
 
 @pytest.mark.parametrize("name", ["dgx1", "random-regular:12:degree=3", "mesh:3x4", "torus:3x4", "star:5", "line:4"])
@@ -33,10 +33,10 @@ def test_both_verify_written_out(name, chunks):
     machine = topology(name)
     graph = fabric(machine)
     diameter = max(d for row in machine.network().distances for d in row)
-    for made in (Breadth(graph).schedule(chunks), rarest.schedule(graph, chunks)):
-        verifybulk.bulk(made)
-        whole = expand.schedule(made)
-        verify.schedule(whole)
+    for made in (Breadth(graph).schedule(chunks), rarest_first.schedule(graph, chunks)):
+        compressed_replay.bulk(made)
+        whole = bulk_expansion.schedule(made)
+        replay.schedule(whole)
         assert whole.bandwidth == made.bandwidth >= throughput(graph).time
         assert made.steps >= diameter
     assert Breadth(graph).schedule(chunks).steps == diameter
@@ -49,26 +49,26 @@ def test_breadth_first_on_a_dgx1_is_the_proved_optimum_in_two_steps():
 @pytest.mark.parametrize("name", ["torus:32x32", "mesh:16x16"])
 def test_rarest_first_is_within_a_percent_of_the_bound(name):
     graph = fabric(topology(name))
-    made = rarest.schedule(graph)
-    verifybulk.bulk(made)
+    made = rarest_first.schedule(graph)
+    compressed_replay.bulk(made)
     assert made.bandwidth <= throughput(graph).time * Fraction(101, 100)
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 10**6))
 def test_every_seed_is_right(seed):
-    verifybulk.bulk(rarest.schedule(fabric(topology("mesh:3x4")), 2, seed))
+    compressed_replay.bulk(rarest_first.schedule(fabric(topology("mesh:3x4")), 2, seed))
 
 
 def test_what_they_do_not_apply_to_is_said():
     with pytest.raises(UsageError):
         Breadth(fabric(topology("dgx2")))
     with pytest.raises(UsageError):
-        rarest.schedule(fabric(topology("dgx-a100*2")))
+        rarest_first.schedule(fabric(topology("dgx-a100*2")))
     with pytest.raises(UsageError):
         Breadth(fabric(topology("ring:4"))).schedule(0)
     apart = fabric(modify.apply(topology("line:4"), without=("1-2",)))
     with pytest.raises(InfeasibleError):
         Breadth(apart)
     with pytest.raises(InfeasibleError):
-        rarest.schedule(apart)
+        rarest_first.schedule(apart)

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 from synth import bounds
-from synth.bounds import check_scale
-from synth.collective import collective as task
+from synth.checker.certificates import throughput_cuts
+from synth.checker.spanning_forest import verify
 from synth.errors import SynthError, UndecidedError, UsageError, VerificationError
-from synth.flows.balance import balanced
-from synth.flows.cuts import COLLECTIVES, throughput
-from synth.flows.fabric import fabric
-from synth.flows.forests import build
-from synth.flows.packing import pack
-from synth.flows.splitting import split
-from synth.flows.trees import finished
-from synth.forest import Forest
-from synth.forestcheck import verify
+from synth.model.collective import collective as task
+from synth.model.spanning_forest import Forest
+from synth.model.topology import Link, Topology
+from synth.scale.bounds.throughput_cut import COLLECTIVES, throughput
+from synth.scale.fabric.fabric import fabric
+from synth.scale.fabric.switch_balancing import balanced
+from synth.scale.forests.arborescence_packing import pack
+from synth.scale.forests.build import build
+from synth.scale.forests.edge_splitting import split
+from synth.scale.forests.partial_trees import finished
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 KNOWN = {
     "dgx1": 171.43, "dgx-a100": 342.86, "dgx-a100*2:net=odd-even": 346.67, "dgx-a100*4:net=odd-even": 266.67, "mi250": 342.86,
@@ -93,7 +93,7 @@ def test_unequal_directions(seed: int) -> None:
     found = verify(built.forest)
     assert found.time == built.forest.time
     assert built.gap == (Fraction(1, 2) if seed == 360 else 0)  # there the trees found at the bound take longer ways through switches
-    assert check_scale.check(built.bound.certificate, machine) == built.bound.time / built.bound.fabric.unit
+    assert throughput_cuts.check(built.bound.certificate, machine) == built.bound.time / built.bound.fabric.unit
     assert (built.bound.proof is not None) == (seed > 12)
 
 
@@ -117,7 +117,7 @@ def test_a_nic_for_two(machine: str, single: tuple[int, int], best: tuple[int, i
     assert throughput(made, collective).time == Fraction(*single)
     built = build(made, collective)
     assert built.bound.time == Fraction(*best) and built.gap == 0
-    assert verify(built.forest).time == built.forest.time == check_scale.check(built.bound.certificate, found)
+    assert verify(built.forest).time == built.forest.time == throughput_cuts.check(built.bound.certificate, found)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -138,7 +138,7 @@ def test_no_certificate_proves_too_much(seed: int) -> None:
             continue
         named = {
             "kind": "throughput-cuts",
-            "topology": check_scale.digest(machine),
+            "topology": throughput_cuts.digest(machine),
             "collective": collective,
             "root": None,
             "cuts": cuts,
@@ -146,7 +146,7 @@ def test_no_certificate_proves_too_much(seed: int) -> None:
             "potentials": [[n, str(draw.randint(-3, 3))] for n in range(machine.ranks, nodes) if draw.random() < 0.5],
         }
         try:
-            assert check_scale.check(named, machine) <= built.forest.time
+            assert throughput_cuts.check(named, machine) <= built.forest.time
         except VerificationError as error:
             assert "never left" in str(error)
 
@@ -163,10 +163,10 @@ def test_weighed_cuts_are_checked() -> None:
     ]  # fmt: skip
     for change, message in wrong:
         with pytest.raises(VerificationError, match=message):
-            check_scale.check({**good, **change}, machine)
+            throughput_cuts.check({**good, **change}, machine)
     with pytest.raises(VerificationError, match="nothing is proved"):
-        check_scale.check({**good, "cuts": []}, machine)
-    assert check_scale.check({**good, "potentials": []}, machine) < check_scale.check(good, machine)
+        throughput_cuts.check({**good, "cuts": []}, machine)
+    assert throughput_cuts.check({**good, "potentials": []}, machine) < throughput_cuts.check(good, machine)
 
 
 def test_methods_and_what_is_said() -> None:

@@ -8,16 +8,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth import auditlarge, forestcheck, topologies
-from synth.bounds import check_scale
+from synth import topologies
+from synth.checker import spanning_forest
+from synth.checker.certificates import throughput_cuts
+from synth.checker.documents import scale_frontier
 from synth.errors import UndecidedError
-from synth.flows import forests, reroot
-from synth.flows.automorphisms import free_group, symmetries
-from synth.flows.cuts import throughput
-from synth.flows.fabric import fabric
-from synth.flows.large import frontier
-from synth.flows.symmetric import grow
-from synth.flows.trees import finished
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.automorphisms import free_group, symmetries
+from synth.scale.fabric.fabric import fabric
+from synth.scale.forests import build, rerooting
+from synth.scale.forests.partial_trees import finished
+from synth.scale.forests.symmetric_trees import grow
+from synth.scale.search import frontier
 
 
 def hung(name, collective, root):
@@ -28,7 +30,7 @@ def hung(name, collective, root):
     bound = throughput(graph, collective, root, moves)
     every = throughput(graph, "reduce-scatter" if bound.fabric.flipped else "allgather", 0, moves)
     grown = grow(bound.fabric, group, every.time, program=False)
-    trees, time = reroot.rerooted(bound.fabric, grown, group, root, bound.time)
+    trees, time = rerooting.rerooted(bound.fabric, grown, group, root, bound.time)
     return finished(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound
 
 
@@ -40,7 +42,7 @@ def hung(name, collective, root):
 @pytest.mark.parametrize("root", [0, 5])
 def test_trees_are_right_and_meet_the_bound_where_boxes_are_switched(name, gap, collective, root):
     forest, bound = hung(name, collective, root)
-    found = forestcheck.verify(forest)
+    found = spanning_forest.verify(forest)
     assert set(forest.roots.tolist()) == {root} and forest.collective == collective and forest.root == root
     reached = found.time * bound.fabric.unit / bound.time - 1
     assert reached >= 0 if gap is None else reached == gap
@@ -49,52 +51,52 @@ def test_trees_are_right_and_meet_the_bound_where_boxes_are_switched(name, gap, 
 
 def test_large_machines_take_them_and_small_ones_are_packed():
     graph = fabric(topologies.topology("dgx-a100*8"))
-    built = forests.build(graph, "broadcast", 9)
-    assert built.forest.method == "re-rooted" and not built.gap and forestcheck.verify(built.forest).depth <= 4
-    assert forests.build(fabric(topologies.topology("dgx-a100*2")), "broadcast").forest.method == "packing"
-    assert forests.build(graph, "broadcast", methods=("packing",)).forest.method == "packing"
+    built = build.build(graph, "broadcast", 9)
+    assert built.forest.method == "re-rooted" and not built.gap and spanning_forest.verify(built.forest).depth <= 4
+    assert build.build(fabric(topologies.topology("dgx-a100*2")), "broadcast").forest.method == "packing"
+    assert build.build(graph, "broadcast", methods=("packing",)).forest.method == "packing"
 
 
 def test_the_best_of_both_where_one_misses_the_bound(monkeypatch):
     graph = fabric(topologies.topology("dgx-a100*8"))
-    kept = reroot.rerooted
+    kept = rerooting.rerooted
 
     def worse(*given):
         trees, time = kept(*given)
         return trees, time * Fraction(3, 2)
 
-    monkeypatch.setattr(reroot, "rerooted", worse)
-    built = forests.build(graph, "broadcast")
+    monkeypatch.setattr(rerooting, "rerooted", worse)
+    built = build.build(graph, "broadcast")
     assert built.forest.method == "packing" and not built.gap  # packing meets the bound
-    monkeypatch.setattr(forests, "PACKED_SWITCHED", 0)
-    built = forests.build(graph, "broadcast")
+    monkeypatch.setattr(build, "PACKED_SWITCHED", 0)
+    built = build.build(graph, "broadcast")
     assert built.forest.method == "re-rooted" and built.gap == Fraction(1, 2)
-    monkeypatch.setattr(reroot, "rerooted", lambda *given: None)
+    monkeypatch.setattr(rerooting, "rerooted", lambda *given: None)
     with pytest.raises(UndecidedError, match="no forest found for broadcast"):
-        forests.build(graph, "broadcast")
+        build.build(graph, "broadcast")
 
 
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 def test_a_frontier_of_them_is_verified_send_by_send(collective):
     machine = topologies.topology("dgx-a100*8")
     found = frontier(machine, collective, 3)
-    assert check_scale.check(found.certificate, machine) * fabric(machine).unit == found.bound
+    assert throughput_cuts.check(found.certificate, machine) * fabric(machine).unit == found.bound
     points = [p for p in found.points if p.engine.startswith("re-rooted")]
     assert len(points) > 3 and points[-1].bandwidth < found.bound * Fraction(11, 10)
     for point in points[:2]:
-        assert "every rank ends with what it must" in auditlarge.schedule(point.make())
+        assert "every rank ends with what it must" in scale_frontier.schedule(point.make())
 
 
 def test_shares_add_up_however_they_are_rounded():
     random = np.random.default_rng(3)
     for whole in (1, 2, 7, 64, 1000):
         for part in (random.random(40), np.eye(40)[3], np.full(40, 1 / 40)):
-            taken = reroot._rounded(part / part.sum(), whole)
+            taken = rerooting._rounded(part / part.sum(), whole)
             assert int(taken.sum()) == whole and (taken >= 0).all()
             assert (np.abs(taken - part / part.sum() * whole) < 1 + 1e-6).all()
 
 
 def test_too_many_hops_are_not_looked_at(monkeypatch):
-    monkeypatch.setattr(reroot, "MOST_HOPS", 100)
+    monkeypatch.setattr(rerooting, "MOST_HOPS", 100)
     graph = fabric(topologies.topology("dgx-a100*8"))
-    assert forests.build(graph, "broadcast").forest.method == "packing"
+    assert build.build(graph, "broadcast").forest.method == "packing"

@@ -12,14 +12,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from synth import api, bulkread, linkdoc, verifybulk, wholesums
-from synth.bounds.check_scale import digest
-from synth.bulk import Bulk, over_links
+from synth import api
+from synth.checker import exact_sums
+from synth.checker.certificates.throughput_cuts import digest
+from synth.checker.documents import schedule_archive
+from synth.checker.schedule import compressed_replay
 from synth.cli import root
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.flows.large import frontier
+from synth.model.compressed_schedule import Bulk, over_links
+from synth.model.documents import link_columns
+from synth.model.topology import Limit, Link, Topology
+from synth.scale.search import frontier
 from synth.topologies import topology
-from synth.topology import Limit, Link, Topology
 
 
 def ring(ranks: int, switches: int = 0) -> Topology:
@@ -41,13 +45,13 @@ def verified(path) -> tuple[int, str]:
 
 @pytest.mark.parametrize("values", [[1 << 62] * 4, [-(1 << 63)] * 3, [(1 << 63) - 1, 1], [], [3, -5, 7], [1 << 53, 1, 1]])
 def test_sums_are_those_of_python(values):
-    assert wholesums.total(np.array(values, np.int64)) == sum(values)
+    assert exact_sums.total(np.array(values, np.int64)) == sum(values)
 
 
 def test_what_fits_is_what_an_int64_holds_twice():
-    wholesums.fits((1 << 62) - 1, "sums", "x")
+    exact_sums.fits((1 << 62) - 1, "sums", "x")
     with pytest.raises(VerificationError, match=f"x: sums add up to {1 << 62}"):
-        wholesums.fits(1 << 62, "sums", "x")
+        exact_sums.fits(1 << 62, "sums", "x")
 
 
 @pytest.mark.parametrize("huge", [1 << 31, 1 << 32, (1 << 53) + 1, 1 << 60, 1 << 61, 1 << 62, (1 << 63) - 1])
@@ -69,12 +73,12 @@ def test_a_load_is_seen_however_wide_links_are():
     machine = Topology("two", 2, links, (Limit("out", (0,), Fraction(1)), Limit("in", (1,), Fraction(1 << 62))))
     table = np.array([(0, c, 0, 0) for c in range(3)] + [(0, 3 + c, 1, 0) for c in range(3)], np.int64)
     enough = over_links(machine, "allgather", None, 3, np.array([3]), table)
-    assert verifybulk.bulk(enough).busiest == 1
+    assert compressed_replay.bulk(enough).busiest == 1
     with pytest.raises(VerificationError, match="link 0 -> 1 carries 3 chunks in 2 rounds of 1"):
-        verifybulk.bulk(replace(enough, rounds=np.array([2])))
+        compressed_replay.bulk(replace(enough, rounds=np.array([2])))
     limited = replace(machine, limits=(Limit("both", (0, 1), Fraction(1)), Limit("none", (), Fraction(1))))
     with pytest.raises(VerificationError, match="limit both carries 6 chunks"):
-        verifybulk.bulk(replace(enough, topology=limited))
+        compressed_replay.bulk(replace(enough, topology=limited))
 
 
 def test_a_limit_is_taken_to_one_of_as_many_links():
@@ -84,7 +88,7 @@ def test_a_limit_is_taken_to_one_of_as_many_links():
     doubled = (replace(limits[0], links=(0, 0)), *limits[1:])
     assert made.generators
     with pytest.raises(VerificationError, match="takes a limit to none"):
-        verifybulk.bulk(replace(made, topology=replace(machine, limits=doubled)))
+        compressed_replay.bulk(replace(made, topology=replace(machine, limits=doubled)))
 
 
 def test_symmetries_of_switches_alone_make_no_link_wider():
@@ -97,10 +101,10 @@ def test_symmetries_of_switches_alone_make_no_link_wider():
         ((0, 1), (2, 3)), ((0, 1, 3, 2),),
     )  # fmt: skip
     with pytest.raises(VerificationError, match="not the identity fixes a rank"):
-        verifybulk.bulk(given)
+        compressed_replay.bulk(given)
     with pytest.raises(VerificationError, match="carries 2 chunks in 1 rounds of 1"):
-        verifybulk.bulk(replace(given, generators=()))
-    verifybulk.bulk(replace(given, generators=(), rounds=np.array([2])))
+        compressed_replay.bulk(replace(given, generators=()))
+    compressed_replay.bulk(replace(given, generators=(), rounds=np.array([2])))
 
 
 @pytest.mark.parametrize("chunks", [1 << 20, 1 << 40, 1 << 61])
@@ -110,11 +114,11 @@ def test_numbers_alone_fill_no_memory(collective, chunks):
     for generators in ((), ((1, 2, 3, 0),)):
         given = replace(allgather(), collective=collective, root=where, chunks=chunks, generators=generators)
         with pytest.raises(VerificationError):
-            verifybulk.bulk(given)
+            compressed_replay.bulk(given)
     many = Topology("many", 1 << 20, (Link(0, 1, Fraction(1)),))
     nothing = np.zeros(0, np.int64)
     with pytest.raises(VerificationError, match="sends, where so many chunks take"):
-        verifybulk.bulk(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
+        compressed_replay.bulk(Bulk(many, collective, where, 1, nothing, nothing, nothing, nothing, nothing, ()))
 
 
 def archive(path, header: object = None, **arrays: object) -> None:
@@ -159,7 +163,7 @@ def claims(shape: tuple[int, ...], kind: str = "<i8") -> bytes:
 def test_an_archive_of_other_arrays_is_refused_before_it_is_unpacked(arrays, words, tmp_path):
     archive(tmp_path / "a.npz", **arrays)
     with pytest.raises(FormatError, match=words):
-        bulkread.load(tmp_path / "a.npz")
+        schedule_archive.load(tmp_path / "a.npz")
     assert verified(tmp_path / "a.npz")[0] == 1
 
 
@@ -168,7 +172,7 @@ def test_a_name_twice_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
         file.writestr("rounds.npy", claims((0,)))
     with pytest.raises(FormatError, match="one name"):
-        bulkread.load(tmp_path / "a.npz")
+        schedule_archive.load(tmp_path / "a.npz")
 
 
 HEADER = {
@@ -234,7 +238,7 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
     bound = api.large_bound(ring(6), "allgather")
     rate = made.bandwidth
     doc = {
-        "schema": "synth.large/1", "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | linkdoc.columns(ring(6)),
+        "schema": "synth.large/1", "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | link_columns.columns(ring(6)),
         "collective": "allgather", "root": None, "bound": {"value": "1/2", "certificate": certificate}, "least_steps": 1,
         "seconds": 0, "notes": [],
         "points": [{"steps": made.steps, "rounds": int(rate * made.chunks), "chunks": made.chunks, "bandwidth": str(rate), "engine": "x",
@@ -268,14 +272,14 @@ def test_nothing_but_synth_errors(tmp_path):
     for at in rng.integers(0, len(whole), 150).tolist():
         (tmp_path / "b.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
         try:
-            again = bulkread.load(tmp_path / "b.npz")
+            again = schedule_archive.load(tmp_path / "b.npz")
         except SynthError:
             continue
         assert again.digest() == made.digest()
 
 
 def test_a_field_of_the_header_is_not_given_twice(tmp_path):
-    made = api.pareto("ring:4", "allgather", engine="flow").points[0].make()
+    made = api.frontier("ring:4", "allgather", engine="flow").points[0].make()
     made.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
         arrays = dict(archive)
@@ -283,16 +287,16 @@ def test_a_field_of_the_header_is_not_given_twice(tmp_path):
     arrays["header"] = np.frombuffer(text, np.uint8)
     np.savez(tmp_path / "b.npz", **arrays)
     with pytest.raises(FormatError, match="'chunks' is given twice"):
-        bulkread.load(tmp_path / "b.npz")
+        schedule_archive.load(tmp_path / "b.npz")
 
 
 @pytest.mark.parametrize("boxes", [[0, 0, 1, -7], [0, 0, 1, 1 << 40]])
 def test_boxes_are_numbers_of_boxes(tmp_path, boxes):
-    made = api.pareto("ring:2*2:nics=1", "allgather", engine="flow").points[0].make()
+    made = api.frontier("ring:2*2:nics=1", "allgather", engine="flow").points[0].make()
     made.save(tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz") as archive:
         arrays = dict(archive)
     arrays["nodes"] = np.array(boxes)
     np.savez(tmp_path / "b.npz", **arrays)
     with pytest.raises((FormatError, VerificationError), match="nodes"):
-        bulkread.load(tmp_path / "b.npz")
+        schedule_archive.load(tmp_path / "b.npz")

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api, auditlarge, groupcheck, lengthcheck, linkdoc, linkread
-from synth.bounds import check_closed, check_parts, check_scale
+from synth import api
+from synth.checker.certificates import partition, path_lengths, process_groups, throughput_cuts, unreachable
+from synth.checker.documents import link_columns as linkread
+from synth.checker.documents import scale_frontier
 from synth.cli import root
 from synth.errors import VerificationError
-from synth.groups import Group
-from synth.topology import Limit, Link, Network, Topology
+from synth.model.documents import link_columns
+from synth.model.process_groups import Group
+from synth.model.topology import Limit, Link, Network, Topology
 from synth.view import groups as view
 
 
@@ -36,7 +39,7 @@ def parallel(count: int, narrow: int, limits: tuple[Limit, ...] = ()) -> Topolog
 
 def lengths(machine: Topology, links: list, limits: list = (), generators: list = ()) -> dict:  # type: ignore[assignment]
     return {
-        "kind": "alltoall-lengths", "topology": lengthcheck.digest_runs(machine), "links": links, "limits": list(limits),
+        "kind": "alltoall-lengths", "topology": path_lengths.digest_runs(machine), "links": links, "limits": list(limits),
         "generators": list(generators),
     }  # fmt: skip
 
@@ -44,10 +47,10 @@ def lengths(machine: Topology, links: list, limits: list = (), generators: list 
 @pytest.mark.parametrize("power", [31, 52, 53, 59, 60])
 def test_lengths_are_added_up_without_wrapping(power, monkeypatch):
     """Links that come to 2^64 together cost nothing, and a bound that two ranks are far beyond was proved."""
-    monkeypatch.setattr(lengthcheck, "MOST", 1 << 61)  # so that a few links do what took millions
+    monkeypatch.setattr(path_lengths, "MOST", 1 << 61)  # so that a few links do what took millions
     count = 1 << 64 - power if power > 55 else 64
     machine, long = parallel(count, 1), 1 << power
-    proved = lengthcheck.check(lengths(machine, [[count, long], [1, long], [1, 0]]), machine)
+    proved = path_lengths.check(lengths(machine, [[count, long], [1, long], [1, 0]]), machine)
     assert proved == Fraction(long, (1000 * count + 1) * long)
 
 
@@ -55,14 +58,14 @@ def test_lengths_are_added_up_without_wrapping(power, monkeypatch):
 def test_a_length_is_a_small_whole_number(long):
     machine = parallel(1, 1)
     with pytest.raises(VerificationError, match=r"links\[0\]|links: is too|add up"):
-        lengthcheck.check(lengths(machine, [[3, long]]), machine)
+        path_lengths.check(lengths(machine, [[3, long]]), machine)
 
 
 def test_lengths_of_many_limits_add_up_without_wrapping(monkeypatch):
-    monkeypatch.setattr(lengthcheck, "MOST", 1 << 61)
+    monkeypatch.setattr(path_lengths, "MOST", 1 << 61)
     machine = parallel(1, 1, tuple(Limit(f"l{i}", (0, 1, 2), Fraction(1)) for i in range(16)))
     with pytest.raises(VerificationError, match="the lengths of a way add up to"):
-        lengthcheck.check(lengths(machine, [[3, 0]], [[16, 1 << 60]]), machine)
+        path_lengths.check(lengths(machine, [[3, 0]], [[16, 1 << 60]]), machine)
 
 
 @pytest.mark.parametrize(
@@ -72,22 +75,22 @@ def test_a_generator_is_an_automorphism_in_whole_numbers(row):
     """1 and 0 exchanged alone keep no line 0-1-2-3."""
     machine = api.topology("line:4")
     with pytest.raises(VerificationError, match=r"generators\[0\]|malformed"):
-        lengthcheck.check(lengths(machine, [[6, 1]], [], [row]), machine)
+        path_lengths.check(lengths(machine, [[6, 1]], [], [row]), machine)
 
 
 def test_one_rank_and_links_of_nothing_prove_no_alltoall():
     alone = Topology("alone", 1, ())
     with pytest.raises(VerificationError, match="proves nothing"):
-        lengthcheck.check(lengths(alone, []), alone)
+        path_lengths.check(lengths(alone, []), alone)
     dead = Topology("dead", 2, (Link(0, 1, Fraction(0)), Link(1, 0, Fraction(0))))
     with pytest.raises(VerificationError, match="proves nothing"):
-        lengthcheck.check(lengths(dead, [[2, 1]]), dead)
+        path_lengths.check(lengths(dead, [[2, 1]]), dead)
 
 
 @cache
 def ring() -> str:
     """The frontier of an alltoall on a ring of four, with its links in the document."""
-    from synth.flows.large import frontier
+    from synth.scale.search import frontier
 
     return json.dumps(frontier(api.topology("ring:4"), "alltoall").to_json())
 
@@ -146,10 +149,10 @@ def test_points_have_growing_steps(tmp_path):
 def test_the_least_number_of_steps_is_checked_or_named(tmp_path, monkeypatch):
     doc = json.loads(ring()) | {"points": []}
     assert "takes fewer than 2 steps\n" in verified(doc, tmp_path)[1]
-    monkeypatch.setattr(auditlarge, "MOST_LOOKED_AT", 8)  # one rank alone: it is as far from another as any
+    monkeypatch.setattr(scale_frontier, "MOST_LOOKED_AT", 8)  # one rank alone: it is as far from another as any
     assert verified(doc, tmp_path)[0] == 0
     assert verified(doc | {"least_steps": 3}, tmp_path)[0] == 4
-    monkeypatch.setattr(auditlarge, "MOST_LOOKED_AT", 7)
+    monkeypatch.setattr(scale_frontier, "MOST_LOOKED_AT", 7)
     code, said = verified(doc, tmp_path)
     assert code == 4 and "not checked: that no alltoall on " in said and "takes fewer than 2 steps: the machine is large" in said
 
@@ -166,9 +169,15 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
     """A bandwidth of -1 beside one of 2 made a cut that is left by 1."""
     links = [Link(0, 1, Fraction(2)), Link(0, 1, width if where == "link" else Fraction(1)), Link(1, 0, Fraction(2))]
     machine = Topology("odd", 2, tuple(links), (Limit("l", (1,), width if where == "limit" else Fraction(1)),))
-    cut = {"kind": "throughput-cut", "topology": check_scale.digest(machine), "collective": "allgather", "root": None, "inside": [[0, 0]]}
-    parts = {"kind": "allreduce-parts", "topology": check_scale.digest(machine), "regions": [[0], [1]], "limits": [[0], []]}
-    checks = ((check_scale.check, cut | {"limits": [0] if where == "limit" else []}), (check_parts.check, parts))
+    cut = {
+        "kind": "throughput-cut",
+        "topology": throughput_cuts.digest(machine),
+        "collective": "allgather",
+        "root": None,
+        "inside": [[0, 0]],
+    }
+    parts = {"kind": "allreduce-parts", "topology": throughput_cuts.digest(machine), "regions": [[0], [1]], "limits": [[0], []]}
+    checks = ((throughput_cuts.check, cut | {"limits": [0] if where == "limit" else []}), (partition.check, parts))
     for check, certificate in checks:
         if width < 0:
             with pytest.raises(VerificationError, match="negative bandwidth"):
@@ -183,10 +192,10 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
 def test_parts_are_sets_that_hold_every_rank_once(change):
     links = (Link(0, 1, Fraction(2)), Link(1, 0, Fraction(2)))
     machine = Topology("two", 2, links, (Limit("a", (0,), Fraction(1)), Limit("b", (1,), Fraction(1))))
-    good = {"kind": "allreduce-parts", "topology": check_scale.digest(machine), "regions": [[0], [1]], "limits": [[0], [1]]}
-    assert check_parts.check(good, machine) == 1
+    good = {"kind": "allreduce-parts", "topology": throughput_cuts.digest(machine), "regions": [[0], [1]], "limits": [[0], [1]]}
+    assert partition.check(good, machine) == 1
     with pytest.raises(VerificationError):
-        check_parts.check(good | change, machine)
+        partition.check(good | change, machine)
 
 
 @pytest.mark.parametrize(
@@ -198,22 +207,22 @@ def test_several_cuts_need_weights(change):
     links = (Link(0, 2, Fraction(2)), Link(2, 1, Fraction(2)), Link(1, 0, Fraction(1)))
     machine = Topology("hub", 2, links, (Limit("a", (0,), Fraction(1)),), ("s",))
     good = {
-        "kind": "throughput-cuts", "topology": check_scale.digest(machine), "collective": "allgather", "root": None,
+        "kind": "throughput-cuts", "topology": throughput_cuts.digest(machine), "collective": "allgather", "root": None,
         "cuts": [["1", [[0, 0]]]], "limits": [[0, "1"]], "potentials": [],
     }  # fmt: skip
-    assert check_scale.check(good, machine) == 1
+    assert throughput_cuts.check(good, machine) == 1
     with pytest.raises(VerificationError):
-        check_scale.check(good | change, machine)
+        throughput_cuts.check(good | change, machine)
 
 
 def apart() -> dict:
     """Nothing leads from ranks 0 and 1 to rank 2."""
     machine = Topology("apart", 3, tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (2, 0))))
     certificate = {
-        "kind": "unreachable", "topology": check_scale.digest(machine), "collective": "broadcast", "root": 0, "pair": [0, 2],
+        "kind": "unreachable", "topology": throughput_cuts.digest(machine), "collective": "broadcast", "root": 0, "pair": [0, 2],
         "closed": [[0, 1]],
     }  # fmt: skip
-    topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | linkdoc.columns(machine)
+    topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | link_columns.columns(machine)
     return {"schema": "synth.infeasible/1", "topology": topology, "collective": "broadcast", "max_steps": None, "certificate": certificate}
 
 
@@ -245,8 +254,8 @@ def test_a_proof_for_no_root_names_none():
     machine = linkread.read(apart()["topology"])
     certificate = apart()["certificate"] | {"collective": "alltoall"}
     with pytest.raises(VerificationError, match="rooted"):
-        check_closed.check(certificate, machine)
-    assert check_closed.check(certificate | {"root": None}, machine) == (0, 2)
+        unreachable.check(certificate, machine)
+    assert unreachable.check(certificate | {"root": None}, machine) == (0, 2)
 
 
 @cache
@@ -313,7 +322,7 @@ def _again(doc: dict) -> dict:
     certificate = copy.deepcopy(doc["bound"]["certificate"])
     try:
         rows = tuple(Group(tuple(g["ranks"]), g["collective"], Fraction(g["bytes"]), g.get("root")) for g in doc["groups"])
-        certificate["problem"] = groupcheck.digest(Network.from_json(doc["topology"]), rows)
+        certificate["problem"] = process_groups.digest(Network.from_json(doc["topology"]), rows)
     except (LookupError, ValueError, TypeError):
         pass
     return certificate
@@ -325,15 +334,15 @@ def test_prices_of_groups_are_added_up_without_wrapping(key):
     pair = [Group((0, 1), "allreduce", Fraction(1))]
     huge = str((1 << 59) + 1)
     certificate = {
-        "kind": "groups-prices", "problem": groupcheck.digest(network, pair), "caps": [], "routes": [[i, huge] for i in range(8)],
+        "kind": "groups-prices", "problem": process_groups.digest(network, pair), "caps": [], "routes": [[i, huge] for i in range(8)],
         "packings": [{"groups": [0], "families": [[huge, "leaving", [0, -1, -1, -1]]] * (16 if key == "packings" else 1)}],
     }  # fmt: skip
     with pytest.raises(VerificationError, match=r"add up to|is not a number"):
-        groupcheck.check(certificate, network, pair)
+        process_groups.check(certificate, network, pair)
     certificate["routes"] = [[i, str(1 << 53)] for i in range(8)]
     certificate["packings"] = [{"groups": [0], "families": [[str((1 << 53) + 1), "leaving", [0, -1, -1, -1]]]}]
     with pytest.raises(VerificationError, match="weighs more than a route's price"):
-        groupcheck.check(certificate, network, pair)
+        process_groups.check(certificate, network, pair)
 
 
 def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):

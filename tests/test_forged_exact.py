@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from synth import api, audit
-from synth.bounds import check, instance
+from synth import api
+from synth.checker.certificates import cuts as check
+from synth.checker.certificates import instance
+from synth.checker.documents import exact_frontier, refutation
 from synth.cli.root import root
-from synth.collective import COLLECTIVES, Collective, collective
-from synth.encodings import proofs
+from synth.encodings import lrat_proofs
 from synth.errors import UncheckedError, VerificationError
-from synth.pareto import refutation
-from synth.schedule import Problem, problem_fingerprint
+from synth.model.collective import COLLECTIVES, Collective, collective
+from synth.model.schedule import Problem, problem_fingerprint
+from synth.model.topology import Network, Route
 from synth.topologies import topology
-from synth.topology import Network, Route
 
 RING = topology("ring:4").network()
 TWO = Network("two", 2, (Route(0, 1, 1), Route(1, 0, 1)))
@@ -58,12 +59,12 @@ def refused(doc: dict, match: str) -> None:
 
 @pytest.fixture(scope="module")
 def halo() -> dict:
-    return json.loads(json.dumps(api.pareto("ring:4", HALO, engine="exact", jobs=1).to_json()))
+    return json.loads(json.dumps(api.frontier("ring:4", HALO, engine="exact", jobs=1).to_json()))
 
 
 @pytest.fixture(scope="module")
 def gathered() -> dict:
-    return json.loads(json.dumps(api.pareto("ring:4", "allgather", engine="exact", jobs=1).to_json()))
+    return json.loads(json.dumps(api.frontier("ring:4", "allgather", engine="exact", jobs=1).to_json()))
 
 
 # nothing is to be done
@@ -273,7 +274,7 @@ def test_a_formula_is_of_the_whole_problem_or_of_its_reversal(tmp_path):
         assert api.verify(schedule(network, task, 1, (1, [[0, 1, 0, "reduce"]])))
         # the formula that was refuted for it: of data that nobody holds, or that every contributor wants
         with pytest.raises(VerificationError, match="no formula"):
-            proofs.formula(problem)
+            lrat_proofs.formula(problem)
         size = {"problem": problem.fingerprint, "chunks": 1, "steps": 1, "rounds": 1}
         certificate = {"kind": "lrat", **size, "cnf": "", "file": "a.lrat.xz", "sha256": "", "lemmas": 1}
         with pytest.raises(VerificationError, match="no formula"):
@@ -326,9 +327,9 @@ def test_every_claim_has_a_line(gathered, halo):
         "open at S=3: R/C ≥ 3/2 is proved, 3/2 is known",
         "open at S=1: R/C ≥ 3/2 is proved, none is known",
         "not complete: there may be other points",
-        audit.ASSUMED["synth.frontier/1"],
+        exact_frontier.ASSUMED["synth.frontier/1"],
     ]
-    added = api.pareto("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
+    added = api.frontier("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
     first, second, *_ = api.verify(added.to_json())
     assert first.endswith("optimal for any C, bits may differ") and second.endswith("optimal for any C, same bits on all ranks")
     assert api.verify(halo)[-2] == "complete: no schedule in this model, with any number of chunks, is better"

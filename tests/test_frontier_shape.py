@@ -10,7 +10,7 @@ import pytest
 from synth import api
 from synth.errors import VerificationError
 
-WHOLE = json.loads(json.dumps(api.pareto("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
+WHOLE = json.loads(json.dumps(api.frontier("ring:4", "allgather").to_json()))  # type: ignore[union-attr]
 OPEN = {"steps": 1, "lower": "3/2", "upper": None, "reason": "effort"}
 
 

@@ -11,17 +11,19 @@ from standin import Cupy
 from bench import emulated, gpu, gpu_arrays, gpu_checks, gpu_common
 from synth import api
 from synth.errors import VerificationError
-from synth.runtime import cuda, data, hostbuild
+from synth.runtime import reference_data
+from synth.runtime.cuda import executor
+from synth.runtime.kernel import build_host
 
-pytestmark = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 
 
 @pytest.fixture
 def standin(monkeypatch):
     cupy = Cupy()
     for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(cuda, name, value)
-    monkeypatch.setattr(cuda.nvrtc, "version", lambda: (13, 0))
+        monkeypatch.setattr(executor, name, value)
+    monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
     monkeypatch.setattr(gpu_common, "prebuild", lambda group: None)
     monkeypatch.setattr(gpu_checks, "shutil", SimpleNamespace(which=lambda name: None))
     return cupy
@@ -67,7 +69,7 @@ def test_a_wrong_element_and_a_crash_are_rows_and_the_exit_code(tmp_path, monkey
     def wrong(*words):
         raise VerificationError("rank 0 output chunk 0 element 0: found 1, the allreduce (sum) is 2")
 
-    monkeypatch.setattr(data, "check", wrong)
+    monkeypatch.setattr(reference_data, "check", wrong)
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", "collectives", code=1)
     assert found["wrong"] == 3
     assert "rank 0 output chunk 0 element 0" in found["rows"][0]["found"]
@@ -77,7 +79,7 @@ def test_a_wrong_element_and_a_crash_are_rows_and_the_exit_code(tmp_path, monkey
 
 
 def test_where_nothing_can_run_one_line_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(cuda, "missing", lambda: "needs CuPy: pip install it")
+    monkeypatch.setattr(executor, "missing", lambda: "needs CuPy: pip install it")
     with pytest.raises(SystemExit, match=r"^the cuda executor cannot run here: needs CuPy"):
         gpu_checks.main(["-o", str(tmp_path / "a.json")])
 

@@ -7,23 +7,26 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, verify
-from synth.collective import collective
-from synth.pareto import closing, frontiers, greedy, race
+from synth import api
+from synth.checker.schedule import replay as verify
+from synth.frontiers import engine_choice, incumbents
+from synth.model.collective import collective
+from synth.model.schedule import Schedule
+from synth.pareto import close_step_count
 from synth.pareto.events import Options
 from synth.pareto.log import Log
+from synth.pareto.portfolio import race
 from synth.pareto.sweep import Sweep
-from synth.schedule import Schedule
 from synth.topologies import topology
 
 
 def seeds(name, coll, root=()):
     machine = topology(name)
     network = machine.network()
-    return greedy.seeds(machine, network, collective(coll, network.ranks, root))
+    return incumbents.seeds(machine, network, collective(coll, network.ranks, root))
 
 
-@pytest.mark.parametrize("coll", greedy.COLLECTIVES)
+@pytest.mark.parametrize("coll", incumbents.COLLECTIVES)
 @pytest.mark.parametrize("name", ["torus:3x3", "dgx-a100*2", "hypercube:16"])
 def test_seeds_do_the_collective(name, coll):
     found = seeds(name, coll, (4,) if coll in ("broadcast", "reduce") else ())
@@ -37,14 +40,14 @@ def test_seeds_do_the_collective(name, coll):
 def test_there_are_none_where_nothing_applies(monkeypatch):
     assert seeds("dgx1", "allgather") == ()  # eight ranks
     assert seeds("torus:3x3", "alltoall") == () and seeds("torus:3x3", "scan") == ()
-    monkeypatch.setattr(greedy, "MOST_SENDS", 10)
+    monkeypatch.setattr(incumbents, "MOST_SENDS", 10)
     assert seeds("torus:3x3", "allgather") == ()
 
 
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
     monkeypatch.setattr(race, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth in [("torus:3x3", 2, Fraction(2)), ("hypercube:16", 4, Fraction(15, 4))]:
-        found = frontiers.exact(topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True)
+        found = engine_choice.exact(topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True)
         assert found.complete and [(p.steps, p.bandwidth, p.construction) for p in found.points] == [
             (steps, bandwidth, "breadth-first broadcast")
         ]  # fmt: skip
@@ -66,10 +69,12 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     bound = bounds.flow(network, short.collective, 2)
     slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
     run = sweep(slow, short)
-    point = closing.seed(run, 2, bound)
-    assert point is not None and point.schedule is short and point.status == "optimal" and closing.short(run, point, bound)
-    assert closing.seed(sweep(slow), 2, bound).status == "best-known"
-    assert closing.seed(run, 3, bound) is None and closing.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
+    point = close_step_count.seed(run, 2, bound)
+    assert point is not None and point.schedule is short and point.status == "optimal" and close_step_count.short(run, point, bound)
+    assert close_step_count.seed(sweep(slow), 2, bound).status == "best-known"
+    assert (
+        close_step_count.seed(run, 3, bound) is None and close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
+    )
     many = Schedule(
         network, short.collective, short.chunks * 3,
         tuple(
@@ -82,10 +87,10 @@ def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     )  # fmt: skip
     assert verify.schedule(many).bandwidth == 2
     run = sweep(many)
-    assert not closing.short(run, closing.seed(run, 2, bound), bound)
+    assert not close_step_count.short(run, close_step_count.seed(run, 2, bound), bound)
 
 
 def test_named_engines_are_not_helped():
     for options in (Options(jobs=1, encoding="step"), Options(jobs=1, solver="cadical")):
-        found = frontiers.exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
+        found = engine_choice.exact(topology("torus:3x3"), collective("allgather", 9), options, fresh=True)
         assert all(p.construction != "breadth-first broadcast" for p in found.points)

@@ -6,15 +6,17 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api, groupcheck, verify
+from synth import api
+from synth.checker.certificates import process_groups
+from synth.checker.schedule import replay as verify
 from synth.cli.root import root
 from synth.errors import FormatError, UsageError, VerificationError
-from synth.flows import groups as groupflows
-from synth.flows.groupbound import bound
-from synth.flows.groupsteps import scheduled
-from synth.groups import Group, units
-from synth.topologies.groups import load
-from synth.topology import Link, Topology
+from synth.model.process_groups import Group, units
+from synth.model.topology import Link, Topology
+from synth.scale.groups import joint as groupflows
+from synth.scale.groups.joint_bound import bound
+from synth.scale.groups.step_assignment import scheduled
+from synth.topologies.process_group_files import load
 
 BOXES = "dgx-a100*4"  # per GPU 300 GB/s of NVSwitch and 25 GB/s of NIC, each way
 
@@ -29,7 +31,7 @@ def seconds(topology, groups):
     machine = api.topology(topology)
     network = machine.network()
     found = bound(network, machine.nodes, groups)
-    assert groupcheck.check(found.certificate, network, groups) == found.seconds
+    assert process_groups.check(found.certificate, network, groups) == found.seconds
     return found.seconds
 
 
@@ -138,7 +140,7 @@ def test_corrupted_certificates_prove_no_more_than_the_truth():
         else:
             packing["groups"] = rng.choice([[0, 0], [99], [0, 1, 2, 3], []])
         try:
-            value = groupcheck.check(bad, network, groups)
+            value = process_groups.check(bad, network, groups)
         except VerificationError:
             refused += 1
             continue
@@ -149,15 +151,15 @@ def test_corrupted_certificates_prove_no_more_than_the_truth():
 def test_certificates_of_other_groups_and_malformed_ones_are_refused():
     network, groups, found = prepared()
     with pytest.raises(VerificationError, match="other groups"):
-        groupcheck.check(found.certificate, network, groups[:-1])
+        process_groups.check(found.certificate, network, groups[:-1])
     with pytest.raises(VerificationError, match="other groups"):
-        groupcheck.check(found.certificate, api.topology("ring:8", without=["0-1"]).network(), groups)
+        process_groups.check(found.certificate, api.topology("ring:8", without=["0-1"]).network(), groups)
     for key in found.certificate:
         for wrong in (None, "x", [[0]], {"a": 1}):
             with pytest.raises(VerificationError):
-                groupcheck.check({**found.certificate, key: wrong}, network, groups)
+                process_groups.check({**found.certificate, key: wrong}, network, groups)
     with pytest.raises(VerificationError, match="nothing has a price"):
-        groupcheck.check({**found.certificate, "routes": [], "caps": []}, network, groups)
+        process_groups.check({**found.certificate, "routes": [], "caps": []}, network, groups)
 
 
 def test_a_relay_outside_of_all_regions_earns_an_allreduce_no_more():
@@ -294,7 +296,7 @@ def test_the_command_prints_a_table_and_json(tmp_path):
     assert doc["schema"] == "synth.groups/1" and [g["bytes"] for g in doc["groups"]] == ["1", "2"]
     verify.schedule(doc["schedule"])
     groups = load(file, 8)
-    proved = groupcheck.check(doc["bound"]["certificate"], api.topology("ring:8").network(), groups)
+    proved = process_groups.check(doc["bound"]["certificate"], api.topology("ring:8").network(), groups)
     assert proved == Fraction(doc["bound"]["seconds"]) <= Fraction(doc["seconds"])
 
 

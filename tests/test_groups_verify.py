@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root as cli
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.groups import Group
+from synth.model.process_groups import Group
 from synth.view import groups as view
 
 FILE = "groups:\n  - {name: tensor, size: 2, collective: allreduce, bytes: 2}\n  - {stride: 2, collective: broadcast, bytes: 1}\n"

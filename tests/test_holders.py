@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.bounds.arborescence import Grower, Tree
-from synth.bounds.holders import MOST_FREE, Holders, pricer
+from synth.bounds.trees.cheapest_trees import MOST_FREE, Holders, pricer
+from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.model.topology import Network, Route
 from synth.topologies import topology
-from synth.topology import Network, Route
 
 
 def every_tree(network: Network, steps: int, sources: set[int], targets: set[int]) -> list[Tree]:

@@ -17,29 +17,30 @@ from programs import (
 
 import synth
 from synth import api
-from synth.collective import collective
 from synth.errors import MissingDependencyError, SynthError, UsageError, VerificationError
-from synth.program.layout import Layout
+from synth.model.collective import collective
+from synth.model.outcome import Sat
+from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Gpu, Op, Program, Span
-from synth.runtime import arrays, clocked, data, hostbuild, kernels
+from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
-from synth.runtime.host import Host
-from synth.runtime.reference import Reference
-from synth.runtime.waits import DeadlockError
-from synth.verdict import Sat
+from synth.runtime.host.executor import Host
+from synth.runtime.kernel import build_host, logical_clock, sources, tables
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.executor import Reference
 
-needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 pytestmark = needs_compiler
 
 
 def both(program, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
     """Runs `program` by the host and the reference executor: the outputs are right, and the same to the bit."""
     layout = Layout(program.collective, program.chunks)
-    given = data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
     cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
     found = Host(**options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
     wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    data.check(layout, dtype(kind), op, given, found)
+    reference_data.check(layout, dtype(kind), op, given, found)
     for rank, (mine, right) in enumerate(zip(found, wanted, strict=True)):
         assert mine.tobytes() == right.tobytes(), f"rank {rank}"
 
@@ -105,15 +106,15 @@ def test_a_thousand_launches_back_to_back():
     program = ring_allreduce(3)
     layout, kind = Layout(program.collective, program.chunks), dtype("int32")
     machine, arena = Host(threads=2).load(program, 5, kind, in_place=False)
-    function = hostbuild.library("i32").synth_i32_sum
-    inputs = [data.inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
+    function = build_host.library("i32").synth_i32_sum
+    inputs = [reference_data.inputs(layout, 5, kind, "sum", seed) for seed in range(10)]
     for launch in range(1000):
         given = inputs[launch // 100]
         arena.fill(given, layout, 1)
         arena.view(0, "o", 3)[:] = -1
         machine.launch(function, 2)
         if launch % 50 in (0, 1):
-            data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
+            reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
     assert set(machine.run) == {1000}
 
 
@@ -127,7 +128,7 @@ def waiting_ring(n):
 def test_a_deadlock_is_named_as_the_reference_names_it_and_the_process_lives_on():
     for program, options in ((waiting_ring(3), {}), (all_send_first(2, 4), {"depth": 2})):
         layout = Layout(program.collective, program.chunks)
-        given = data.inputs(layout, 3, dtype("float32"), "sum", 0)
+        given = reference_data.inputs(layout, 3, dtype("float32"), "sum", 0)
         said = []
         for made in (Host(threads=2, timeout=0.3, **options), Reference(**options)):
             with pytest.raises(DeadlockError) as error:
@@ -143,8 +144,8 @@ def test_launches_after_a_launch_that_was_cut_short():
     program = ring_allreduce(3)
     layout, kind = Layout(program.collective, program.chunks), dtype("int32")
     machine, arena = Host(threads=2, timeout=0.2).load(program, 5, kind, in_place=False)
-    function = hostbuild.library("i32").synth_i32_sum
-    given = data.inputs(layout, 5, kind, "sum", 7)
+    function = build_host.library("i32").synth_i32_sum
+    given = reference_data.inputs(layout, 5, kind, "sum", 7)
     arena.fill(given, layout, 1)
     machine.launch(function, 2)
     ops = machine.tables.blocks["nops"].copy()
@@ -155,7 +156,7 @@ def test_launches_after_a_launch_that_was_cut_short():
     for _ in range(3):
         arena.view(0, "o", 3)[:] = -1
         machine.launch(function, 2)
-        data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
+        reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 3) for r in range(3)])
 
 
 def test_messages_left_behind_do_not_reach_the_next_launch():
@@ -166,14 +167,14 @@ def test_messages_left_behind_do_not_reach_the_next_launch():
     machine, arena = Host(threads=1).load(program, 4, dtype("int32"), in_place=False)
     for value in (1, 2, 3):
         arena.view(0, "i", 1)[:] = value
-        machine.launch(hostbuild.library("copy").synth_copy, 1, 4)
+        machine.launch(build_host.library("copy").synth_copy, 1, 4)
         assert (arena.view(1, "o", 1) == value).all()
 
 
 def test_records_are_as_large_as_the_kernels():
     sizes = (ctypes.c_longlong * 10)()
-    hostbuild.library("copy").synth_sizes(sizes)
-    assert list(sizes) == [record.itemsize for record in (*arrays.RECORDS, *clocked.RECORDS)]
+    build_host.library("copy").synth_sizes(sizes)
+    assert list(sizes) == [record.itemsize for record in (*tables.RECORDS, *logical_clock.RECORDS)]
 
 
 def test_what_it_refuses():
@@ -210,7 +211,7 @@ def test_without_a_compiler(monkeypatch, tmp_path):
     with pytest.raises(SynthError, match="needs g\\+\\+: apt install g\\+\\+"):
         api.run(ring_allgather(3), executor="host")
     with pytest.raises(MissingDependencyError, match="apt install g"):
-        hostbuild.build("int main() {}", tmp_path / "a")
+        build_host.build("int main() {}", tmp_path / "a")
 
 
 def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
@@ -218,7 +219,7 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
     if shutil.which("g++") is None:
         pytest.skip("no g++ here")
     with pytest.raises(SynthError) as error:
-        hostbuild.build('#include "host.cpp"\nSYNTH_KERNEL(x, nonsense, Sum, 0)\n', tmp_path / "a")
+        build_host.build('#include "host.cpp"\nSYNTH_KERNEL(x, nonsense, Sum, 0)\n', tmp_path / "a")
     assert "cannot compile" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -233,5 +234,5 @@ def test_programs_of_a_frontier():
 
 def test_groups_cover_every_instance():
     programs = (ring_allgather(3), ring_allreduce(3))
-    made = {kernels.instance(p, kind, op, way) for p in programs for kind in DTYPES for op in OPERATORS for way in kernels.FEATURES}
-    assert {m.symbol for m in made} == {symbol for group in kernels.GROUPS for symbol in kernels.symbols(group)}
+    made = {sources.instance(p, kind, op, way) for p in programs for kind in DTYPES for op in OPERATORS for way in sources.FEATURES}
+    assert {m.symbol for m in made} == {symbol for group in sources.GROUPS for symbol in sources.symbols(group)}

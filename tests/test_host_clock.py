@@ -18,14 +18,15 @@ from programs import (
 from synth import api
 from synth.cli.root import root
 from synth.errors import SynthError, UsageError
-from synth.program.layout import Layout
-from synth.runtime import clocked, data, hostbuild
+from synth.program.buffer_layout import Layout
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.host import Host
-from synth.runtime.reference import Reference
-from synth.runtime.waits import DeadlockError
+from synth.runtime.host.executor import Host
+from synth.runtime.kernel import build_host, logical_clock
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.executor import Reference
 
-pytestmark = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3), broadcast_chain(4, 5))
 
 
@@ -35,7 +36,7 @@ def network(name):
 
 def both(program, links, elements, kind="float32", op="sum", in_place=False, **options):
     """The kernel's times, after comparing all that both executors say."""
-    given = data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 0)
+    given = reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 0)
     cut = {name: options[name] for name in ("protocol", "depth", "part") if name in options}
     host = Host(**{"network": links, "threads": 1, "clock": "logical", "timeout": 30.0} | options)
     found = host.run(program, given, dtype=kind, op=op, in_place=in_place)
@@ -72,14 +73,14 @@ def test_the_kernel_works_the_time_out_by_itself():
     links, program = network("fully-connected:4"), ring_allreduce(4)
     plain = both(program, links, 5000).picoseconds
     slow = replace(links, routes=tuple(replace(route, latency=10 * route.latency) for route in links.routes))
-    kept = clocked.timetable
+    kept = logical_clock.timetable
 
     def lying(*given, **named):
         return kept(*given, **named)._replace(picoseconds=0, network=slow)
 
     host = Host(network=links, threads=1, clock="logical")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clocked, "timetable", lying)
+        patch.setattr(logical_clock, "timetable", lying)
         found = host.time(program, 5000)
     assert found.picoseconds == Reference(network=slow).time(program, 5000).picoseconds > plain
 
@@ -91,10 +92,10 @@ def test_one_machine_launch_after_launch():
     function, scale = machine.function(kind, "sum")
     wanted = Reference(network=links).time(program, 100, dtype="int32").picoseconds
     for seed in range(20):
-        given = data.inputs(layout, 100, kind, "sum", seed)
+        given = reference_data.inputs(layout, 100, kind, "sum", seed)
         arena.fill(given, layout, 1)
         machine.launch(function, 2, scale)
-        data.check(layout, kind, "sum", given, [arena.view(r, "o", 4) for r in range(4)])
+        reference_data.check(layout, kind, "sum", given, [arena.view(r, "o", 4) for r in range(4)])
         assert machine.timed is not None and machine.timed.picoseconds == wanted
 
 

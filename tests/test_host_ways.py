@@ -17,29 +17,30 @@ from programs import (
 )
 
 from synth import api
-from synth.collective import collective
-from synth.program.direct import ordered_alone, puts
-from synth.program.layout import Layout
+from synth.model.collective import collective
+from synth.program.buffer_layout import Layout
+from synth.program.direct_writes import ordered_alone, puts
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
-from synth.runtime import arrays, data, hostbuild, kernels
+from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
-from synth.runtime.host import Host, finished
-from synth.runtime.reference import Reference
-from synth.runtime.waits import DeadlockError
+from synth.runtime.host.executor import Host, finished
+from synth.runtime.kernel import build_host, sources, tables
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.executor import Reference
 
-needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
-WAYS = {kernels.LL: {"protocol": "LL"}, kernels.DIRECT: {}, kernels.PLAIN: {"direct": False}}
+needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
+WAYS = {sources.LL: {"protocol": "LL"}, sources.DIRECT: {}, sources.PLAIN: {"direct": False}}
 KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3), broadcast_chain(4, 5))
 
 
 def both(program, way, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
     """Right, and the same as the reference's to the bit."""
     layout = Layout(program.collective, program.chunks)
-    given = data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
     cut = {name: value for name, value in (WAYS[way] | options).items() if name in ("protocol", "depth", "part")}
     found = Host(**{"threads": 2} | WAYS[way] | options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
     wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
-    data.check(layout, dtype(kind), op, given, found)
+    reference_data.check(layout, dtype(kind), op, given, found)
     assert [mine.tobytes() for mine in found] == [right.tobytes() for right in wanted]
 
 
@@ -51,12 +52,12 @@ def loaded(program, elements, kind="int32", **options):
     function, scale = machine.function(dtype(kind), "sum")
 
     def launch(seed):
-        given = data.inputs(layout, elements, dtype(kind), "sum", seed)
+        given = reference_data.inputs(layout, elements, dtype(kind), "sum", seed)
         arena.fill(given, layout, len(machine.cut.bounds))
         for rank, wanted in enumerate(layout.outputs):
             arena.view(rank, "o", len(wanted))[:] = -1
         machine.launch(function, host.threads, scale)
-        data.check(layout, dtype(kind), "sum", given, finished(arena, layout, dtype(kind), "sum"))
+        reference_data.check(layout, dtype(kind), "sum", given, finished(arena, layout, dtype(kind), "sum"))
 
     return machine, launch
 
@@ -65,18 +66,18 @@ def loaded(program, elements, kind="int32", **options):
 @pytest.mark.parametrize("kind", [kind.name for kind in DTYPES])
 def test_packets_of_every_type_and_operator(kind):
     for op in OPERATORS:
-        both(ring_allreduce(3), kernels.LL, kind=kind, op=op)
+        both(ring_allreduce(3), sources.LL, kind=kind, op=op)
 
 
 @needs_compiler
 @pytest.mark.parametrize("kind", ["float64", "bfloat16", "int8"])
 def test_direct_put_of_types_and_operators(kind):
     for op in OPERATORS:
-        both(ring_allreduce(3), kernels.DIRECT, kind=kind, op=op)
+        both(ring_allreduce(3), sources.DIRECT, kind=kind, op=op)
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
+@pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_known_algorithms(way, threads):
     for program in KNOWN:
@@ -86,10 +87,10 @@ def test_known_algorithms(way, threads):
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
+@pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 def test_slices_and_parts(way):
     """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk or two, of five."""
-    both(ring_allreduce(3), way, 70_001, "uint8", **({"protocol": "LL128"} if way == kernels.DIRECT else {}))
+    both(ring_allreduce(3), way, 70_001, "uint8", **({"protocol": "LL128"} if way == sources.DIRECT else {}))
     both(ring_allgather(3, 5), way, 9, "float64", part=2, depth=4)
     both(ring_allreduce(3, 15), way, 9, "float16", part=2, depth=8)
     both(direct_allgather(3, 4), way, 9_001, "int8", part=3)
@@ -101,20 +102,20 @@ def test_the_way_that_is_asked_for_is_taken(way):
     machine, launch = loaded(ring_allreduce(3), 5, **WAYS[way])
     assert machine.feature == way
     launch(0)
-    fifo, put = machine.fifo.any(), machine.tables.ops["flags"] & arrays.PUTS
-    assert fifo and bool(put.any()) == (way == kernels.DIRECT)
-    assert machine.counters[:, 0].any() != (way == kernels.LL)  # packets need no tail
+    fifo, put = machine.fifo.any(), machine.tables.ops["flags"] & tables.PUTS
+    assert fifo and bool(put.any()) == (way == sources.DIRECT)
+    assert machine.counters[:, 0].any() != (way == sources.LL)  # packets need no tail
 
 
 @needs_compiler
 def test_what_is_put_directly_needs_no_fifo():
     machine, launch = loaded(direct_allgather(3), 50)
     launch(3)
-    assert machine.feature == kernels.DIRECT and not machine.fifo.any()
+    assert machine.feature == sources.DIRECT and not machine.fifo.any()
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
+@pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 @pytest.mark.parametrize("on", [None, pytest.param((0, 0, 0), marks=pytest.mark.slow)])
 def test_a_thousand_launches_back_to_back(way, on):
     for program, elements in ((ring_allreduce(3), 5), (direct_allgather(3), 3)):
@@ -129,7 +130,7 @@ def test_a_thousand_launches_back_to_back(way, on):
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
+@pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 def test_launches_after_one_that_was_cut_short(way):
     """Of packets, no flag of the aborted launch may be taken for one of the next, whose messages begin at 1 again."""
     machine, launch = loaded(ring_allreduce(3), 5, timeout=0.2, **WAYS[way])
@@ -139,20 +140,20 @@ def test_launches_after_one_that_was_cut_short(way):
     with pytest.raises(DeadlockError, match=r"rank 2 block 0 op 2 .* waits for data from rank 1|rank 0 block 0 op . .* waits for"):
         launch(2)
     machine.tables.blocks["nops"][:] = ops
-    assert not machine.counters.any() and (way != kernels.LL or not machine.fifo.any())
+    assert not machine.counters.any() and (way != sources.LL or not machine.fifo.any())
     for seed in range(3, 6):
         launch(seed)
 
 
 @needs_compiler
-@pytest.mark.parametrize("way", [kernels.LL, kernels.DIRECT])
+@pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 def test_a_deadlock_is_named_as_the_reference_names_it(way):
     ops = (Op("r", (), (Span("o", 1),)), Op("s", (Span("i", 0),)))
     ring = tuple(Gpu(r, 1, 3, 0, (Block((r + 1) % 3, (r - 1) % 3, 0, ops),)) for r in range(3))
     waiting = Program("waiting", collective("allgather", 3), 1, ring)
     for program in (waiting, all_send_first(2, 9)):
         options = WAYS[way]
-        given = data.inputs(Layout(program.collective, program.chunks), 3, dtype("float32"), "sum", 0)
+        given = reference_data.inputs(Layout(program.collective, program.chunks), 3, dtype("float32"), "sum", 0)
         said = []
         for made in (Host(threads=2, timeout=0.3, **options), Reference(**{k: v for k, v in options.items() if k == "protocol"})):
             with pytest.raises(DeadlockError) as error:
@@ -171,7 +172,7 @@ def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
         Gpu(2, 0, 1, 0, (Block(None, 1, 0, ()),)),
     )
     program = Program("dry", collective("broadcast", 3), 1, gpus)
-    given = data.inputs(Layout(program.collective, 1), 3, dtype("float32"), "sum", 0)
+    given = reference_data.inputs(Layout(program.collective, 1), 3, dtype("float32"), "sum", 0)
     with pytest.raises(DeadlockError, match=r"rank 1 block 0 op 8 .* waits for data from rank 0 on channel 0, which never comes"):
         Host(protocol="LL", timeout=0.2).run(program, given, dtype="float32", op="sum", in_place=False)
 

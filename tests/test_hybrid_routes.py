@@ -8,14 +8,16 @@ from fractions import Fraction
 
 import pytest
 
-from synth import api, bounds, verify
-from synth.collective import collective
+from synth import api, bounds
+from synth.checker.schedule import replay
 from synth.errors import VerificationError
-from synth.flows import expand, large
-from synth.frontier import Frontier
-from synth.runtime.links import Links
-from synth.topology import Link, Topology
-from synth.verdict import Sat
+from synth.model.collective import collective
+from synth.model.frontier import Frontier
+from synth.model.outcome import Sat
+from synth.model.topology import Link, Topology
+from synth.runtime.link_schedule import Links
+from synth.scale import search
+from synth.scale.greedy import bulk_expansion
 
 SWITCH, ROOT = 4, 6
 
@@ -37,7 +39,7 @@ NETWORK = MACHINE.network()
 
 @functools.cache
 def frontier() -> Frontier:
-    found = api.pareto(MACHINE, "allgather", engine="exact", max_steps=2, jobs=1)
+    found = api.frontier(MACHINE, "allgather", engine="exact", max_steps=2, jobs=1)
     assert isinstance(found, Frontier)
     return found
 
@@ -51,7 +53,7 @@ def test_a_way_through_switches_stands_beside_a_link():
 
 def test_the_bounds_of_exact_synthesis_and_of_flows_agree():
     exact = bounds.flow(NETWORK, collective("allgather", 4), None)
-    assert exact.value == large.frontier(MACHINE, "allgather", 0).bound == Fraction(1, 3)
+    assert exact.value == search.frontier(MACHINE, "allgather", 0).bound == Fraction(1, 3)
 
 
 def test_exact_synthesis_uses_links_and_switches_and_its_frontier_verifies():
@@ -66,11 +68,11 @@ def test_exact_synthesis_uses_links_and_switches_and_its_frontier_verifies():
 
 def test_the_same_message_through_the_narrow_switch_is_too_much_for_it():
     document = frontier().points[-1].schedule.to_json()
-    verify.schedule(document)
+    replay.schedule(document)
     for step in document["steps"]:
         step["sends"] = [[*row, ["plx0"]] if row[1:3] == [0, 1] and len(row) == 4 else row for row in step["sends"]]
     with pytest.raises(VerificationError, match=r"carries \d+ chunks"):
-        verify.schedule(document)
+        replay.schedule(document)
 
 
 def test_a_program_keeps_to_the_way_of_each_send():
@@ -87,5 +89,5 @@ def test_ranks_that_all_have_links_have_the_switch_beside():
 
 
 def test_what_flow_methods_find_there_is_an_ordinary_schedule():
-    point = large.frontier(MACHINE, "allgather", 0).points[2]
-    assert verify.schedule(expand.schedule(point.make())).bandwidth == point.bandwidth
+    point = search.frontier(MACHINE, "allgather", 0).points[2]
+    assert replay.schedule(bulk_expansion.schedule(point.make())).bandwidth == point.bandwidth

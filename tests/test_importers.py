@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.errors import FormatError, SynthError
+from synth.model.topology import Topology
 from synth.topologies.importers import load, load_dump, sniff
 from synth.topologies.match import match
-from synth.topology import Topology
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAMPLES = Path(__file__).parents[2] / "shared" / "topo-samples"

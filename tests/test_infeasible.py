@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api, audit
-from synth.bounds import check
+from synth import api
+from synth.checker.certificates import cuts
+from synth.checker.documents import exact_frontier
 from synth.cli import root
-from synth.collective import collective
 from synth.errors import VerificationError
+from synth.model.collective import collective
 
 APART = """\
 name: two pairs
@@ -44,7 +45,7 @@ def test_ranks_apart_leave_a_proof(command, name):
     doc, said = proof(f"{command} --topo-file apart.yaml --coll {name}")
     assert "proof.json" in said
     assert doc["certificate"]["kind"] == "unreachable"
-    assert "no schedule" in audit.document(doc)[0]
+    assert "no schedule" in exact_frontier.document(doc)[0]
     outcome = CliRunner().invoke(root, ["verify", "proof.json"])
     assert (outcome.exit_code, outcome.stdout.splitlines()[-1]) == (0, "proof.json: verified")
 
@@ -52,18 +53,21 @@ def test_ranks_apart_leave_a_proof(command, name):
 def test_the_proof_goes_to_stdout_where_asked():
     outcome = CliRunner().invoke(root, ["pareto", "--topo-file", "apart.yaml", "--coll", "allgather", "--format", "json"])
     assert outcome.exit_code == 3
-    assert audit.document(json.loads(outcome.stdout)) == [
+    assert exact_frontier.document(json.loads(outcome.stdout)) == [
         "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",
-        audit.MACHINE,
+        exact_frontier.MACHINE,
     ]
 
 
 def test_too_few_steps_leave_a_proof():
     doc, _ = proof("pareto --topo ring:8 --coll allgather --max-steps 3")
-    assert audit.document(doc) == ["allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked", audit.MACHINE]
+    assert exact_frontier.document(doc) == [
+        "allgather on ring:8: no schedule of 3 steps or fewer, S ≥ 4, certificate checked",
+        exact_frontier.MACHINE,
+    ]
     for most in (4, 100, None, -1, True, "3"):
         with pytest.raises(VerificationError, match=r"max_steps|kind"):
-            audit.document(doc | {"max_steps": most})
+            exact_frontier.document(doc | {"max_steps": most})
 
 
 def test_an_altered_proof_is_refused():
@@ -82,7 +86,7 @@ def test_an_altered_proof_is_refused():
         doc | {"max_steps": 2},
     ):
         with pytest.raises(VerificationError):
-            audit.document(wrong)
+            exact_frontier.document(wrong)
 
 
 def test_a_link_that_carries_nothing_is_no_way():
@@ -90,7 +94,7 @@ def test_a_link_that_carries_nothing_is_no_way():
     down = replace(line, links=(line.links[0], replace(line.links[1], bandwidth=Fraction(0))), generators=())
     task = collective("allgather", 2)
     network, certificate = api.unreachable(down, task)
-    assert check.check(certificate, network.to_json(), task.to_json(1)) == 0
+    assert cuts.check(certificate, network.to_json(), task.to_json(1)) == 0
     assert api.unreachable(line, task) is None
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from synth import api, auditlarge
-from synth.bounds import check_closed
+from synth import api
+from synth.checker.certificates import unreachable
+from synth.checker.documents import scale_frontier
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
 from synth.topologies import modify, topology
@@ -32,7 +33,7 @@ def test_ranks_without_any_link_are_proved_apart(command, collective, tmp_path, 
 def test_hundreds_of_ranks_are_proved_apart(collective):
     machine = modify.apply(topology("torus:20x20"), without=CUT)
     with pytest.raises(InfeasibleError) as raised:
-        api.pareto(machine, collective)
+        api.frontier(machine, collective)
     doc = json.loads(json.dumps(api.infeasible_document(machine, collective, raised.value)))
     assert "no schedule, rank " in api.verify(doc)[0]
     with pytest.raises(InfeasibleError):
@@ -43,7 +44,7 @@ def test_the_api_makes_the_document_of_either_engine():
     machine = modify.apply(topology("ring:6"), without=("0-1", "3-4"))
     for engine in ("exact", "flow"):
         with pytest.raises(InfeasibleError) as raised:
-            api.pareto(machine, "broadcast", roots=[2], engine=engine)
+            api.frontier(machine, "broadcast", roots=[2], engine=engine)
         doc = api.infeasible_document(machine, "broadcast", raised.value, roots=[2])
         assert "no schedule" in api.verify(doc or {})[0]
     assert api.infeasible_document(machine, "broadcast", InfeasibleError("says who")) is not None  # it is proved here
@@ -53,7 +54,7 @@ def test_the_api_makes_the_document_of_either_engine():
 def _doc(collective="alltoall"):
     machine = modify.apply(topology("torus:20x20"), without=CUT)
     with pytest.raises(InfeasibleError) as raised:
-        api.pareto(machine, collective)
+        api.frontier(machine, collective)
     return api.infeasible_document(machine, collective, raised.value) or {}
 
 
@@ -65,28 +66,28 @@ def test_an_altered_proof_is_refused():
         ("pair", [0, 0]), ("pair", [0, 400]), ("kind", "distance"), ("collective", "allgather"), ("topology", "0"), ("closed", None),
     ):  # fmt: skip
         with pytest.raises(VerificationError):
-            auditlarge.infeasible(doc | {"certificate": certificate | {key: value}})
+            scale_frontier.infeasible(doc | {"certificate": certificate | {key: value}})
     for wrong in (
         doc | {"max_steps": 3}, doc | {"more": 1}, doc | {"collective": "scan"}, {k: v for k, v in doc.items() if k != "topology"},
         doc | {"topology": given | {"ranks": 401}}, doc | {"topology": given | {"sorts": [["2", "1", "unknown"]]}},
     ):  # fmt: skip
         with pytest.raises(VerificationError):
-            auditlarge.infeasible(wrong)
+            scale_frontier.infeasible(wrong)
 
 
 @pytest.mark.parametrize(("collective", "pair"), [("broadcast", [1, 0]), ("reduce", [0, 1])])
 def test_the_root_must_be_what_is_apart(collective, pair):
     doc = _doc(collective)
     machine = modify.apply(topology("torus:20x20"), without=CUT)
-    check_closed.check(doc["certificate"], machine)
+    unreachable.check(doc["certificate"], machine)
     with pytest.raises(VerificationError, match="root 0 asks"):
-        check_closed.check(doc["certificate"] | {"pair": pair}, machine)
+        unreachable.check(doc["certificate"] | {"pair": pair}, machine)
 
 
 def test_a_rank_alone_has_nothing_to_send(tmp_path):
     (tmp_path / "one.yaml").write_text("name: one\nranks: 1\nlinks: []\n")
     with pytest.raises(UsageError, match="one rank, which has all there is"):
-        api.pareto(tmp_path / "one.yaml", "allgather", engine="flow")
+        api.frontier(tmp_path / "one.yaml", "allgather", engine="flow")
 
 
 @pytest.mark.parametrize("command", ["explain", "pareto", "bound"])

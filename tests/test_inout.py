@@ -10,13 +10,14 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import verifybulk
 from synth.api.inputs import named_topology as read
+from synth.checker.schedule import compressed_replay
 from synth.cli import root
-from synth.flows import expand, inout
-from synth.flows.fabric import Fabric, fabric
-from synth.flows.large import frontier
-from synth.samebits import same_bits
+from synth.model.bitwise_equality import same_bits
+from synth.scale.allreduce import paired_arborescences
+from synth.scale.fabric.fabric import Fabric, fabric
+from synth.scale.greedy import bulk_expansion
+from synth.scale.search import frontier
 
 
 def machine(folder: Path, ranks: int, widths: dict[tuple[int, int], Fraction | int]) -> Path:
@@ -58,18 +59,18 @@ def test_every_send_is_replayed_and_no_bound_is_beaten(tmp_path_factory, drawn):
     for point in found.points:
         assert point.bandwidth >= found.bound
         if point.engine.startswith("trees in and out"):
-            checked = verifybulk.bulk(point.make())
+            checked = compressed_replay.bulk(point.make())
             made = point.make()
             assert checked and (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
             if point.chunks <= 64:
-                assert same_bits(expand.schedule(made))
+                assert same_bits(bulk_expansion.schedule(made))
 
 
 @settings(max_examples=40, deadline=None)
 @given(unequal())
 def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
     graph = fabric(read(machine(tmp_path_factory.mktemp("pairs"), *drawn)))
-    made = inout.pairs(graph)
+    made = paired_arborescences.pairs(graph)
     assert made
     load: dict[tuple[int, int], int] = {}
     for pair in made:
@@ -80,7 +81,7 @@ def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
             for edge in ((n, pair.up.parents[n]), (pair.down.parents[n], n)):
                 if min(edge) >= 0:
                     load[edge] = load.get(edge, 0) + pair.weight
-    assert any(all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items()) for parts in inout.PARTS)
+    assert any(all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items()) for parts in paired_arborescences.PARTS)
     assert load.keys() <= _widths(graph).keys()
 
 
@@ -91,7 +92,9 @@ def _widths(graph: Fabric) -> dict[tuple[int, int], int]:
 def test_where_it_is_not_for(tmp_path):
     from synth.topologies import topology
 
-    assert not inout.applies(fabric(topology("dgx-a100*2"))) and not inout.applies(fabric(topology("torus:8x8")))
+    assert not paired_arborescences.applies(fabric(topology("dgx-a100*2"))) and not paired_arborescences.applies(
+        fabric(topology("torus:8x8"))
+    )
     assert not any(p.engine.startswith("trees in and out") for p in frontier(topology("dgx1"), "allreduce").points)  # both ways alike
 
 

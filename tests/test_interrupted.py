@@ -3,12 +3,15 @@
 import pytest
 from click.testing import CliRunner
 
-from synth import bounds, jobs
-from synth.api import tuninginputs
+from synth import bounds
+from synth.api import synthesis
 from synth.cli import root
-from synth.flows import explain, groups, rings
-from synth.flows.until import give_up, given_up, left, until
-from synth.pareto import race
+from synth.pareto.portfolio import race
+from synth.scale.baselines import comparison
+from synth.scale.baselines.rings import search
+from synth.scale.groups import joint
+from synth.solvers.processes import jobs
+from synth.solvers.processes.deadline import give_up, given_up, left, until
 
 GROUPS = "groups:\n  - {size: 4, collective: allreduce, bytes: 10}\n  - {stride: 4, collective: allgather, bytes: 1}\n"
 
@@ -52,21 +55,21 @@ def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
     (tmp_path / "groups.yaml").write_text(GROUPS)
     words = ("groups", "--topo", "fully-connected:4*2", "--file", str(tmp_path / "groups.yaml"))
     whole = run(*words, "--format", "json", "--bound-only")
-    monkeypatch.setattr(groups, "packed", interrupt)
+    monkeypatch.setattr(joint, "packed", interrupt)
     done = run(*words, "--format", "json")
     assert whole.exit_code == 0 and done.exit_code == 130, done.output
     assert "a schedule" in done.output
-    monkeypatch.setattr(groups, "packed", lambda *_: pytest.fail("was begun after Ctrl-C"))
-    monkeypatch.setattr(groups, "_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
+    monkeypatch.setattr(joint, "packed", lambda *_: pytest.fail("was begun after Ctrl-C"))
+    monkeypatch.setattr(joint, "_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
     assert run(*words).exit_code == 130
 
 
-@pytest.mark.parametrize("place", [(rings, "disjoint"), (explain._Explained, "_by_flows"), (explain, "tree_rate")])
+@pytest.mark.parametrize("place", [(search, "disjoint"), (comparison._Explained, "_by_flows"), (comparison, "tree_rate")])
 def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
-    best = explain._Explained._best
+    best = comparison._Explained._best
     if place[1] == "_by_flows":  # of reduce-scatter and allgather
-        monkeypatch.setattr(explain._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt())
+        monkeypatch.setattr(comparison._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt())
     else:
         monkeypatch.setattr(*place, interrupt)
     done = run(*words)
@@ -77,8 +80,8 @@ def test_the_rates_that_are_known_are_printed(monkeypatch, place):
 @pytest.mark.parametrize("words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")])
 def test_commands_without_a_result_end_with_the_code_of_ctrl_c(monkeypatch, words):
     monkeypatch.setattr(race, "watch", interrupt)
-    monkeypatch.setattr(tuninginputs, "pareto", interrupt)
-    monkeypatch.setattr("synth.flows.large.fabric", interrupt)
+    monkeypatch.setattr(synthesis, "frontier", interrupt)
+    monkeypatch.setattr("synth.scale.search.fabric", interrupt)
     done = run(words[0], "--topo", "dgx1", "--coll", "allgather", *words[1:])
     assert done.exit_code == 130, done.output
     assert "interrupted" in done.output and "Traceback" not in done.output

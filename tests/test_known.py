@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import synth
-from synth.verdict import Sat, Unsat
+from synth.model.outcome import Sat, Unsat
 
 DATA = Path(__file__).parent / "data"
 RESULTS = list(csv.DictReader((DATA / "known_results.csv").read_text().splitlines()))
@@ -45,7 +45,7 @@ def test_result(row):
     if isinstance(verdict, Sat):
         schedule = verdict.schedule
         assert (schedule.chunks, len(schedule.steps), schedule.rounds) == tuple(int(row[k]) for k in ("chunks", "steps", "rounds"))
-        assert synth.verify.schedule(schedule).bandwidth == Fraction(int(row["rounds"]), int(row["chunks"]))
+        assert synth.checker.schedule.replay.schedule(schedule).bandwidth == Fraction(int(row["rounds"]), int(row["chunks"]))
 
 
 @pytest.mark.parametrize("row", [row for row in RESULTS if row["verdict"] == "unsat"], ids=_name)
@@ -57,7 +57,7 @@ def test_refuted_without_the_bounds_too(row):
 def test_frontier(row, tmp_path):
     roots = [row["root"]] if "root" in row else []
     last = row.get("complete_to") or (None if row.get("complete") else max(row["points"]))
-    frontier = synth.pareto(row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True)
+    frontier = synth.frontier(row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True)
     known = {steps: Fraction(bandwidth) for steps, bandwidth in row["points"].items()}
     assert {p.steps: p.bandwidth for p in frontier.points if p.steps in known} == known
     assert {p.steps for p in frontier.points if p.status == "optimal" and p.bound.scope == "any-chunks"} >= set(known)

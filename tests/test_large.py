@@ -8,13 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import auditlarge, verify, verifybulk
+from synth.checker.documents import scale_frontier
+from synth.checker.schedule import compressed_replay, replay
 from synth.cli import root
 from synth.errors import InfeasibleError, UsageError, VerificationError
-from synth.flows import expand
-from synth.flows.large import frontier
-from synth.flows.points import written
-from synth.large import Large
+from synth.model.scale_frontier import Large
+from synth.scale.frontier_points import written
+from synth.scale.greedy import bulk_expansion
+from synth.scale.search import frontier
 from synth.topologies import modify, topology
 
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
@@ -26,7 +27,7 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
     machine = topology(name)
     found = frontier(machine, collective)
     assert found.points
-    assert auditlarge.bound(found.certificate, machine) == found.bound
+    assert scale_frontier.bound(found.certificate, machine) == found.bound
     assert [p.steps for p in found.points] == sorted({p.steps for p in found.points})
     assert [p.bandwidth for p in found.points] == sorted({p.bandwidth for p in found.points}, reverse=True)
     assert found.points[0].steps >= found.least_steps
@@ -34,8 +35,8 @@ def test_every_point_is_right_and_no_better_than_the_bound(name, collective):
         made = point.make()
         assert (made.steps, made.bandwidth, made.chunks) == (point.steps, point.bandwidth, point.chunks)
         assert point.bandwidth >= found.bound
-        verifybulk.bulk(made)
-    verify.schedule(expand.schedule(found.points[0].make()))
+        compressed_replay.bulk(made)
+    replay.schedule(bulk_expansion.schedule(found.points[0].make()))
 
 
 @pytest.mark.parametrize(("name", "collective", "gbps"), [
@@ -62,20 +63,20 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
 
 
 def test_a_schedule_written_as_bulk_is_the_same():
-    made = synth.pareto("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
-    again = expand.schedule(written(topology("ring:4"), made))
+    made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
+    again = bulk_expansion.schedule(written(topology("ring:4"), made))
     assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [(step.rounds, sorted(step.sends)) for step in made.steps]
 
 
 def test_the_engine_is_chosen_by_size():
-    assert isinstance(synth.pareto("ring:6", "allgather", engine="flow"), Large)
-    assert not isinstance(synth.pareto("ring:6", "allgather"), Large)
-    assert isinstance(synth.pareto("torus:9x9", "allgather"), Large)
+    assert isinstance(synth.frontier("ring:6", "allgather", engine="flow"), Large)
+    assert not isinstance(synth.frontier("ring:6", "allgather"), Large)
+    assert isinstance(synth.frontier("torus:9x9", "allgather"), Large)
     for wrong in ({"engine": "quick"}, {"engine": "flow", "sizes": [1] * 6}, {"engine": "flow", "roots": [0, 1]}):
         with pytest.raises(UsageError):
-            synth.pareto("ring:6", "allgather", **wrong)
+            synth.frontier("ring:6", "allgather", **wrong)
     with pytest.raises(UsageError):
-        synth.pareto("ring:6", "scan", engine="flow")
+        synth.frontier("ring:6", "scan", engine="flow")
     with pytest.raises(InfeasibleError):
         frontier(modify.apply(topology("line:4"), without=("1-2",)), "allreduce")
 
@@ -102,13 +103,13 @@ def test_the_command_writes_files_that_verify(tmp_path):
 def test_a_certificate_is_for_its_machine_alone():
     found = frontier(topology("dgx1"), "allreduce")
     with pytest.raises(VerificationError):
-        auditlarge.bound(found.certificate, topology("dgx1-p100"))
+        scale_frontier.bound(found.certificate, topology("dgx1-p100"))
     joined = {**found.certificate, "regions": found.certificate["regions"][:-1], "limits": found.certificate["limits"][:-1]}
     with pytest.raises(VerificationError):
-        auditlarge.bound(joined, topology("dgx1"))
+        scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].make()
     with pytest.raises(VerificationError):
-        auditlarge.schedule(replace(made, rounds=made.rounds - (made.rounds == made.rounds.max())))
+        scale_frontier.schedule(replace(made, rounds=made.rounds - (made.rounds == made.rounds.max())))
 
 
 def test_bounds_at_scale_say_what_limits():
@@ -128,11 +129,11 @@ def test_bounds_at_scale_say_what_limits():
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)
     doc = frontier(machine, what).to_json()
-    auditlarge.document(doc, tmp_path, machine)
+    scale_frontier.document(doc, tmp_path, machine)
     alone = doc | {"points": []}
-    auditlarge.document(alone | {"least_steps": 0}, tmp_path, machine)  # less than is true is true
+    scale_frontier.document(alone | {"least_steps": 0}, tmp_path, machine)  # less than is true is true
     for wrong in (doc["least_steps"] + 1, -1, "2", None, True):
         with pytest.raises(VerificationError, match="least_steps"):
-            auditlarge.document(alone | {"least_steps": wrong}, tmp_path, machine)
+            scale_frontier.document(alone | {"least_steps": wrong}, tmp_path, machine)
     with pytest.raises(VerificationError, match="a point takes fewer"):
-        auditlarge.document(doc | {"least_steps": 10**6}, tmp_path, machine)
+        scale_frontier.document(doc | {"least_steps": 10**6}, tmp_path, machine)

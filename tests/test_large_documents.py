@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from synth import api, auditlarge, lengthcheck, linkdoc, linkread
+from synth import api
+from synth.checker.certificates import path_lengths
+from synth.checker.documents import link_columns as linkread
+from synth.checker.documents import scale_frontier
 from synth.cli import root
 from synth.errors import FormatError, VerificationError
-from synth.flows import pipeline
-from synth.flows.large import bound, frontier
-from synth.linktable import LinkTable
+from synth.model.documents import link_columns
+from synth.model.link_table import LinkTable
+from synth.scale.forests import pipelining
+from synth.scale.search import bound, frontier
 from synth.topologies import modify, topology
 
 BOX = """
@@ -30,20 +34,20 @@ def synth(*arguments):
 
 @pytest.mark.parametrize("values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]])
 def test_lists_of_numbers_come_back(values):
-    assert linkread._numbers(linkdoc.packed(values), 10, "x", [100]).tolist() == values
+    assert linkread._numbers(link_columns.packed(values), 10, "x", [100]).tolist() == values
 
 
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
 def test_machines_come_back(name):
     made = modify.apply(topology(name), without=()) if name != "dgx1" else modify.apply(topology(name), degrade=("0-1:1/3",))
-    doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | linkdoc.columns(made)))
+    doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | link_columns.columns(made)))
     back = linkread.read(doc)
     assert back.links == made.links and (back.limits, back.switches, back.unit) == (made.limits, made.switches, made.unit)
     assert back.unit_bandwidth() == made.unit_bandwidth()
 
 
 def test_boxes_of_many_links_are_short():
-    assert len(json.dumps(linkdoc.columns(topology("dgx-a100*16")))) < 120_000
+    assert len(json.dumps(link_columns.columns(topology("dgx-a100*16")))) < 120_000
 
 
 @pytest.mark.parametrize("command", [["pareto", "--engine", "flow"], ["bound", "--engine", "flow"]])
@@ -148,7 +152,7 @@ def test_a_frontier_is_not_lost_where_its_schedules_cannot_be_written(tmp_path):
 
 
 def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "MOST_SENDS", 9)
+    monkeypatch.setattr(pipelining, "MOST_SENDS", 9)
     done = synth("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
     note = "not written out, so not replayed by `synth verify`: the schedules of 3 steps"
     assert done.exit_code == 0 and note in done.stdout
@@ -206,10 +210,10 @@ def test_a_limit_counts_a_link_once():
     twice = replace(machine, limits=tuple(replace(m, links=(*m.links, *m.links)) for m in machine.limits))
     for given, bad in ((machine, False), (twice, True)):
         certificate = {
-            "kind": "alltoall-lengths", "topology": lengthcheck.digest_runs(given), "links": [[2, 0]], "limits": [[2, 1]], "generators": [],
+            "kind": "alltoall-lengths", "topology": path_lengths.digest_runs(given), "links": [[2, 0]], "limits": [[2, 1]], "generators": [],
         }  # fmt: skip
         if bad:
             with pytest.raises(VerificationError, match="twice"):
-                auditlarge.bound(certificate, given)
+                scale_frontier.bound(certificate, given)
         else:
-            assert auditlarge.bound(certificate, given) == 1
+            assert scale_frontier.bound(certificate, given) == 1

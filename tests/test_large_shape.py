@@ -9,13 +9,14 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api, linkdoc
-from synth.bounds.check_scale import digest
+from synth import api
+from synth.checker.certificates.throughput_cuts import digest
 from synth.cli import root
 from synth.errors import VerificationError
-from synth.flows.large import frontier
+from synth.model.documents import link_columns
+from synth.model.topology import Link, Topology
+from synth.scale.search import frontier
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 WHOLE = json.loads(json.dumps(frontier(topology("ring:4"), "allgather").to_json()))
 ROOTED = json.loads(json.dumps(frontier(topology("ring:4"), "broadcast", 1).to_json()))
@@ -68,7 +69,7 @@ def test_the_machine_of_an_impossible_collective_too():
     apart = Topology("apart", 4, (Link(0, 1, Fraction(1), Fraction(0)), Link(2, 3, Fraction(1), Fraction(0))))
     doc = {
         "schema": "synth.infeasible/1", "collective": "allgather", "max_steps": None,
-        "topology": {"name": "apart", "ranks": 4, "unit_gbps": "1"} | linkdoc.columns(apart),
+        "topology": {"name": "apart", "ranks": 4, "unit_gbps": "1"} | link_columns.columns(apart),
         "certificate": {
             "kind": "unreachable", "topology": digest(apart), "collective": "allgather", "root": None, "pair": [0, 2], "closed": [[0, 1]],
         },

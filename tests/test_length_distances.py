@@ -9,13 +9,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth import lengthcheck
+from synth.checker.certificates import path_lengths
 from synth.errors import VerificationError
-from synth.flows import alltoall, large
-from synth.flows.fabric import fabric
-from synth.flows.until import left, until
+from synth.model.topology import Link, Topology
+from synth.scale import search
+from synth.scale.alltoall import concurrent_flow
+from synth.scale.fabric.fabric import fabric
+from synth.solvers.processes.deadline import left, until
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 
 def slow(machine: Topology, price: list[int], start: int) -> list[int | None]:
@@ -46,57 +47,57 @@ def shapes():
 @pytest.mark.parametrize("together", [1, 1000, 1 << 18])
 def test_distances_are_those_of_dijkstra(together, each, monkeypatch):
     """Whatever integers they are found in."""
-    monkeypatch.setattr(lengthcheck, "TOGETHER", together)
+    monkeypatch.setattr(path_lengths, "TOGETHER", together)
     some = random.Random(7)
     for ranks, pairs in shapes():
         nodes = max(max(pair) for pair in pairs) + 1
         switches = tuple(f"s{i}" for i in range(nodes - ranks))
         machine = Topology("shape", ranks, tuple(Link(a, b, Fraction(1)) for a, b in pairs), (), switches)
         price = [each * some.randrange(5) for _ in pairs]
-        found = lengthcheck._distances(lengthcheck._Widths(machine), np.array(price), np.arange(ranks), ranks, nodes)
+        found = path_lengths._distances(path_lengths._Widths(machine), np.array(price), np.arange(ranks), ranks, nodes)
         assert found == [sum(d or 0 for d in slow(machine, price, s)) for s in range(ranks)]
 
 
 @pytest.mark.parametrize("price", [(1 << 14) // 6, (1 << 14) // 6 + 1, (1 << 30) // 6, (1 << 30) // 6 + 1])
 def test_a_rank_that_is_not_reached_is_told_whatever_the_integers(price):
     machine = Topology("apart", 6, tuple(Link(i, i + 1, Fraction(1)) for i in range(5)))
-    widths = lengthcheck._Widths(machine)
-    assert lengthcheck._distances(widths, np.full(5, price), np.arange(1), 6, 6) == [15 * price]
+    widths = path_lengths._Widths(machine)
+    assert path_lengths._distances(widths, np.full(5, price), np.arange(1), 6, 6) == [15 * price]
     with pytest.raises(VerificationError, match="rank 1 does not reach every rank"):
-        lengthcheck._distances(widths, np.full(5, price), np.arange(1, 2), 6, 6)
+        path_lengths._distances(widths, np.full(5, price), np.arange(1, 2), 6, 6)
 
 
 def test_great_lengths_are_added_up_exactly():
     machine = topology("ring:6")
     price = np.full(12, 1 << 59)
-    found = lengthcheck._distances(lengthcheck._Widths(machine), price, np.arange(6), 6, 6)
+    found = path_lengths._distances(path_lengths._Widths(machine), price, np.arange(6), 6, 6)
     assert found == [9 << 59] * 6
 
 
 def test_a_rank_that_is_not_reached_is_no_slow_one():
     machine = Topology("in", 3, (Link(1, 0, Fraction(1)), Link(2, 0, Fraction(1)), Link(1, 2, Fraction(1))))
     with pytest.raises(VerificationError, match="does not reach every rank"):
-        lengthcheck._distances(lengthcheck._Widths(machine), np.ones(3, np.int64), np.arange(3), 3, 3)
+        path_lengths._distances(path_lengths._Widths(machine), np.ones(3, np.int64), np.arange(3), 3, 3)
     with pytest.raises(VerificationError, match="does not reach every rank"):
-        lengthcheck._distances(lengthcheck._Widths(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2), 2, 2)
+        path_lengths._distances(path_lengths._Widths(Topology("none", 2, ())), np.ones(0, np.int64), np.arange(2), 2, 2)
 
 
 @pytest.mark.parametrize(("links", "pair"), [(((0, 1), (1, 2), (2, 1)), [1, 0]), (((1, 0), (0, 1), (2, 1)), [0, 2])])
 def test_a_pair_apart_is_found_either_way(links, pair):
     graph = fabric(Topology("three", 3, tuple(Link(a, b, Fraction(1)) for a, b in links)))
-    assert (alltoall.cut_off(graph).certificate or {})["pair"] == pair
+    assert (concurrent_flow.cut_off(graph).certificate or {})["pair"] == pair
 
 
 def test_whole_machines_have_no_pair_apart():
-    assert alltoall.cut_off(fabric(topology("dgx-a100*2"))).certificate is None
+    assert concurrent_flow.cut_off(fabric(topology("dgx-a100*2"))).certificate is None
 
 
 def test_a_time_limit_leaves_time_for_the_check():
     graph = fabric(topology("random-regular:64"))
-    assert large._spared(graph, ()) is None
+    assert search._spared(graph, ()) is None
     with until(100):
-        room, spared = left(), large._spared(graph, ())
+        room, spared = left(), search._spared(graph, ())
         assert spared is not None and room is not None
-        assert 0 < room - spared == pytest.approx(large.CHECKED * 64 * len(graph.tail), abs=1)
+        assert 0 < room - spared == pytest.approx(search.CHECKED * 64 * len(graph.tail), abs=1)
     with until(0):
-        assert large._spared(graph, ()) == 0
+        assert search._spared(graph, ()) == 0

@@ -10,35 +10,38 @@ from random import Random
 import pytest
 
 from bench import agreement, small
-from synth import api, audit, bounds, symmetry, verify
-from synth.bounds.check import check
-from synth.bounds.fences import fenced
-from synth.bounds.trees import tree_bound
-from synth.catalog import relabel
-from synth.catalog.isomorphic import invariant, relabelling
-from synth.collective import collective
-from synth.encodings.solvers.cadical import Cadical
+from synth import api, bounds
+from synth.bounds import single_chunk
+from synth.bounds.single_cut import fenced
+from synth.bounds.trees.tree_bound import tree_bound
+from synth.catalog import relabelling as relabel
+from synth.catalog.isomorphism import invariant, relabelling
+from synth.checker.certificates.cuts import check
+from synth.checker.certificates.process_groups import check as check_groups
+from synth.checker.documents import exact_frontier
+from synth.checker.schedule import replay
 from synth.encodings.step import Step as StepEncoding
-from synth.encodings.tight import full_wires, tight_cuts
+from synth.encodings.tight_cuts import full_wires, tight_cuts
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.flows import ringbound, rings, roads
-from synth.flows.groupbound import bound as group_bound
-from synth.flows.groups import together
-from synth.flows.large import bound as flow_bound
-from synth.groupcheck import check as check_groups
-from synth.groups import Group
-from synth.liveness import rounds_for
-from synth.pareto import onechunk
-from synth.runtime import hostbuild
-from synth.runtime.links import Links
-from synth.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.model import symmetry
+from synth.model.collective import collective
+from synth.model.dead_sends import rounds_for
+from synth.model.outcome import Sat, Unsat
+from synth.model.process_groups import Group
+from synth.model.schedule import Problem, Schedule, Send, Step, problem_fingerprint
+from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
+from synth.runtime.kernel import build_host
+from synth.runtime.link_schedule import Links
+from synth.scale.baselines.rings import cut_bound, ring_network, search
+from synth.scale.groups.joint import together
+from synth.scale.groups.joint_bound import bound as group_bound
+from synth.scale.search import bound as flow_bound
+from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.topologies.files import from_document
+from synth.topologies.file_reader import parse_json
 from synth.topologies.modify import apply
-from synth.topologies.reading import parse_json
-from synth.topology import Cap, Limit, Link, Network, Route, Topology
-from synth.verdict import Sat, Unsat
-from synth.view.page import motion
+from synth.topologies.topology_files import from_document
+from synth.view.page import animation_data
 
 # Two GPUs on each of two PCIe switches; the root of a switch carries 2 units, whatever crosses it.
 PCIE = {
@@ -71,7 +74,7 @@ def read(doc):
 
 
 def frontier(doc, name, **options):
-    return api.pareto(read(doc), name, engine="exact", jobs=1, fresh=True, **options)
+    return api.frontier(read(doc), name, engine="exact", jobs=1, fresh=True, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -107,9 +110,9 @@ def test_replay_counts_every_crossing():
     sends = tuple(Send(chunk, 0, 1, "copy", ("s",)) for chunk in range(2))
     made = Schedule(network, collective("broadcast", 2), 2, (Step(1, sends),))
     with pytest.raises(VerificationError, match="limit 0 carries 4 chunks, 1 rounds allow 2"):
-        verify.schedule(made)
+        replay.schedule(made)
     assert rounds_for(made, sends) == 2
-    assert verify.schedule(replace(made, steps=(Step(2, sends),))).bandwidth == 1
+    assert replay.schedule(replace(made, steps=(Step(2, sends),))).bandwidth == 1
 
 
 def test_changed_machines_keep_the_count():
@@ -159,7 +162,7 @@ def test_frontiers_of_both_engines(doc, name, points, least):
     found = frontier(doc, name)
     assert [(p.steps, p.bandwidth, p.status) for p in found.points] == [(s, value, "optimal") for s, value in points]
     assert found.complete
-    audit.document(json.loads(json.dumps(found.to_json())))
+    exact_frontier.document(json.loads(json.dumps(found.to_json())))
     assert api.bound(read(doc), name)[-1][1].value == min(p.bandwidth for p in found.points)
     assert flow_bound(read(doc), name).bound == least  # what cuts of the fabric see, never above the optimum
 
@@ -210,7 +213,7 @@ def test_bounds_count_every_crossing():
         assert kind(network, task, None).value == kind(network, task, 1).value == value
     assert fenced(pair(0, 0, 1), collective("scan", 2)).value == 1  # the sum enters rank 1 over route 0, which counts twice
     assert fenced(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
-    found = onechunk.bound(pair(0, 0, 1), every, 2, Fraction(1))
+    found = single_chunk.bound(pair(0, 0, 1), every, 2, Fraction(1))
     assert found is None or found.value <= Fraction(3, 2)
 
 
@@ -245,7 +248,7 @@ def _decided(problem):
     model, inverse = StepEncoding().apply(problem)
     answer = Cadical().solve(model)
     if answer.status == "sat":
-        verify.schedule(StepEncoding().invert(inverse, answer.values))
+        replay.schedule(StepEncoding().invert(inverse, answer.values))
     return answer.status == "sat"
 
 
@@ -264,10 +267,10 @@ def test_a_renumbered_machine_is_the_same_problem():
     assert invariant(*kept) == invariant(*asked)
     where = relabelling(kept, asked)
     assert where is not None
-    found = api.pareto(read(PCIE), "broadcast", roots=(1,), engine="exact", jobs=1, fresh=True)
+    found = api.frontier(read(PCIE), "broadcast", roots=(1,), engine="exact", jobs=1, fresh=True)
     again = relabel.frontier(found, *asked, where)
     assert [p.bandwidth for p in again.points] == [2, Fraction(3, 2)]
-    audit.document(json.loads(json.dumps(again.to_json())))
+    exact_frontier.document(json.loads(json.dumps(again.to_json())))
     assert relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
     assert invariant(pair(0, 0, 1), collective("allgather", 2)) != invariant(pair(0, 1), collective("allgather", 2))
 
@@ -281,7 +284,7 @@ def test_a_transfer_is_served_once_for_each_crossing():
 @pytest.mark.parametrize("executor", ["reference", "host"])
 def test_emulation_counts_every_crossing(executor):
     """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf control."""
-    if executor == "host" and hostbuild.compiler() is None:
+    if executor == "host" and build_host.compiler() is None:
         pytest.skip("no C++ compiler here: apt install g++")
     found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor)
     assert found.sizes[0].emulated[0] == (16 << 20) * 500 + 2 * 10**6  # ps: 2 bytes a ns, and 2 µs
@@ -291,12 +294,12 @@ def test_emulation_counts_every_crossing(executor):
 def test_rings_take_a_limit_once_for_each_crossing():
     for doc, units in ((BOTH, 1), (PCIE, 0)):
         machine = read(doc)
-        found = rings.disjoint(machine)
-        assert found.units == units and ringbound.bound(roads.of(machine)).units >= units
+        found = search.disjoint(machine)
+        assert found.units == units and cut_bound.bound(ring_network.of(machine)).units >= units
     wide = copy.deepcopy(PCIE)
     for row in wide["limits"]:
         row["bandwidth"] = 5  # 2 within a switch and 2 between: a ring crosses each root 4 times
-    assert rings.disjoint(read(wide)).units == 1
+    assert search.disjoint(read(wide)).units == 1
 
 
 def test_groups_count_every_crossing():
@@ -310,7 +313,7 @@ def test_groups_count_every_crossing():
 
 
 def test_the_drawing_counts_every_crossing():
-    drawn = motion.machine(read(ONE_WAY).network())
+    drawn = animation_data.machine(read(ONE_WAY).network())
     assert [routes for _, _, routes in drawn.caps] == [(0, 0)]
 
 

@@ -9,17 +9,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth import bulkread, topologies
-from synth.bounds import check_scale
-from synth.flows.cuts import throughput
-from synth.flows.fabric import fabric
-from synth.flows.forests import build
-from synth.flows.pipeline import Pipeline
-from synth.forestcheck import verify
-from synth.lengthcheck import digest_runs
-from synth.linktable import LinkTable, Members, Sort, ends, members, widths
-from synth.topologies import clusters, declared
-from synth.topology import Limit, Link, Topology
+from synth import topologies
+from synth.checker.certificates import throughput_cuts
+from synth.checker.certificates.path_lengths import digest_runs
+from synth.checker.documents import schedule_archive
+from synth.checker.spanning_forest import verify
+from synth.model.link_table import LinkTable, Members, Sort, ends, members, widths
+from synth.model.topology import Limit, Link, Topology
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.fabric import fabric
+from synth.scale.forests.build import build
+from synth.scale.forests.pipelining import Pipeline
+from synth.topologies import clusters, declared_symmetries
 
 MACHINES = (
     "dgx-a100*3", "dgx-a100*4:net=odd-even", "dgx-h100*3:net=rail", "dgx-a100*2:nics=2", "dgx-a100*2:nic=100,nics=4", "mi250*2", "ndv2*2",
@@ -35,7 +36,7 @@ def columns(monkeypatch):
 
     def make(name):
         monkeypatch.setattr(clusters, "LARGE", 0)
-        monkeypatch.setattr(declared, "LARGE", 0)
+        monkeypatch.setattr(declared_symmetries, "LARGE", 0)
         try:
             return topologies.topology(name)
         finally:
@@ -52,7 +53,7 @@ def test_a_table_makes_the_same_machine(columns, name):
     assert [(m.name, tuple(m.links), m.bandwidth) for m in table.limits] == [(m.name, m.links, m.bandwidth) for m in usual.limits]
     assert table.generators == usual.generators and table.unit_bandwidth() == usual.unit_bandwidth()
     assert table.network() == usual.network() and table.nodes == usual.nodes
-    assert check_scale.digest(table) == check_scale.digest(usual) and digest_runs(table) == digest_runs(usual)
+    assert throughput_cuts.digest(table) == throughput_cuts.digest(usual) and digest_runs(table) == digest_runs(usual)
 
 
 @pytest.mark.parametrize("name", ["dgx-a100*4", "dgx-h100*3:net=rail"])
@@ -61,11 +62,11 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
     for machine in (topologies.topology(name), columns(name)):
         graph = fabric(machine)
         limit = throughput(graph, "allgather")
-        assert check_scale.check(limit.certificate, machine) == limit.time / graph.unit
+        assert throughput_cuts.check(limit.certificate, machine) == limit.time / graph.unit
         forest = build(graph, "allgather").forest
         made = Pipeline(forest).bulk(2)
         made.save(tmp_path / "s.npz")
-        again = bulkread.load(tmp_path / "s.npz")
+        again = schedule_archive.load(tmp_path / "s.npz")
         assert again.topology.links == tuple(machine.links) and again.digest() == made.digest()
         found.append((limit.time, limit.certificate, verify(forest), forest.parents.tolist(), made.digest()))
     assert found[0] == found[1]
@@ -74,7 +75,7 @@ def test_flows_find_the_same_on_it(columns, name, tmp_path):
 @pytest.mark.parametrize("name", ["dgx-a100*3", "dgx-a100*2:nics=2", "dgx-a100*4:net=odd-even"])
 def test_symmetries_are_judged_the_same(columns, name):
     machine = columns(name)
-    quick = declared.Large(machine)
+    quick = declared_symmetries.Large(machine)
     random = np.random.default_rng(1)
     tries = [list(pi) for pi in machine.generators] + [random.permutation(machine.ranks).tolist() for _ in range(20)]
     for pi in machine.generators:  # nearly right ones
@@ -82,7 +83,7 @@ def test_symmetries_are_judged_the_same(columns, name):
         a, b = random.choice(machine.ranks, 2, replace=False).tolist()
         wrong[a], wrong[b] = wrong[b], wrong[a]
         tries.append(wrong)
-    judged = [declared.preserves(machine, pi) for pi in tries]
+    judged = [declared_symmetries.preserves(machine, pi) for pi in tries]
     assert [quick.preserves(pi) for pi in tries] == judged
     assert True in judged and False in judged
 
@@ -97,10 +98,10 @@ def test_limits_decide_where_links_alone_do_not():
     ]:  # fmt: skip
         limits = tuple(Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in enumerate(zip(groups, widths_, strict=True)))
         machine = Topology("four", 4, links, limits)
-        assert declared.preserves(machine, shift) is keeps
-        assert declared.Large(machine).plain and declared.Large(machine).preserves(shift) is keeps
+        assert declared_symmetries.preserves(machine, shift) is keeps
+        assert declared_symmetries.Large(machine).plain and declared_symmetries.Large(machine).preserves(shift) is keeps
     for odd in ((0, 0, 1), ()):
-        assert not declared.Large(Topology("four", 4, links, (Limit("odd", odd, SHARED),))).plain
+        assert not declared_symmetries.Large(Topology("four", 4, links, (Limit("odd", odd, SHARED),))).plain
 
 
 def test_a_table_acts_like_a_tuple():
@@ -134,9 +135,9 @@ def test_the_digest_of_a_table_is_that_of_the_same_links_one_by_one():
     machine = topologies.topology("dgx-a100*12")
     assert isinstance(machine.links, LinkTable)
     limits = tuple(Limit(m.name, tuple(m.links), m.bandwidth) for m in machine.limits)
-    assert check_scale.digest(machine) == check_scale.digest(replace(machine, links=tuple(machine.links), limits=limits))
+    assert throughput_cuts.digest(machine) == throughput_cuts.digest(replace(machine, links=tuple(machine.links), limits=limits))
     sorts = [Sort(Fraction(77), Fraction(0), "net"), *machine.links.sorts]
     table = LinkTable(machine.links.src, machine.links.dst, machine.links.sort + 1, sorts)
-    assert check_scale.digest(replace(machine, links=table)) == check_scale.digest(machine)
+    assert throughput_cuts.digest(replace(machine, links=table)) == throughput_cuts.digest(machine)
     wrong = LinkTable(machine.links.src, machine.links.dst, machine.links.sort * 0, machine.links.sorts)
-    assert check_scale.digest(replace(machine, links=wrong)) != check_scale.digest(machine)
+    assert throughput_cuts.digest(replace(machine, links=wrong)) != throughput_cuts.digest(machine)

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from synth import lint
-from synth.collective import collective
 from synth.errors import UsageError
-from synth.lint import analysis
+from synth.model.collective import collective
+from synth.program import analysis as lint
 from synth.program import text
+from synth.program.analysis import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
 
@@ -61,8 +61,8 @@ def test_a_dropped_dependency_is_a_race():
 def test_blocks_watched_in_parts_give_the_same(program, monkeypatch):
     """Clocks of three blocks at a time: what large programs need, for memory's sake."""
     whole = {mode: lint.check(program, in_place=mode) for mode in analysis.modes(program)}
-    monkeypatch.setattr(analysis.flow, "run", partial(analysis.flow.run, part=3))
-    monkeypatch.setattr(analysis.flow_onesided, "run", partial(analysis.flow_onesided.run, part=3))
+    monkeypatch.setattr(analysis.symbolic_execution, "run", partial(analysis.symbolic_execution.run, part=3))
+    monkeypatch.setattr(analysis.symbolic_execution_onesided, "run", partial(analysis.symbolic_execution_onesided.run, part=3))
     for mode, report in whole.items():
         assert set(lint.check(program, in_place=mode).findings) == set(report.findings)
         assert report.ok == (program in GOOD)

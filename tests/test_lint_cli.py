@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from synth import api, lint
+from synth import api
 from synth.cli import root
-from synth.program import text
+from synth.program import analysis, text
 from tests import programs
 from tests.test_lint import edit
 
@@ -87,8 +87,8 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
 
 
 def test_the_documentation_lists_the_rules():
-    folder = Path(lint.__file__).parent
+    folder = Path(analysis.__file__).parent
     used = {rule for file in folder.glob("*.py") for rule in re.findall(r'\b(?:error|Finding|say)\(\s*"([a-z0-9-]+)"', file.read_text())}
-    page = (folder.parent.parent / "docs" / "lint.md").read_text().split("## Rules")[1].split("\n## ")[0]
+    page = (folder.parent.parent.parent / "docs" / "lint.md").read_text().split("## Rules")[1].split("\n## ")[0]
     listed = {rule for line in page.splitlines() if line.startswith("| `") for rule in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])}
     assert used - {"error"} == listed

@@ -2,10 +2,10 @@
 
 import pytest
 
-from synth.collective import collective
-from synth.lint import deadlock
-from synth.lint.deadlock import Split, safe_sizes, splits, stuck
-from synth.lint.wiring import wire
+from synth.model.collective import collective
+from synth.program.analysis import deadlock
+from synth.program.analysis.connection_tables import wire
+from synth.program.analysis.deadlock import Split, safe_sizes, splits, stuck
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from synth.program.runtimes import MIB, RUNTIMES
 from tests import programs
@@ -130,7 +130,7 @@ def test_barriers_and_packets_of_one_sided_programs():
     twice = Block(None, None, 0, (meet, Op("nop"), meet), (), port)
 
     def stands(*blocks, other=()):
-        return bool(deadlock.onesided.order(Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other)))))[1])
+        return bool(deadlock.onesided_order.order(Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other)))))[1])
 
     assert not stands(twice, Block(None, None, 0, (meet, meet)))
     assert stands(twice, Block(None, None, 0, (meet,)))

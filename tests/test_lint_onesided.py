@@ -2,8 +2,8 @@
 
 import pytest
 
-from synth import lint
-from synth.collective import collective
+from synth.model.collective import collective
+from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
 from tests.programs import put_allgather
 from tests.test_lint import edit, replace, rules
@@ -25,28 +25,28 @@ PUT = Op("put", I0, (Span("o", 0, 1),), ports=(0,))
 
 
 def test_entry_put_signal_wait_is_proved():
-    report = lint.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT]))
+    report = analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT]))
     assert not [f for f in report.findings if f.severity != "remark"]
     assert report.outputs == 1
     assert report.safe is None
 
 
 def test_who_is_not_in_the_call_yet_keeps_its_memory():
-    report = lint.check(pair([PUT, SIGNAL], [WAIT]))
+    report = analysis.check(pair([PUT, SIGNAL], [WAIT]))
     assert report.ok
     assert rules(report, "warning") == {"entry"}
     assert "output 0 of rank 1" in next(f for f in report.findings if f.rule == "entry").message
 
 
 def test_a_call_does_not_return_before_the_data_are_there():
-    assert rules(lint.check(pair([WAIT, PUT], [SIGNAL]))) == {"unfinished"}
+    assert rules(analysis.check(pair([WAIT, PUT], [SIGNAL]))) == {"unfinished"}
 
 
 def test_a_read_of_scratch_needs_the_signal():
     put = PUT._replace(dst=(Span("s", 0, 1),))
     take = Op("cpy", S0, O0)
-    assert lint.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT, take])).ok
-    assert rules(lint.check(pair([WAIT, put, SIGNAL], [SIGNAL, take, WAIT]))) == {"race"}
+    assert analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT, take])).ok
+    assert rules(analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, take, WAIT]))) == {"race"}
 
 
 @pytest.mark.parametrize("kind", ["memory", "port"])
@@ -54,35 +54,35 @@ def test_the_source_of_a_put_is_free_once_it_has_left(kind):
     """A port channel's engine reads later: only flush, or an answer, says that it has."""
     first, again = Op("cpy", I0, S0), Op("cpy", I0, S0)
     put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
-    early = lint.check(pair([WAIT, first, put, again, SIGNAL], [SIGNAL, WAIT], kind))
+    early = analysis.check(pair([WAIT, first, put, again, SIGNAL], [SIGNAL, WAIT], kind))
     assert rules(early) == (set() if kind == "memory" else {"race"})
-    assert lint.check(pair([WAIT, first, put, FLUSH, again, SIGNAL], [SIGNAL, WAIT], kind)).ok
+    assert analysis.check(pair([WAIT, first, put, FLUSH, again, SIGNAL], [SIGNAL, WAIT], kind)).ok
     answered = pair([WAIT, first, put, SIGNAL, WAIT, again], [SIGNAL, WAIT, SIGNAL], kind)
-    assert lint.check(answered).ok
+    assert analysis.check(answered).ok
 
 
 def test_get_and_reduce_read_what_lies_elsewhere():
     get = Op("get", (Span("i", 0, 0),), O0, ports=(0,))
-    assert lint.check(pair([SIGNAL, WAIT], [WAIT, get, SIGNAL])).ok
-    assert rules(lint.check(pair([SIGNAL], [WAIT, get]))) == {"unfinished"}
+    assert analysis.check(pair([SIGNAL, WAIT], [WAIT, get, SIGNAL])).ok
+    assert rules(analysis.check(pair([SIGNAL], [WAIT, get]))) == {"unfinished"}
     both = tuple(
         Gpu(r, 1, 1, 0, (Block(None, None, 0, (SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT), (),
                                (Port("memory", 1 - r, 0),)),)) for r in (0, 1)
     )  # fmt: skip
     program = Program("sum", collective("allreduce", 2), 1, both)
-    assert not [f for f in lint.check(program).findings if f.severity != "remark"]
-    assert rules(lint.check(edit(program, 0, 0, 2, src=(Span("i", 0), Span("i", 0))))) == {"wrong-output"}
-    assert "race" in rules(lint.check(replace(program, in_place="in")))
+    assert not [f for f in analysis.check(program).findings if f.severity != "remark"]
+    assert rules(analysis.check(edit(program, 0, 0, 2, src=(Span("i", 0), Span("i", 0))))) == {"wrong-output"}
+    assert "race" in rules(analysis.check(replace(program, in_place="in")))
 
 
 def test_packets_need_no_signal():
     packet = Op("put", I0, (Span("s", 0, 1, True),), ports=(0,))
     take = Op("cpy", (Span("s", 0, None, True),), O0)
-    report = lint.check(pair([packet], [take]))
+    report = analysis.check(pair([packet], [take]))
     assert not [f for f in report.findings if f.severity != "remark"]
-    assert rules(lint.check(pair([packet], [Op("cpy", S0, O0)]))) == {"packet-mix", "race"}
-    assert "packet-twice" in rules(lint.check(pair([packet, packet], [take])))
-    report = lint.check(pair([NOP], [take]))
+    assert rules(analysis.check(pair([packet], [Op("cpy", S0, O0)]))) == {"packet-mix", "race"}
+    assert "packet-twice" in rules(analysis.check(pair([packet, packet], [take])))
+    report = analysis.check(pair([NOP], [take]))
     assert rules(report) == {"deadlock"}
     assert "for packet s[0] of rank 1" in report.errors[0].message
 
@@ -91,10 +91,10 @@ def test_blocks_meet_at_a_barrier():
     meet = Op("barrier", group=(0, 1))
     other = Block(None, None, 0, (Op("cpy", I0, S0), meet), (), (MEMORY,))
     put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
-    assert lint.check(pair([WAIT, meet, put, SIGNAL], [SIGNAL, WAIT], more0=(other,))).ok
-    report = lint.check(pair([WAIT, put, SIGNAL, meet], [SIGNAL, WAIT], more0=(other,)))
+    assert analysis.check(pair([WAIT, meet, put, SIGNAL], [SIGNAL, WAIT], more0=(other,))).ok
+    report = analysis.check(pair([WAIT, put, SIGNAL, meet], [SIGNAL, WAIT], more0=(other,)))
     assert rules(report) == {"race"}
-    report = lint.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(other,)))
+    report = analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(other,)))
     assert "deadlock" in rules(report)
     assert report.safe == 0
 
@@ -102,24 +102,24 @@ def test_blocks_meet_at_a_barrier():
 def test_dependencies_order_blocks():
     first = Block(None, None, 0, (Op("cpy", I0, S0, flag=True),), (), (MEMORY,))
     put = Op("put", S0, (Span("o", 0, 1),), ports=(0,), deps=(Dep(1, 0),))
-    assert lint.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(first,))).ok
+    assert analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(first,))).ok
     silent = first._replace(ops=(first.ops[0]._replace(flag=False),))
-    assert rules(lint.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(silent,)))) == {"dep-unflagged"}
+    assert rules(analysis.check(pair([WAIT, put, SIGNAL], [SIGNAL, WAIT], more0=(silent,)))) == {"dep-unflagged"}
 
 
 def test_signals_that_do_not_match():
-    assert rules(lint.check(pair([WAIT, PUT, SIGNAL, SIGNAL], [SIGNAL, WAIT]))) == {"signals-left"}
-    assert rules(lint.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT]))) == {"deadlock"}
+    assert rules(analysis.check(pair([WAIT, PUT, SIGNAL, SIGNAL], [SIGNAL, WAIT]))) == {"signals-left"}
+    assert rules(analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT]))) == {"deadlock"}
     program = pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT])
     gpu = program.gpus[1]
     odd = gpu._replace(blocks=(gpu.blocks[0]._replace(ports=(Port("memory", 0, 1),)),))
-    assert {"port-pair", "deadlock"} <= rules(lint.check(replace(program, gpus=(program.gpus[0], odd))))
+    assert {"port-pair", "deadlock"} <= rules(analysis.check(replace(program, gpus=(program.gpus[0], odd))))
     twice = Block(None, None, 0, (SIGNAL,), (), (MEMORY,))
-    assert "two-ends" in rules(lint.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT], more0=(twice,))))
+    assert "two-ends" in rules(analysis.check(pair([WAIT, PUT, SIGNAL], [SIGNAL, WAIT, WAIT], more0=(twice,))))
 
 
 def test_a_put_by_the_wrong_port():
-    assert rules(lint.check(pair([WAIT, PUT._replace(dst=S0), SIGNAL], [SIGNAL, WAIT]))) == {"port", "wrong-output"}
+    assert rules(analysis.check(pair([WAIT, PUT._replace(dst=S0), SIGNAL], [SIGNAL, WAIT]))) == {"port", "wrong-output"}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_put_by_the_wrong_port():
 )  # fmt: skip
 def test_the_threads_of_a_block_meet_where_mscclpp_needs_it(ops, fault):
     program = pair(ops, [SIGNAL, WAIT])
-    assert lint.check(program).ok
-    assert rules(lint.check(program, "mscclpp")) == ({"join"} if fault else set())
+    assert analysis.check(program).ok
+    assert rules(analysis.check(program, "mscclpp")) == ({"join"} if fault else set())
 
 
 def test_blocks_of_a_plan_wait_for_each_other_in_nops():
@@ -141,23 +141,23 @@ def test_blocks_of_a_plan_wait_for_each_other_in_nops():
     put = Op("put", S0, (Span("o", 0, 1),), ports=(0,))
     first = Block(None, None, 0, (silent, Op("nop", flag=True)), (), (MEMORY,))
     good = pair([WAIT, Op("nop", deps=(Dep(1, 1),)), put, NOP, SIGNAL], [SIGNAL, WAIT], more0=(first,))
-    assert rules(lint.check(good, "mscclpp")) == set()
+    assert rules(analysis.check(good, "mscclpp")) == set()
     first = first._replace(ops=(silent._replace(flag=True),))
     bad = pair([WAIT, NOP, put._replace(deps=(Dep(1, 0),)), NOP, SIGNAL], [SIGNAL, WAIT], more0=(first,))
-    assert lint.check(bad).ok
-    assert [(f.rule, f.block, f.op) for f in lint.check(bad, "mscclpp").errors] == [("join", 0, 2), ("join", 1, 0)]
+    assert analysis.check(bad).ok
+    assert [(f.rule, f.block, f.op) for f in analysis.check(bad, "mscclpp").errors] == [("join", 0, 2), ("join", 1, 0)]
 
 
 def test_limits_of_a_plan():
     long = [WAIT, NOP, *[Op("cpy", I0, S0), NOP] * 30, PUT, NOP, SIGNAL]
-    assert rules(lint.check(pair(long, [SIGNAL, WAIT]), "mscclpp")) == {"steps"}
+    assert rules(analysis.check(pair(long, [SIGNAL, WAIT]), "mscclpp")) == {"steps"}
     many = tuple(Port("memory", 1, k) for k in range(17))
     program = pair([WAIT, NOP, PUT, NOP, SIGNAL], [SIGNAL, WAIT])
     gpu = program.gpus[0]
     wide = replace(program, gpus=(gpu._replace(blocks=(gpu.blocks[0]._replace(ports=many),)), program.gpus[1]))
-    assert rules(lint.check(wide, "mscclpp")) == {"channels"}
+    assert rules(analysis.check(wide, "mscclpp")) == {"channels"}
     nine = Op("reduce", (Span("i", 0),) * 11, S0)
-    assert "operands" in rules(lint.check(pair([WAIT, NOP, nine, PUT, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp"))
-    assert "code" in rules(lint.check(put_allgather(2), "executor"))
+    assert "operands" in rules(analysis.check(pair([WAIT, NOP, nine, PUT, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp"))
+    assert "code" in rules(analysis.check(put_allgather(2), "executor"))
     far = Op("cpy", I0, PUT.dst)
-    assert rules(lint.check(pair([WAIT, NOP, far, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp")) == {"operands"}
+    assert rules(analysis.check(pair([WAIT, NOP, far, NOP, SIGNAL], [SIGNAL, WAIT]), "mscclpp")) == {"operands"}

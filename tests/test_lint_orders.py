@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from bench import mutants
-from synth import lint
-from synth.collective import collective
-from synth.program.layout import Layout
+from synth.model.collective import collective
+from synth.program import analysis
+from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, REDUCING, SENDING, Block, Dep, Gpu, Op, Program, Span
 from tests.programs import direct_allgather, ring_allreduce
 from tests.test_lint import rules
@@ -146,7 +146,7 @@ def test_what_lint_lets_pass_is_right_in_every_order(name):
         program = base
         for _ in range(random.choice((1, 1, 2))):
             program = (mutants.change(random.choice(KINDS), program, random) or (program,))[0]
-        report = lint.check(program, in_place="out")
+        report = analysis.check(program, in_place="out")
         errors = rules(report)
         if errors - {"race", "wrong-output", "uninitialised", "input-written"}:
             continue

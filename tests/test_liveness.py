@@ -6,11 +6,12 @@ import random
 
 import pytest
 
-from synth import api, verify
-from synth.collective import collective
-from synth.liveness import prune
-from synth.samebits import same_bits
-from synth.schedule import Schedule, Send, Step
+from synth import api
+from synth.checker.schedule import replay
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.dead_sends import prune
+from synth.model.schedule import Schedule, Send, Step
 from synth.topologies import topology
 
 LINE = topology("line:3").network()
@@ -41,30 +42,30 @@ def idle(made: Schedule) -> list[tuple[int, Send]]:
 
 def test_a_rank_does_not_put_its_input_where_it_is():
     made = schedule("scan", [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce"), (0, 0, 0, "copy-input")])
-    verify.schedule(made)
+    replay.schedule(made)
     fewer = prune(made)
-    verify.schedule(fewer)
+    replay.schedule(fewer)
     assert [step.sends for step in fewer.steps] == [(Send(0, 0, 1, "reduce"),), (Send(0, 1, 2, "reduce"),)]
 
 
 def test_nor_where_it_only_is_once_what_nothing_needs_has_gone():
     made = schedule("scan", [(0, 0, 1, "reduce")], [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce")])
-    verify.schedule(made)
+    replay.schedule(made)
     assert [len(step.sends) for step in prune(made).steps] == [0, 1, 1]
 
 
 def test_an_input_that_is_there_does_not_come_over_a_link_again():
     twice = [(0, 1, 2, "reduce"), (0, 0, 1, "copy"), (0, 1, 1, "reduce-input")]
     made = schedule("scan", [(0, 0, 1, "copy")], twice, [(0, 1, 2, "reduce-input")])
-    verify.schedule(made)
+    replay.schedule(made)
     assert [len(step.sends) for step in prune(made).steps] == [1, 2, 1]
-    verify.schedule(prune(made))
+    replay.schedule(prune(made))
 
 
 def test_a_copy_of_a_longer_sum_stays_as_it_may_be_there_for_the_bits():
     gather = [(0, 0, 1, "reduce"), (0, 2, 1, "reduce")]
     made = schedule("allreduce", gather, [(0, 1, 0, "copy"), (0, 1, 2, "copy")], [(0, 1, 0, "copy")])
-    verify.schedule(made)
+    replay.schedule(made)
     assert [len(step.sends) for step in prune(made).steps] == [2, 1, 1]  # the first of both is never read
     assert same_bits(prune(made))
 
@@ -73,7 +74,7 @@ def test_a_copy_of_a_longer_sum_stays_as_it_may_be_there_for_the_bits():
     ("machine", "task"), [("ring:4", "scan"), ("ring:3", "allreduce"), pytest.param("fully-connected:4", "scan", marks=pytest.mark.slow)]
 )
 def test_frontiers_hold_none(machine, task):
-    found = api.pareto(machine, task, max_steps=3)
+    found = api.frontier(machine, task, max_steps=3)
     assert found.points
     for point in found.points:
         assert not idle(point.schedule), point  # type: ignore[union-attr]
@@ -89,10 +90,10 @@ def test_pruning_random_schedules_changes_no_result():
                 for step in rows]  # fmt: skip
         made = schedule(task, *rows)
         try:
-            verify.schedule(made)
-        except verify.VerificationError:
+            replay.schedule(made)
+        except replay.VerificationError:
             continue
-        verify.schedule(prune(made))
+        replay.schedule(prune(made))
         assert not idle(prune(made)) or task == "allreduce"
         right += 1
     assert right > 5

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from synth.catalog import logs
-from synth.catalog.tune_measured import Sample, pooled
+from synth.catalog.tuner import logs
+from synth.catalog.tuner.measurements import Sample, pooled
 from synth.errors import FormatError, UsageError
 
 RANKS = "\n".join(

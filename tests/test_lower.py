@@ -11,16 +11,16 @@ from randoms import schedule as random_schedule
 from symbolic import play
 
 from synth import api
-from synth.collective import Collective, collective
+from synth.checker.schedule.replay import schedule as replay
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.lint import check
-from synth.program.layout import Layout
-from synth.program.lower import lower
+from synth.model.collective import Collective, collective
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Link, Topology
+from synth.program.analysis import check
+from synth.program.buffer_layout import Layout
+from synth.program.lowering.lower import lower
 from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
-from synth.schedule import Schedule, Send, Step
-from synth.topology import Link, Topology
-from synth.verify import schedule as replay
 
 SMALL = {
     "broadcast": (1, 2, 2), "reduce": (1, 2, 2), "scatter": (1, 2, 4), "gather": (1, 2, 4), "allgather": (2, 3, 5), "allreduce": (4, 4, 12),

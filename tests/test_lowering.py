@@ -8,10 +8,11 @@ import test_export
 import test_plan_export
 from click.testing import CliRunner
 
-from synth import api, lowering
-from synth.catalog import tune_candidates
+from synth import api
+from synth.catalog.tuner import candidates
 from synth.cli import root as cli
 from synth.errors import VerificationError
+from synth.program import checked_lowering
 
 
 def without_last_send(schedule):
@@ -55,9 +56,9 @@ def test_a_wrong_schedule_ends_in_one_line(files, words):
 
 def test_the_doors_of_the_library():
     good = test_export.ring_schedule(4)
-    assert api.lower(good).ranks == lowering.onesided(good).ranks == 4
-    for door in (api.lower, api.export, api.run, lowering.lower, lowering.onesided):
+    assert api.lower(good).ranks == checked_lowering.onesided(good).ranks == 4
+    for door in (api.lower, api.export_program, api.run, checked_lowering.lower, checked_lowering.onesided):
         with pytest.raises(VerificationError):
             door(WRONG)
     with pytest.raises(VerificationError):  # what was measured is compared with what a schedule lowers to
-        tune_candidates._fingerprint(WRONG, "Simple", 1)
+        candidates._fingerprint(WRONG, "Simple", 1)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synth.model.topology import Link, Topology
 from synth.topologies import MACHINES, topology
 from synth.topologies.importers import load
 from synth.topologies.match import match
 from synth.topologies.modify import apply
-from synth.topology import Link, Topology
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -14,12 +14,15 @@ from programs import put_allgather, ring_allgather
 
 from synth import api
 from synth.cli import root
-from synth.cli.sizes import Sizes
-from synth.collective import collective
+from synth.cli.framework.sizes import Sizes
 from synth.errors import UsageError, VerificationError
-from synth.frontier import Frontier, LowerBound, Point
-from synth.runtime import baselines, devices, emulation, mpi_world
-from synth.runtime.reference import Reference
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.runtime import devices
+from synth.runtime.benchmark import emulation
+from synth.runtime.mpi import environment
+from synth.runtime.reference.executor import Reference
+from synth.scale.baselines import algorithms
 
 
 @pytest.fixture
@@ -107,7 +110,7 @@ def test_bench_refuses_what_has_no_times(frontier, monkeypatch):
     assert api.bench(ring_allgather(4), (4096,), topology="ring:4").rows[0].seconds[0] > 0
     with pytest.raises(UsageError, match="a program already"):
         api.bench(ring_allgather(4), (4096,), topology="ring:4", baselines=("ring",))
-    monkeypatch.setattr(mpi_world, "missing", lambda: None)
+    monkeypatch.setattr(environment, "missing", lambda: None)
     with pytest.raises(UsageError, match="the mpi executor gives no times"):
         api.bench("f.json", (4096,), "mpi")
 
@@ -163,7 +166,7 @@ def test_an_executor_that_does_not_hear_the_links_is_told_so(frontier, monkeypat
 
 def test_the_ring_or_else_direct_stands_beside_the_points(frontier):
     assert api.emulate("f.json", (1024,)).entries[-1].label == "ring"
-    alltoall = baselines.direct(frontier.network, collective("alltoall", 4))
+    alltoall = algorithms.direct(frontier.network, collective("alltoall", 4))
     assert api.emulate(alltoall, (1024,)).entries[-1].label == "direct"
     with pytest.raises(UsageError, match="no prediction"):
         api.emulate(put_allgather(4), (1024,))
@@ -171,7 +174,7 @@ def test_the_ring_or_else_direct_stands_beside_the_points(frontier):
 
 def test_devices_says_what_runs_and_what_is_missing(monkeypatch):
     monkeypatch.setattr(devices, "driver", lambda: None)
-    monkeypatch.setattr(mpi_world, "installed", lambda module: False)
+    monkeypatch.setattr(environment, "installed", lambda module: False)
     table = " ".join(synth("devices").stdout.split())
     assert "no CUDA driver is installed here" in table
     doc = json.loads(synth("devices --format json").stdout)

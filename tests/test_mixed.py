@@ -9,15 +9,16 @@ from fractions import Fraction
 import pytest
 
 from synth import api, bounds
-from synth.collective import collective
-from synth.flows import large
-from synth.flows.expand import schedule as expanded
-from synth.frontier import Frontier, Open, Point
-from synth.pareto import frontiers, higher, mixed
+from synth.frontiers import engine_choice, merge_scale_points
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, Open, Point
+from synth.pareto import bound_notes
 from synth.pareto.events import Options
-from synth.samebits import same_bits
+from synth.scale import search
+from synth.scale.greedy.bulk_expansion import schedule as expanded
 from synth.topologies import topology
-from synth.view import report
+from synth.view import frontier_text
 
 
 def left_open(name, coll, *points):
@@ -40,81 +41,81 @@ def left_open(name, coll, *points):
      ("torus:3x3", "alltoall")],
 )  # fmt: skip
 def test_points_are_labelled_and_verified(name, coll, monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_SENDS", 2000)
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 2000)
     machine, found = left_open(name, coll)
     root = 2 if coll in ("broadcast", "reduce") else 0
-    made = mixed.mixed(found, machine, coll, root)
+    made = merge_scale_points.mixed(found, machine, coll, root)
     assert made.points and all(p.construction.startswith("flow: ") for p in made.points)
     said = api.verify(json.loads(json.dumps(made.to_json())))
     assert len([line for line in said if "sends replayed" in line]) == len(made.points)
     assert "stand beside those of exact synthesis" in made.notes[-1]
     if coll != "allreduce":  # which says its construction in any case
-        table = report.frontier(made)
+        table = frontier_text.frontier(made)
         engine = [name for name, _ in table.columns].index("construction" if made.collective.combining else "engine")
         assert all(row[engine].startswith("flow: ") for row in table.rows)
 
 
 def test_an_interval_that_a_flow_point_closes_is_closed():
     machine, found = left_open("torus:3x3", "allgather")
-    made = mixed.mixed(found, machine, "allgather")
+    made = merge_scale_points.mixed(found, machine, "allgather")
     assert not made.open and made.points[-1].status == "optimal"
     assert any(steps == made.points[-1].steps for steps, _ in made.bounds)
     api.verify(made.to_json())
 
 
 def test_only_what_improves_is_added(monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_SENDS", 13_000)
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 13_000)
     machine, found = left_open("dgx-a100*2", "allgather")
-    every = mixed.mixed(found, machine, "allgather").points
+    every = merge_scale_points.mixed(found, machine, "allgather").points
     _, some = left_open("dgx-a100*2", "allgather", *(replace(p, construction="exact").schedule for p in every[:2]))
-    again = mixed.mixed(some, machine, "allgather")
+    again = merge_scale_points.mixed(some, machine, "allgather")
     assert [p.construction == "exact" for p in again.points] == [True, True] + [False] * (len(every) - 2)
-    table = report.frontier(again)
+    table = frontier_text.frontier(again)
     engine = [name for name, _ in table.columns].index("engine")
     assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
     assert all(a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False))
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
-    assert mixed.mixed(whole, machine, "allgather").points is whole.points
-    few = mixed.mixed(found, machine, "allgather", allows=Options(max_steps=2).allows)
+    assert merge_scale_points.mixed(whole, machine, "allgather").points is whole.points
+    few = merge_scale_points.mixed(found, machine, "allgather", allows=Options(max_steps=2).allows)
     assert few.points and max(p.steps for p in few.points) <= 2
 
 
 def test_long_schedules_are_left_out(monkeypatch):
     machine, found = left_open("dgx-a100*2", "allgather")
-    monkeypatch.setattr(mixed, "MOST_SENDS", 300)
-    made = mixed.mixed(found, machine, "allgather")
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 300)
+    made = merge_scale_points.mixed(found, machine, "allgather")
     assert made.points and all(sum(len(step.sends) for step in p.schedule.steps) <= 300 for p in made.points)
-    monkeypatch.setattr(mixed, "MOST_SENDS", 0)
-    assert mixed.mixed(found, machine, "allgather").points is found.points
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 0)
+    assert merge_scale_points.mixed(found, machine, "allgather").points is found.points
 
 
 def test_complete_frontiers_and_other_engines_are_left_alone(monkeypatch):
     machine, found = left_open("torus:3x3", "allgather")
     whole = replace(found, open=())
-    assert mixed.mixed(whole, machine, "allgather") is whole
-    assert frontiers.helped(found, machine, "exact", None, Options()) is found
-    assert frontiers.helped(found, machine, "auto", [1], Options()) is found
-    assert frontiers.helped(found, machine, "auto", None, Options()).points
+    assert merge_scale_points.mixed(whole, machine, "allgather") is whole
+    assert engine_choice.helped(found, machine, "exact", None, Options()) is found
+    assert engine_choice.helped(found, machine, "auto", [1], Options()) is found
+    assert engine_choice.helped(found, machine, "auto", None, Options()).points
     other = replace(found, collective=collective("scan", 9))
-    assert frontiers.helped(other, machine, "auto", None, Options()) is other
+    assert engine_choice.helped(other, machine, "auto", None, Options()) is other
 
 
 def test_the_call_takes_both(monkeypatch):
-    monkeypatch.setattr(mixed, "MOST_SENDS", 13_000)
-    whole = mixed.mixed  # which gets all the time that it takes
-    monkeypatch.setattr(mixed, "mixed", lambda *given, time_limit, **more: whole(*given, **more))
-    found = api.pareto("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 13_000)
+    whole = merge_scale_points.mixed  # which gets all the time that it takes
+    monkeypatch.setattr(merge_scale_points, "mixed", lambda *given, time_limit, **more: whole(*given, **more))
+    found = api.frontier("dgx-a100*2", "allgather", time_limit=0.001, fresh=True, jobs=1)
     assert any(p.construction.startswith("flow: ") for p in found.points) and found.open
     assert found.points[-1].bandwidth < 2
     api.verify(found)
 
 
 def test_when_the_time_is_over_one_point_is_written_out(monkeypatch):
-    whole = large.frontier
-    monkeypatch.setattr(large, "frontier", lambda *given, time_limit=None, **more: whole(*given, **more))
+    whole = search.frontier
+    monkeypatch.setattr(search, "frontier", lambda *given, time_limit=None, **more: whole(*given, **more))
     machine, found = left_open("ring:6", "broadcast")
-    assert len(mixed.mixed(found, machine, "broadcast", 2).points) > 1
-    made = mixed.mixed(found, machine, "broadcast", 2, time_limit=0.0)
+    assert len(merge_scale_points.mixed(found, machine, "broadcast", 2).points) > 1
+    made = merge_scale_points.mixed(found, machine, "broadcast", 2, time_limit=0.0)
     assert len(made.points) == 1 and any("written out" in note for note in made.notes)
     api.verify(made.to_json())
 
@@ -122,25 +123,25 @@ def test_when_the_time_is_over_one_point_is_written_out(monkeypatch):
 @pytest.mark.parametrize("coll", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall"])
 def test_schedules_have_no_fewer_sends_than_are_reckoned_with(coll):
     machine, found = left_open("torus:3x3", coll)
-    large_points = large.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
+    large_points = search.frontier(machine, coll, 2 if coll in ("broadcast", "reduce") else 0).points
     for point in large_points[:2]:
         made = expanded(point.make())
-        assert 0 < mixed._sends(point, found) <= sum(len(step.sends) for step in made.steps)
+        assert 0 < merge_scale_points._sends(point, found) <= sum(len(step.sends) for step in made.steps)
 
 
 def test_what_is_too_long_is_not_made(monkeypatch):
     machine, found = left_open("torus:3x3", "allreduce")
-    monkeypatch.setattr(mixed, "MOST_SENDS", 15)
-    monkeypatch.setattr(mixed, "_point", lambda *_: pytest.fail("was made"))
-    assert mixed.mixed(found, machine, "allreduce").points == ()
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 15)
+    monkeypatch.setattr(merge_scale_points, "_point", lambda *_: pytest.fail("was made"))
+    assert merge_scale_points.mixed(found, machine, "allreduce").points == ()
 
 
 def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
     """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of it."""
-    monkeypatch.setattr(mixed, "MOST_SENDS", 2_000)
+    monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 2_000)
     machine, found = left_open("torus:4x3", "allreduce")
-    made = mixed.mixed(found, machine, "allreduce")
-    every = large.frontier(machine, "allreduce").points
+    made = merge_scale_points.mixed(found, machine, "allreduce")
+    every = search.frontier(machine, "allreduce").points
     least = min(every, key=lambda p: p.bandwidth)
     assert min(p.bandwidth for p in made.points) > least.bandwidth
     note = next(text for text in made.notes if text.startswith("flow methods have "))
@@ -150,9 +151,9 @@ def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
 
 def test_what_the_time_does_not_allow_to_be_written_out_is_told(monkeypatch):
     """A point that would take longer than is left is not begun."""
-    monkeypatch.setattr(mixed, "WRITTEN", 1e3)
+    monkeypatch.setattr(merge_scale_points, "WRITTEN", 1e3)
     machine, found = left_open("torus:4x3", "allreduce")
-    made = mixed.mixed(found, machine, "allreduce", time_limit=1000)
+    made = merge_scale_points.mixed(found, machine, "allreduce", time_limit=1000)
     assert len(made.points) == 1
     assert any("the time limit came before they were written out" in text for text in made.notes)
 
@@ -160,8 +161,8 @@ def test_what_the_time_does_not_allow_to_be_written_out_is_told(monkeypatch):
 def test_no_higher_bound_is_spoken_of_where_one_is_attained():
     """A bound that a schedule attains is the highest; elsewhere the note stays."""
     machine, found = left_open("torus:3x3", "allgather")
-    doubt = higher.note("the time limit ended its search")
-    made = mixed.mixed(replace(found, notes=(doubt, "other")), machine, "allgather")
+    doubt = bound_notes.note("the time limit ended its search")
+    made = merge_scale_points.mixed(replace(found, notes=(doubt, "other")), machine, "allgather")
     assert made.points[-1].status == "optimal" and doubt not in made.notes and "other" in made.notes
-    assert higher.settled((doubt,), Fraction(2), Fraction(1)) == (doubt,)
-    assert higher.settled((doubt,), None, Fraction(1)) == (doubt,)
+    assert bound_notes.settled((doubt,), Fraction(2), Fraction(1)) == (doubt,)
+    assert bound_notes.settled((doubt,), None, Fraction(1)) == (doubt,)

@@ -8,18 +8,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synth import verify
-from synth.collective import collective
-from synth.encodings import mixture
-from synth.encodings.evening import Rows, even_out
-from synth.encodings.mixture import Ways, fractions, rounds_of
-from synth.encodings.translate import Translation
+from synth.checker.schedule import replay as verify
+from synth.encodings.hubs import symmetric_column_generation
+from synth.encodings.hubs.annealing import Rows, even_out
+from synth.encodings.hubs.symmetric_column_generation import Ways, fractions, rounds_of
+from synth.encodings.translated_chunks import Translation
 from synth.errors import VerificationError
-from synth.liveness import rounds_for
-from synth.pareto.candidates import Candidates
-from synth.schedule import Schedule, Send, Step
+from synth.model.collective import collective
+from synth.model.dead_sends import rounds_for
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network, Route
+from synth.pareto.combining.candidates import Candidates
 from synth.topologies import topology
-from synth.topology import Network, Route
 
 
 def net(name):
@@ -132,13 +132,13 @@ def test_fractions_meet_the_bound_and_go_no_lower(steps):
 def test_too_few_steps_for_hubs():
     network = net("ring:8")
     translation = Translation(network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._shapes[0].moves, 16)
-    assert mixture.solve(translation, 4, 32, 1, 0) == mixture.Found(False, None, 0.0)
+    assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.Found(False, None, 0.0)
 
 
 @pytest.mark.parametrize("steps", [5, 6])
 def test_whole_chunks_that_fill_every_link_in_every_step(steps):
     asked = dgx1(steps, Fraction(7, 24))
-    found = mixture.solve(asked.translation, steps, asked.rounds, 16, 0)
+    found = symmetric_column_generation.solve(asked.translation, steps, asked.rounds, 16, 0)
     assert found.reached
     assert found.schedule is not None
     replay = verify.schedule(found.schedule)
@@ -156,6 +156,6 @@ def test_links_that_differ_from_one_way_to_the_other_are_not_read_backwards():
     network = Network("uneven", 4, tuple(one_way))
     asked = Candidates(network, collective("allreduce", 4), 0).mixture(3, Fraction(1))
     assert asked is not None
-    found = mixture.solve(asked.translation, 3, asked.rounds, 2, 0)
+    found = symmetric_column_generation.solve(asked.translation, 3, asked.rounds, 2, 0)
     assert found.schedule is not None
     assert verify.schedule(found.schedule).bandwidth <= 1

@@ -13,13 +13,14 @@ from needs import need
 from programs import all_send_first, ring_allgather, ring_allreduce
 
 from synth import api
-from synth.collective import COLLECTIVES
 from synth.errors import SynthError, UsageError
+from synth.model.collective import COLLECTIVES
 from synth.program import text
-from synth.runtime import mpi, mpi_world
 from synth.runtime.dtypes import DTYPES, OPERATORS
-from synth.runtime.mpi_child import error_json, read_error
-from synth.runtime.waits import DeadlockError
+from synth.runtime.mpi import environment as mpi_world
+from synth.runtime.mpi import executor
+from synth.runtime.mpi.child import error_json, read_error
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 HERE = Path(__file__).parent
 SYNTH = Path(sys.executable).parent / "synth"
@@ -61,7 +62,7 @@ def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
 def test_every_point_of_the_dgx1_frontiers_under_one_mpirun(world, tmp_path):
     names = sorted(set(COLLECTIVES) - {"allgatherv", "reduce-scatterv", "alltoallv"})
     for name in names:
-        found = api.pareto("dgx1", name, max_steps=3, time_limit=8, log=tmp_path / f"{name}.log", jobs=1)
+        found = api.frontier("dgx1", name, max_steps=3, time_limit=8, log=tmp_path / f"{name}.log", jobs=1)
         assert found.points, name
         (tmp_path / f"{name}.json").write_text(json.dumps(found.to_json()))
     done = started(8, "frontiers", *(str(tmp_path / f"{name}.json") for name in names))
@@ -109,10 +110,10 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
         api.run(ring_allgather(4), executor="mpi", size=64)
     monkeypatch.setattr(mpi_world, "installed", lambda module: True)
     monkeypatch.setattr(mpi_world, "mpirun", lambda: None)
-    assert "no mpirun on PATH" in (mpi.Mpi().available() or "")
+    assert "no mpirun on PATH" in (executor.Mpi().available() or "")
     monkeypatch.setenv("PMI_SIZE", "4")
     monkeypatch.setenv("PMI_RANK", "2")
-    assert mpi.Mpi().available() is None
+    assert executor.Mpi().available() is None
     assert mpi_world.inside() == (4, 2)
 
 

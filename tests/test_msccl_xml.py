@@ -8,11 +8,11 @@ import strict_msccl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.collective import collective
 from synth.errors import FormatError, SynthError
-from synth.export.msccl_xml import MscclXml
-from synth.export.msccl_xml_read import read
+from synth.export.msccl_xml.emit import MscclXml
+from synth.export.msccl_xml.read import read
 from synth.export.request import Machine, Request
+from synth.model.collective import collective
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from synth.program.runtimes import RUNTIMES
 from synth.topologies import topology

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 from onesided_machine import Machine, Wrong, decoded, launches
 from randoms import schedule as random_schedule
 
-from synth import api, lint, topologies, verify
-from synth.collective import collective
+from synth import api, topologies
+from synth.checker.schedule import replay
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export.mscclpp import Mscclpp, message_sizes, registration
-from synth.export.mscclpp_read import read
+from synth.export.mscclpp.emit import Mscclpp, message_sizes, registration
+from synth.export.mscclpp.read import read
 from synth.export.request import Request
+from synth.model.collective import collective
+from synth.model.schedule import Schedule, Send, Step
+from synth.program import analysis
 from synth.program import plan_limits as limits
-from synth.program.joins import joined
-from synth.program.onesided import onesided
+from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.schedule import Schedule, Send, Step
+from synth.program.thread_joins import joined
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
@@ -60,7 +62,7 @@ def test_plans_of_real_machines(topo, name, protocol):
     both = ("out", "in") if topo == "dgx1" else ("in",) if protocol == "LL" else ("out",)
     for in_place in ("out",) if name == "alltoall" else both:
         program = onesided(solved(topo, name), protocol=protocol, in_place=in_place, nodes=nodes(topo))
-        report = lint.check(program, "mscclpp")
+        report = analysis.check(program, "mscclpp")
         assert [str(finding) for finding in report.errors if finding.rule != "dispatch"] == []
         text = emit(program)
         plan = strict_mscclpp.check(text)
@@ -95,13 +97,13 @@ def scattered(name: str, root: int) -> Schedule:
 def test_in_place_what_lies_in_a_larger_buffer_is_reached_where_the_kernel_counts_it(name, root, boxes):
     """From where the sender's own buffer begins; through a port channel from the beginning of its allocation."""
     schedule = scattered(name, root)
-    verify.schedule(schedule)
+    replay.schedule(schedule)
     program = onesided(schedule, in_place="in", nodes=boxes)
     launches(decoded(strict_mscclpp.check(emit(program)), program.collective, program.chunks))
-    assert lint.check(program, "mscclpp").ok
+    assert analysis.check(program, "mscclpp").ok
     assert api.run(program, size=program.loop_chunks * 64, in_place=True)
     out = onesided(schedule, nodes=boxes)
-    misplaced = {f.rule for f in lint.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
+    misplaced = {f.rule for f in analysis.check(Program(**{**vars_of(out), "in_place": "in"}), "mscclpp").errors}
     assert ("buffer-start" in misplaced) == ((name, root) != ("scatter", 0))
 
 
@@ -120,7 +122,7 @@ def test_random_schedules(seed, data):
         return
     for called in {"out": [False], "in": [True], "both": [False, True]}[in_place]:
         launches(program, seed, called)
-    assert lint.check(program, "mscclpp").ok
+    assert analysis.check(program, "mscclpp").ok
     assert joined(program) == program
     if in_place != "both":
         text = emit(program)
@@ -183,12 +185,12 @@ def test_every_second_launch_wants_equal_scratch():
         Machine(program, launch=1).run()
     with pytest.raises(SynthError, match=r"second launch: stuck: .* never comes"):
         api.run(program, size=64)
-    assert {finding.rule for finding in lint.check(program).errors} == {"packet-half"}
+    assert {finding.rule for finding in analysis.check(program).errors} == {"packet-half"}
     text = emit(program)
     launches(decoded(strict_mscclpp.check(text), program.collective, 1))
     even = read(text)
     assert [gpu.scratch for gpu in even.gpus] == [1, 1]
-    assert lint.check(even, "mscclpp").ok
+    assert analysis.check(even, "mscclpp").ok
     assert api.run(even, size=64)
     plan = json.loads(text)
     plan["gpus"][0]["scratch_chunks"] = 0
@@ -208,14 +210,14 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
     program = onesided(solved("dgx1", name), protocol=protocol)
     plan = json.loads(emit(program))
     strict_mscclpp.check(json.dumps(plan))
-    assert not [f for f in lint.check(program, "mscclpp").findings if f.rule == "offsets"]
+    assert not [f for f in analysis.check(program, "mscclpp").findings if f.rule == "offsets"]
     chunks = max(gpu["output_chunks" if name == "allgather" else "input_chunks"] for gpu in plan["gpus"])
     plan["max_message_size"] += 16 * chunks
     with pytest.raises(AssertionError, match="32 bit"):
         strict_mscclpp.check(json.dumps(plan))
     above = program.max_bytes + 16 * program.loop_chunks
     for top, severity in ((above, "error"), (None, "warning")):
-        (found,) = [f for f in lint.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings if f.rule == "offsets"]
+        (found,) = [f for f in analysis.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings if f.rule == "offsets"]
         assert found.severity == severity
     with pytest.raises(SynthError, match="32 bit"):
         emit(Program(**{**vars_of(program), "max_bytes": above}))
@@ -227,7 +229,7 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
 def star(ranks: int) -> Schedule:
     from fractions import Fraction
 
-    from synth.topology import Link, Topology
+    from synth.model.topology import Link, Topology
 
     net = Topology("star", ranks, tuple(Link(0, r, Fraction(1)) for r in range(1, ranks))).network()
     return Schedule(net, collective("broadcast", ranks), 1, (Step(1, tuple(Send(0, 0, r) for r in range(1, ranks))),))

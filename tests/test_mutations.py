@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from bench import mutants, mutations
-from synth import lint
+from synth.program import analysis
 from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
 
@@ -31,8 +31,8 @@ def test_no_change_is_missed(number):
 def test_the_executor_alone_would_see_what_a_blind_lint_misses(monkeypatch):
     """The judge is no rubber stamp: with a lint that finds nothing, wrong programs are misses."""
     base = next(mutations.bases(SCHEDULES))
-    blind = lint.check(base.program, base.runtime)
-    monkeypatch.setattr(mutations.lint, "check", lambda program, runtime: blind)
+    blind = analysis.check(base.program, base.runtime)
+    monkeypatch.setattr(mutations.analysis, "check", lambda program, runtime: blind)
     for kind in ("source-moved", "target-moved"):
         program, _ = mutants.change(kind, base.program, Random(1))
         assert mutations.judge(base, program, 1)[0] == "missed"

@@ -8,19 +8,21 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from synth import api, bounds, jobs
+from synth import api, bounds
 from synth.cli import root
-from synth.collective import collective
-from synth.flows.until import left
-from synth.frontier import LowerBound
-from synth.large import Large
-from synth.pareto import frontiers, greedy, ontrees, sweep
-from synth.pareto.built import Built
+from synth.frontiers import engine_choice, incumbents
+from synth.model.collective import collective
+from synth.model.frontier import LowerBound
+from synth.model.outcome import Budget, Unknown
+from synth.model.scale_frontier import Large
+from synth.pareto import prefetched_bounds, sweep
+from synth.pareto.combining.constructions import Built
 from synth.pareto.events import NoBoundError, Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
+from synth.solvers.processes import jobs
+from synth.solvers.processes.deadline import left
 from synth.topologies import topology
-from synth.verdict import Budget, Unknown
 
 MACHINE = topology("torus:3x3")
 NETWORK, TASK = MACHINE.network(), collective("allgather", 9)
@@ -34,19 +36,19 @@ def test_greedy_schedules_take_their_share_of_the_limit_and_it_counts(monkeypatc
         time.sleep(0.2)
         return ()
 
-    monkeypatch.setattr(frontiers, "seeds", slow)
-    found = frontiers.exact(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log")
-    assert 0 < shares[0] <= 100 * frontiers.SEEDED
+    monkeypatch.setattr(engine_choice, "seeds", slow)
+    found = engine_choice.exact(MACHINE, TASK, Options(time_limit=100, max_steps=2, jobs=1), log=tmp_path / "log")
+    assert 0 < shares[0] <= 100 * engine_choice.SEEDED
     assert found.seconds >= 0.2
 
 
-def ahead(monkeypatch, end: float | None = None, **job) -> ontrees.Ahead:
+def ahead(monkeypatch, end: float | None = None, **job) -> prefetched_bounds.Ahead:
     """Bounds whose jobs end as `job` says, and that nobody computes here."""
     made = SimpleNamespace(**{"result": None, "over_memory": False, "ended": False} | job)
     monkeypatch.setattr(jobs, "begin", lambda *_: made)
     monkeypatch.setattr(jobs, "finish", lambda job, until: job)
     monkeypatch.setattr(bounds, "flow", lambda *_, **__: pytest.fail("was computed here"))
-    return ontrees.Ahead(NETWORK, TASK, Budget(), end)
+    return prefetched_bounds.Ahead(NETWORK, TASK, Budget(), end)
 
 
 @pytest.mark.parametrize(
@@ -68,22 +70,22 @@ def test_no_bound_is_begun_when_the_time_is_over(monkeypatch):
 
 
 def test_bounds_under_a_limit_are_the_bounds():
-    some = ontrees.Ahead(NETWORK, TASK, Budget(1000), time.monotonic() + 1000)
+    some = prefetched_bounds.Ahead(NETWORK, TASK, Budget(1000), time.monotonic() + 1000)
     for steps in (None, 2):
         made = some.bound(steps)
         assert isinstance(made, LowerBound) and made.value == bounds.flow(NETWORK, TASK, steps).value
 
 
 def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):
-    bound = ontrees.Ahead.bound
-    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"))
+    bound = prefetched_bounds.Ahead.bound
+    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"))
     found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
     assert found.points and found.points[-1].status == "optimal"
     api.verify(found)
 
 
 def test_when_the_time_is_over_what_is_held_is_kept():
-    seeds = greedy.seeds(MACHINE, NETWORK, TASK)
+    seeds = incumbents.seeds(MACHINE, NETWORK, TASK)
     assert seeds
     found = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2).run()
     assert found.points
@@ -96,7 +98,7 @@ def test_later_seeds_are_kept_too(monkeypatch):
     machine = topology("random-regular:20")
     network, task = machine.network(), collective("allgather", 20)
     first = int(bounds.steps(network, task).value)
-    later = tuple((name, s) for name, s in greedy.seeds(machine, network, task) if len(s.steps) > first)
+    later = tuple((name, s) for name, s in incumbents.seeds(machine, network, task) if len(s.steps) > first)
     assert later
     found = Sweep(network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2).run()
     assert [p.steps for p in found.points] == [len(later[0][1].steps)]
@@ -109,31 +111,31 @@ LARGER = topology("random-regular:20")
 @pytest.fixture
 def late(monkeypatch):
     """No bound comes before the time is over."""
-    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("time"))
-    monkeypatch.setattr(ontrees, "finish_quick", lambda job, end: None)
-    monkeypatch.setattr(frontiers, "seeds", lambda *_: ())
+    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: Unknown("time"))
+    monkeypatch.setattr(prefetched_bounds, "finish_quick", lambda job, end: None)
+    monkeypatch.setattr(engine_choice, "seeds", lambda *_: ())
 
 
 def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_path):
     with pytest.raises(NoBoundError, match="came before any bound") as none:
-        api.pareto(LARGER, "allgather", engine="exact", time_limit=1000, log=tmp_path / "log")
+        api.frontier(LARGER, "allgather", engine="exact", time_limit=1000, log=tmp_path / "log")
     assert none.value.exit_code == 4
     words = ["pareto", "--topo", "random-regular:20", "--coll", "allgather", "--engine", "exact", "--time-limit", "1000s"]
     assert CliRunner().invoke(root, words).exit_code == 4
 
 
 def test_without_any_bound_auto_takes_flow_methods_alone(late, tmp_path):
-    found = api.pareto(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
+    found = api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log")
     assert isinstance(found, Large) and found.points
     assert "flow methods alone" in found.notes[-1]
     for most, alike in ((4, False), (None, True)):  # which flow methods do not heed
         with pytest.raises(NoBoundError):
-            api.pareto(LARGER, "allgather", time_limit=1000, log=tmp_path / "log", max_steps=most, same_bits=alike)
+            api.frontier(LARGER, "allgather", time_limit=1000, log=tmp_path / "log", max_steps=most, same_bits=alike)
 
 
 def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
     monkeypatch.setattr(sweep, "GRACE", 1000)
-    monkeypatch.setattr(ontrees.Ahead, "bound", lambda self, steps: Unknown("time"))
+    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: Unknown("time"))
     task = collective("allgather", 20)
     found = Sweep(LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2).run()
     (floor,) = [bound for steps, bound in found.bounds if steps is None]

@@ -11,21 +11,23 @@ from fractions import Fraction
 
 import pytest
 
-from synth import audit, bounds, verify
-from synth.bounds import check, onechunk
-from synth.bounds.instance import Instance
-from synth.collective import Collective, collective
-from synth.encodings.model import Model
-from synth.encodings.solvers.cadical import Cadical
-from synth.encodings.solvers.cadical_proof import refute
+from synth import bounds
+from synth.bounds import single_chunk as generation
+from synth.checker.certificates import cuts, single_chunk
+from synth.checker.certificates.instance import Instance
+from synth.checker.documents import exact_frontier
+from synth.checker.schedule import replay
 from synth.errors import VerificationError
-from synth.frontier import Frontier, LowerBound, Point
-from synth.pareto import allreduce
-from synth.pareto import onechunk as generation
-from synth.schedule import Schedule, Send, Step
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.outcome import Budget
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Cap, Network, Route
+from synth.pareto.combining import combining_frontier
+from synth.solvers.boolean_model import Model
+from synth.solvers.cadical import Cadical
+from synth.solvers.cadical_lrat import refute
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
-from synth.verdict import Budget
 
 DGX1 = topology("dgx1").network()
 SCAN = collective("scan", 8)
@@ -73,7 +75,7 @@ def random_schedule(rng: random.Random, network: Network, steps: int) -> Schedul
     return Schedule(network, task, 1, tuple(Step(20, tuple(sorted(row))) for row in made))
 
 
-def literals(schedule: Schedule, names: onechunk.Names) -> list[list[int]]:
+def literals(schedule: Schedule, names: single_chunk.Names) -> list[list[int]]:
     """Unit clauses: these sends and no others, of ranks to themselves too."""
     at = {(r.src, r.dst, r.via): i for i, r in enumerate(schedule.network.routes)}
     sent = {
@@ -92,15 +94,15 @@ def test_every_valid_schedule_fulfils_the_formula_and_costs_what_it_costs(seed: 
     network = topology(("ring:4", "fully-connected:4", "hypercube:8", "line:5")[seed % 4]).network()
     steps = rng.randint(1, 3)
     schedule = random_schedule(rng, network, steps)
-    verify.schedule(schedule)
+    replay.schedule(schedule)
     problem = Instance(network.to_json(), schedule.collective.to_json(1), False)
     prices = [[rng.randint(0, 3) for _ in range(steps)] for _ in network.routes]
     at = {(r.src, r.dst, r.via): i for i, r in enumerate(network.routes)}
     cost = sum(prices[at[s.src, s.dst, s.via]][t] for t, step in enumerate(schedule.steps) for s in step.sends if not s.local)
-    sends = literals(schedule, onechunk.Names(problem, 0, steps))
-    assert satisfiable([*onechunk.clauses(problem, 0, steps, prices, cost + 1), *sends])
+    sends = literals(schedule, single_chunk.Names(problem, 0, steps))
+    assert satisfiable([*single_chunk.clauses(problem, 0, steps, prices, cost + 1), *sends])
     if cost:
-        assert not satisfiable([*onechunk.clauses(problem, 0, steps, prices, cost), *sends])
+        assert not satisfiable([*single_chunk.clauses(problem, 0, steps, prices, cost), *sends])
 
 
 @pytest.mark.parametrize(
@@ -116,22 +118,22 @@ def test_every_model_of_the_formula_is_a_schedule(name: str, task: Collective, s
     """Whatever is drawn: what the variables say replays, and costs less than was asked."""
     network = topology(name).network()
     problem = Instance(network.to_json(), task.to_json(1), False)
-    names = onechunk.Names(problem, 0, steps)
+    names = single_chunk.Names(problem, 0, steps)
     rng = random.Random(0)
     found = 0
     for seed in range(5):
         prices = [[rng.randint(0, 3) for _ in range(steps)] for _ in network.routes]
         model = Model()
-        model.clauses = onechunk.clauses(problem, 0, steps, prices, rng.randint(10, 60))
+        model.clauses = single_chunk.clauses(problem, 0, steps, prices, rng.randint(10, 60))
         model.variables = max(abs(x) for clause in model.clauses for x in clause)
         answer = Cadical(seed).solve(model)
         if answer.status == "sat":
             found += 1
-            verify.schedule(decoded(network, task, names, answer.values))
+            replay.schedule(decoded(network, task, names, answer.values))
     assert found
 
 
-def decoded(network: Network, task: Collective, names: onechunk.Names, true: Sequence[bool]) -> Schedule:
+def decoded(network: Network, task: Collective, names: single_chunk.Names, true: Sequence[bool]) -> Schedule:
     made = []
     for keep, own, sent in zip(names.keep, names.own, names.sent, strict=True):
         row: list[Send] = []
@@ -164,14 +166,14 @@ def test_scan_on_a_star_in_three_steps_needs_two(found: LowerBound) -> None:
     assert found.value == 2
     assert len(str(found.certificate)) < 20_000
     docs = STAR.to_json(), STAR_SCAN.to_json(1)
-    assert check.check(found.certificate, *docs, steps=3) == 2
-    assert check.check(found.certificate, *docs, steps=3, chunks=3) == 2
+    assert cuts.check(found.certificate, *docs, steps=3) == 2
+    assert cuts.check(found.certificate, *docs, steps=3, chunks=3) == 2
     least, proof = found.certificate["chunk"]["0"]
-    lines = onechunk.unpacked(proof, "$")
+    lines = single_chunk.unpacked(proof, "$")
     for change in (
         {"chunk": {"0": [least + 1, proof]}},
-        {"chunk": {"0": [least, onechunk.packed(lines[:-1])]}},
-        {"chunk": {"0": [least, onechunk.packed(["5000 0 1 0"])]}},
+        {"chunk": {"0": [least, single_chunk.packed(lines[:-1])]}},
+        {"chunk": {"0": [least, single_chunk.packed(["5000 0 1 0"])]}},
         {"chunk": {"0": [least, proof[:-8]]}},
         {"chunk": {"0": [least, proof * 2]}},
         {"chunk": {"0": [least, base64.b64encode(base64.b64decode(proof) * 2).decode()]}},
@@ -184,11 +186,11 @@ def test_scan_on_a_star_in_three_steps_needs_two(found: LowerBound) -> None:
         {"prices": [*found.certificate["prices"], ["link", 0, 1, 5, 0, 0]]},
     ):
         with pytest.raises(VerificationError):
-            check.check(found.certificate | change, *docs, steps=3)
+            cuts.check(found.certificate | change, *docs, steps=3)
     with pytest.raises(VerificationError):
-        check.check(found.certificate, *docs, steps=4)
+        cuts.check(found.certificate, *docs, steps=4)
     with pytest.raises(VerificationError):
-        check.check(found.certificate, *docs)
+        cuts.check(found.certificate, *docs)
 
 
 def test_every_price_matters(found: LowerBound) -> None:
@@ -199,14 +201,14 @@ def test_every_price_matters(found: LowerBound) -> None:
             doc = copy.deepcopy(found.certificate)
             doc["prices"][row][column] -= 1
             with pytest.raises(VerificationError):
-                check.check(doc, STAR.to_json(), STAR_SCAN.to_json(1), steps=3)
+                cuts.check(doc, STAR.to_json(), STAR_SCAN.to_json(1), steps=3)
 
 
 def test_the_sweep_proves_the_three_step_point() -> None:
-    first = next(item for item in allreduce.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3) if isinstance(item, Point))
+    first = next(item for item in combining_frontier.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3) if isinstance(item, Point))
     assert (first.steps, first.bandwidth, first.status) == (3, 2, "optimal")
     frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 3, 0.0, (), (), ())
-    assert any("R/C 2 " in line for line in audit.document(json.loads(json.dumps(frontier.to_json()))))
+    assert any("R/C 2 " in line for line in exact_frontier.document(json.loads(json.dumps(frontier.to_json()))))
 
 
 def test_no_bound_where_a_mixture_attains_it() -> None:
@@ -242,4 +244,4 @@ def test_what_copies_is_refused(found: LowerBound) -> None:
     task = collective("allgather", 5)
     problem = Instance(STAR.to_json(), task.to_json(1), False).digest
     with pytest.raises(VerificationError, match="combine"):
-        check.check(found.certificate | {"problem": problem}, STAR.to_json(), task.to_json(1), steps=3)
+        cuts.check(found.certificate | {"problem": problem}, STAR.to_json(), task.to_json(1), steps=3)

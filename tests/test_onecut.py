@@ -13,17 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_strength import best, leaving
 
-from synth import api, auditlarge, bounds
-from synth.bounds import check_scale
-from synth.collective import collective
+from synth import api, bounds
+from synth.checker.certificates import throughput_cuts
+from synth.checker.documents import scale_frontier
 from synth.errors import VerificationError
-from synth.flows import large, onecut, parts
-from synth.flows.automorphisms import free_group, symmetries
-from synth.flows.explain import explain
-from synth.flows.fabric import fabric
-from synth.flows.until import until
+from synth.model.collective import collective
+from synth.model.topology import Limit, Link, Topology
+from synth.scale import search
+from synth.scale.baselines.comparison import explain
+from synth.scale.bounds import allreduce_partition, single_cut
+from synth.scale.fabric.automorphisms import free_group, symmetries
+from synth.scale.fabric.fabric import fabric
+from synth.solvers.processes.deadline import until
 from synth.topologies import topology
-from synth.topology import Limit, Link, Topology
 
 
 def machine(ranks: int, rows, switches: int = 0, limits: tuple[Limit, ...] = ()) -> Topology:
@@ -49,17 +51,17 @@ def machines(draw, most: int = 5, switches: int = 1):
 
 def test_each_byte_leaves_once():
     """The partition's two crossings may both take the wide way: 2/5."""
-    found = large.bound(machine(2, [(0, 1, 1), (1, 0, 4)]), "allreduce")
+    found = search.bound(machine(2, [(0, 1, 1), (1, 0, 4)]), "allreduce")
     assert found.bound_gbps == 1
     assert found.certificate["kind"] == "throughput-cut" and found.certificate["inside"] == [[0, 0]]
-    back = large.bound(machine(2, [(0, 1, 4), (1, 0, 1)]), "allreduce")
+    back = search.bound(machine(2, [(0, 1, 4), (1, 0, 1)]), "allreduce")
     assert back.bound_gbps == 1 and back.certificate["inside"] == [[1, 1]]
 
 
 def test_partitions_stay_where_they_say_more():
-    assert large.bound(topology("mesh:3x3"), "allreduce").certificate["kind"] == "allreduce-parts"
+    assert search.bound(topology("mesh:3x3"), "allreduce").certificate["kind"] == "allreduce-parts"
     wide = [(a, b, 10 + (a < b)) for a in range(6) for b in range(6) if abs(a - b) in (1, 5)]
-    found = large.bound(machine(6, wide), "allreduce")
+    found = search.bound(machine(6, wide), "allreduce")
     assert found.certificate["kind"] == "allreduce-parts" and found.bound_gbps < narrowest(found.topology)
 
 
@@ -67,8 +69,8 @@ def test_partitions_stay_where_they_say_more():
 @given(machines())
 def test_the_best_of_all_cuts_and_partitions(given):
     """With switches cuts together may say more."""
-    found = large.bound(given, "allreduce")
-    assert auditlarge.bound(found.certificate, given) == found.bound
+    found = search.bound(given, "allreduce")
+    assert scale_frontier.bound(found.certificate, given) == found.bound
     said = max(best(given), 1 / narrowest(given)) * given.unit_bandwidth()
     assert found.bound == said if not given.switches else found.bound >= said
 
@@ -76,10 +78,10 @@ def test_the_best_of_all_cuts_and_partitions(given):
 @settings(max_examples=25, deadline=None)
 @given(machines())
 def test_no_less_than_broadcast_and_reduce_say(given):
-    value = large.bound(given, "allreduce").bound
+    value = search.bound(given, "allreduce").bound
     for root in range(given.ranks):
         for name in ("broadcast", "reduce"):
-            other = large.bound(given, name, root)
+            other = search.bound(given, name, root)
             # weights are rounded to simple fractions, in each program by itself
             slack = Fraction(1, 1000) if other.certificate["kind"] == "throughput-cuts" else 0
             assert value >= other.bound * (1 - slack)
@@ -88,7 +90,7 @@ def test_no_less_than_broadcast_and_reduce_say(given):
 @settings(max_examples=25, deadline=None)
 @given(machines(most=4))
 def test_no_schedule_is_faster(given):
-    found = large.frontier(given, "allreduce")
+    found = search.frontier(given, "allreduce")
     assert found.points and all(point.bandwidth >= found.bound for point in found.points)
 
 
@@ -97,7 +99,7 @@ def test_no_schedule_is_faster(given):
 def test_no_more_than_a_reduction_and_then_a_broadcast_take(given):
     """What arborescences into the best rank, and then others out of it, reach is attained: no bound is above."""
     exact = bounds.allreduce(given.network(), collective("allreduce", given.ranks), None).value
-    assert large.bound(given, "allreduce").bound <= _mixed(given) * given.unit_bandwidth()
+    assert search.bound(given, "allreduce").bound <= _mixed(given) * given.unit_bandwidth()
     assert exact <= _mixed(given) * given.unit_bandwidth()
 
 
@@ -116,7 +118,7 @@ def _mixed(given: Topology) -> Fraction:
 def test_symmetries_only_save_work(name):
     graph = fabric(topology(name))
     group = free_group(symmetries(graph), graph.ranks)
-    quick, plain = onecut.narrowest(graph, group), onecut.narrowest(graph)
+    quick, plain = single_cut.narrowest(graph, group), single_cut.narrowest(graph)
     assert quick.time == plain.time
     assert quick.flows <= plain.flows
 
@@ -136,22 +138,22 @@ def test_symmetries_of_unequal_directions(seed):
     links = tuple(Link(a, b, Fraction(w)) for a, b, w in rows)
     graph = fabric(Topology("turning", ranks * boxes, links, generators=(turn,)))
     group = free_group(symmetries(graph), graph.ranks)
-    assert onecut.narrowest(graph, group).time == onecut.narrowest(graph).time
+    assert single_cut.narrowest(graph, group).time == single_cut.narrowest(graph).time
 
 
 def test_even_machines_need_no_cut():
     """Where as much enters every node as leaves it, the two parts of a cut say what the cut says."""
     for name in ("mesh:3x3", "dgx-a100*2", "fat-tree:8", "mi250"):
         graph = fabric(topology(name))
-        assert onecut.even(graph)
-        assert parts.bound(graph)[0] >= onecut.narrowest(graph).time
+        assert single_cut.even(graph)
+        assert allreduce_partition.bound(graph)[0] >= single_cut.narrowest(graph).time
 
 
 def test_limits_stand_for_links_of_a_cut():
     """Rank 3 may send 9 to each of three ranks, 2 in all: every byte of the buffer takes half a second for its part of the sums."""
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     out = Limit("out of 3", tuple(i for i, (a, _) in enumerate(pairs) if a == 3), Fraction(2))
-    found = large.bound(machine(4, [(a, b, 9) for a, b in pairs], limits=(out,)), "allreduce")
+    found = search.bound(machine(4, [(a, b, 9) for a, b in pairs], limits=(out,)), "allreduce")
     assert found.bound_gbps == 2 and found.certificate["limits"] == [0]
 
 
@@ -159,31 +161,31 @@ def test_cuts_together_where_a_switch_lets_out_more_than_it_takes_in():
     """From rank 0 a switch takes in 2 and hands 2 on to each of ranks 1 and 2, who reach each other by way of rank 0 alone."""
     rows = [(0, 3, 2), (3, 1, 2), (3, 2, 2), (1, 0, 9), (2, 0, 9)]
     given = machine(3, rows, 1)
-    found = large.bound(given, "allreduce")
+    found = search.bound(given, "allreduce")
     assert found.certificate["kind"] == "throughput-cuts"
     assert found.bound_gbps == 1 and narrowest(given) == 2
-    assert auditlarge.bound(found.certificate, given) == found.bound
+    assert scale_frontier.bound(found.certificate, given) == found.bound
     doc = api.large_document(found)
     for change in ({"collective": "broadcast", "root": 0}, {"root": 0}, {"cuts": []}, {"potentials": []}):
         wrong = copy.deepcopy(doc)
         wrong["bound"]["certificate"] |= change
         with pytest.raises(VerificationError):
-            auditlarge.document(wrong, Path(), lambda: None)
+            scale_frontier.document(wrong, Path(), lambda: None)
 
 
 def test_a_time_limit_leaves_the_ranks_alone():
     given = machine(4, [(a, b, 9 - 8 * (a == 2)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
     with until(0):
-        value, certificate, short = parts.bound(fabric(given))
-    assert "time limit" in short and value == check_scale.check(certificate, given) * given.unit_bandwidth() == Fraction(1, 2)
+        value, certificate, short = allreduce_partition.bound(fabric(given))
+    assert "time limit" in short and value == throughput_cuts.check(certificate, given) * given.unit_bandwidth() == Fraction(1, 2)
 
 
 def test_altered_certificates_are_refused():
     given = machine(4, [(0, 1, 1), (1, 0, 4), (1, 2, 9), (2, 1, 9), (2, 3, 4), (3, 2, 4)])
-    found = large.bound(given, "allreduce")
+    found = search.bound(given, "allreduce")
     assert found.certificate["kind"] == "throughput-cut"
     doc = api.large_document(found)
-    assert auditlarge.document(doc, Path(), lambda: None)
+    assert scale_frontier.document(doc, Path(), lambda: None)
     changes = [
         {"inside": [[0, 1]]}, {"inside": [[1, 3]]}, {"inside": []}, {"inside": [[0, 3]]}, {"inside": [[0, 4]]}, {"inside": [[0.0, 0]]},
         {"limits": [0]}, {"root": 0}, {"root": True}, {"collective": "allgather"}, {"collective": "broadcast", "root": 0},
@@ -193,18 +195,18 @@ def test_altered_certificates_are_refused():
         wrong = copy.deepcopy(doc)
         wrong["bound"]["certificate"] |= change
         with pytest.raises(VerificationError):
-            auditlarge.document(wrong, Path(), lambda: None)
+            scale_frontier.document(wrong, Path(), lambda: None)
     wrong = copy.deepcopy(doc)
     wrong["bound"]["value"] = str(found.bound * Fraction(101, 100))
     with pytest.raises(VerificationError, match="is claimed"):
-        auditlarge.document(wrong, Path(), lambda: None)
+        scale_frontier.document(wrong, Path(), lambda: None)
 
 
 def test_explain_names_the_cut():
     rows = [(a, b, 1 if a < b else 4) for a, b in combinations(range(20), 2) if abs(a - b) in (1, 19)]
     rows += [(b, a, 4) for a, b, _ in rows]
     found = api.explain(machine(20, rows), "allreduce")
-    assert found.ways[0].units == large.bound(machine(20, rows), "allreduce").bound_gbps / 1
+    assert found.ways[0].units == search.bound(machine(20, rows), "allreduce").bound_gbps / 1
     assert "part of every sum" in found.limit and np.array(found.parts).size
 
 
@@ -212,9 +214,9 @@ def test_explain_names_the_cut():
 def test_explain_takes_the_lesser_of_both_bounds(factor):
     """Flows and the linear program both bound few ranks without tree packings: whichever says less GB/s."""
     given = machine(4, [(a, b, 1 + 2 * (a < b)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
-    found = large.bound(given, "allreduce")
+    found = search.bound(given, "allreduce")
     whole = explain(given, "allreduce").ways[0]
     assert whole.name == "upper bound" and whole.units == found.bound_gbps
-    told = explain(given, "allreduce", flows=lambda name: replace(large.bound(given, name), bound=found.bound / factor))
+    told = explain(given, "allreduce", flows=lambda name: replace(search.bound(given, name), bound=found.bound / factor))
     assert told.ways[0].units == found.bound_gbps * min(factor, 1)
     assert ("linear program" in told.limit) == (factor > 1)

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 import synth
-from synth import verify
-from synth.catalog.fit_shape import shape
-from synth.collective import Collective
+from synth.catalog.tuner.cost_terms import shape
+from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
-from synth.export.rankmap import check_links, links
-from synth.liveness import prune
-from synth.program.lower import lower
-from synth.program.onesided import onesided
-from synth.samebits import same_bits
-from synth.schedule import Schedule, Send, Step
-from synth.topology import Network, Route
+from synth.export.rank_map import check_links, links
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import Collective
+from synth.model.dead_sends import prune
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network, Route
+from synth.program.lowering.lower import lower
+from synth.program.onesided.lower import onesided
 
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 1, 1), Route(1, 0, 1)))
 

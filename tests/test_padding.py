@@ -12,15 +12,17 @@ from test_arrays import Tensor
 
 import synth
 from synth import api
-from synth.collective import COLLECTIVES, collective
 from synth.errors import UsageError, VerificationError
-from synth.program.layout import Layout
+from synth.model.collective import COLLECTIVES, collective
+from synth.program.buffer_layout import Layout
 from synth.program.program import Span
-from synth.runtime import cuda, data, hostbuild
+from synth.runtime import reference_data
+from synth.runtime.cuda import executor
 from synth.runtime.dtypes import dtype
+from synth.runtime.kernel import build_host
 from synth.runtime.padding import Padding
 
-needs_compiler = pytest.mark.skipif(hostbuild.compiler() is None, reason="no C++ compiler here: apt install g++")
+needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 CANARY = 77.0
 RANKS = 4
 SIZES = {
@@ -130,7 +132,7 @@ def fenced(count, kind=np.float32):
 @pytest.mark.parametrize("in_place", [False, True])
 def test_the_callers_arrays_are_filled_to_their_ends_and_no_further(op, in_place):
     made = program("allreduce", instances=1)
-    given = data.inputs(Layout(made.collective, 1), 7, dtype("f32"), op, 3)
+    given = reference_data.inputs(Layout(made.collective, 1), 7, dtype("f32"), op, 3)
     held = [fenced(7) for _ in range(RANKS)]
     got = held if in_place else [fenced(7) for _ in range(RANKS)]
     for (array, _), rows in zip(held, given, strict=True):
@@ -139,7 +141,7 @@ def test_the_callers_arrays_are_filled_to_their_ends_and_no_further(op, in_place
     for _ in range(1 if in_place else 3):
         ready.launch()
         ready.finish()
-        data.check(Layout(made.collective, 1), dtype("f32"), op, given, [a.reshape(1, 7) for a, _ in got])
+        reference_data.check(Layout(made.collective, 1), dtype("f32"), op, given, [a.reshape(1, 7) for a, _ in got])
     assert all(whole[0] == whole[-1] == CANARY for _, whole in (*held, *got))
     if not in_place:
         assert all((array == rows[0]).all() for (array, _), rows in zip(held, given, strict=True))
@@ -165,9 +167,9 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_o
     """On the stand-in for CuPy: nothing allocates or waits in a launch, also while a graph is captured."""
     cupy = Cupy(gpus=3)
     for name, value in (("_cupy", lambda: cupy), ("missing", lambda: None), ("kernel", cupy.kernel)):
-        monkeypatch.setattr(cuda, name, value)
+        monkeypatch.setattr(executor, name, value)
     made, on = ring_allreduce(3, 6), ranks_on or (0, 0, 0)
-    given = data.inputs(Layout(made.collective, 1), 7, dtype("f32"), "sum", 4)
+    given = reference_data.inputs(Layout(made.collective, 1), 7, dtype("f32"), "sum", 4)
     got = [np.full(7, CANARY, np.float32) for _ in range(3)]
     arrays = [[Tensor(a.reshape(-1), device=(2, on[rank])) for rank, a in enumerate(side)] for side in (given, got)]
     ready = synth.prepare(made, *arrays, ranks_on=ranks_on)
@@ -181,7 +183,7 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_o
             array[:] = CANARY
         graph.launch(stream)
         ready.finish(stream)
-        data.check(Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got])
+        reference_data.check(Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got])
     last = max(k for k, what in enumerate(cupy.log) if what == "launch")
     assert cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3  # inputs before all launches, outputs after
     assert synth.run(made, *arrays[:1], executor="cuda", outputs=arrays[1], ranks_on=ranks_on).size == 28

@@ -4,8 +4,8 @@ import json
 
 from click.testing import CliRunner
 
-from synth.bulk import Bulk
 from synth.cli.root import root
+from synth.model.compressed_schedule import Bulk
 
 
 def test_exact_synthesis_writes_each_schedule_and_the_frontier(tmp_path):

@@ -6,16 +6,16 @@ from fractions import Fraction
 
 import pytest
 
-from synth import verify
-from synth.collective import Collective, collective
-from synth.encodings import placing
-from synth.encodings.translate import Translation
-from synth.frontier import Open, Point
-from synth.pareto import allreduce, atsteps
-from synth.symmetry import Generator
+from synth.checker.schedule import replay as verify
+from synth.encodings.chunk_mixtures import iterative_forward_search
+from synth.encodings.translated_chunks import Translation
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Open, Point
+from synth.model.outcome import Budget
+from synth.model.symmetry import Generator
+from synth.model.topology import Cap, Network, Route
+from synth.pareto.combining import combining_frontier, search_at_steps
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
-from synth.verdict import Budget
 
 PLENTY = 40_000_000
 SCAN = collective("scan", 8)
@@ -29,7 +29,7 @@ def asked(network: Network, task: Collective, chunks: int) -> Translation:
 
 @pytest.mark.parametrize(("chunks", "steps", "rounds"), [(4, 3, 3), (7, 4, 5), (9, 5, 6)])
 def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, steps: int, rounds: int) -> None:
-    found = placing.place(asked(DGX1, SCAN, chunks), steps, rounds, PLENTY, 0).schedule
+    found = iterative_forward_search.place(asked(DGX1, SCAN, chunks), steps, rounds, PLENTY, 0).schedule
     assert found is not None
     replay = verify.schedule(found)
     assert (replay.chunks, replay.steps) == (chunks, steps)
@@ -38,9 +38,9 @@ def test_what_is_placed_replays_with_no_more_rounds_than_asked(chunks: int, step
 
 def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
-    plain = placing.Search._in_the_way
-    monkeypatch.setattr(placing.Search, "_in_the_way", lambda self: moved.append(plain(self)) or moved[-1])
-    found = placing.place(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
+    plain = iterative_forward_search.Search._in_the_way
+    monkeypatch.setattr(iterative_forward_search.Search, "_in_the_way", lambda self: moved.append(plain(self)) or moved[-1])
+    found = iterative_forward_search.place(asked(DGX1, SCAN, 6), 3, 3, PLENTY, 0).schedule
     assert found is not None
     assert verify.schedule(found).bandwidth == Fraction(1, 2)
     assert len(moved) > 1
@@ -49,43 +49,43 @@ def test_chunks_move_out_of_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_arguments_give_the_same_answer(seed: int) -> None:
-    first, second = (placing.place(asked(DGX1, SCAN, 6), 4, 4, PLENTY, seed) for _ in range(2))
+    first, second = (iterative_forward_search.place(asked(DGX1, SCAN, 6), 4, 4, PLENTY, seed) for _ in range(2))
     assert first.schedule is not None
     assert (first.schedule.to_json(), first.work) == (second.schedule and second.schedule.to_json(), second.work)
 
 
 def test_no_more_than_fits() -> None:
     """The bound at three steps is 1/2: six chunks would meet it, seven would break it."""
-    assert placing.place(asked(DGX1, SCAN, 7), 3, 3, 1_000_000, 0).schedule is None
+    assert iterative_forward_search.place(asked(DGX1, SCAN, 7), 3, 3, 1_000_000, 0).schedule is None
 
 
 def test_one_that_finds_no_room_alone_ends_the_search() -> None:
     network = topology("line:4").network()
-    found = placing.place(asked(network, collective("scan", 4), 1), 2, 2, PLENTY, 0)
+    found = iterative_forward_search.place(asked(network, collective("scan", 4), 1), 2, 2, PLENTY, 0)
     assert found.schedule is None
     assert found.work < 1
 
 
 def test_an_effort_of_nothing_finds_nothing() -> None:
-    assert placing.place(asked(DGX1, SCAN, 4), 3, 3, 0, 0).schedule is None
+    assert iterative_forward_search.place(asked(DGX1, SCAN, 4), 3, 3, 0, 0).schedule is None
 
 
 def test_fewer_rounds_than_steps_are_refused() -> None:
-    assert placing.place(asked(DGX1, SCAN, 1), 3, 2, PLENTY, 0).schedule is None
+    assert iterative_forward_search.place(asked(DGX1, SCAN, 1), 3, 2, PLENTY, 0).schedule is None
 
 
 def test_it_is_for_one_unit_on_links_alone() -> None:
     capped = Network("capped", 2, (Route(0, 1, 2),), (Cap((0,), 1),))
-    assert placing.applies(DGX1, SCAN)
-    assert not placing.applies(capped, collective("scan", 2))
-    assert not placing.applies(DGX1, collective("broadcast", 8))
-    assert not placing.applies(DGX1, collective("reduce-scatter", 8))
+    assert iterative_forward_search.applies(DGX1, SCAN)
+    assert not iterative_forward_search.applies(capped, collective("scan", 2))
+    assert not iterative_forward_search.applies(DGX1, collective("broadcast", 8))
+    assert not iterative_forward_search.applies(DGX1, collective("reduce-scatter", 8))
 
 
 def test_a_scan_on_a_dgx1_gets_better_with_a_step_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atsteps, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
-    monkeypatch.setattr(atsteps, "PLACING", PLENTY // 40)
-    found = list(allreduce.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
+    monkeypatch.setattr(search_at_steps, "OTHER_EFFORTS", (("meet", 2_000), ("place", 1)))
+    monkeypatch.setattr(search_at_steps, "PLACING", PLENTY // 40)
+    found = list(combining_frontier.points(DGX1, SCAN, budget=Budget(deterministic=True), max_steps=3))
     points = {item.steps: item.bandwidth for item in found if isinstance(item, Point)}
     assert points[2] == 1
     assert points[3] <= Fraction(3, 5)

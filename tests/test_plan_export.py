@@ -18,12 +18,12 @@ from test_export import ring_schedule, slow_schedule
 
 from synth import api
 from synth.cli import root as cli
-from synth.collective import collective
 from synth.errors import SynthError, UsageError
-from synth.export.plan_notes import compared, judged
-from synth.export.plan_ranges import Offer, fewest, lost, shares
-from synth.plan import Algorithm, Plan, Range, Table
-from synth.schedule import Schedule, Send, Step
+from synth.export.plans.notes import compared, judged
+from synth.export.plans.size_ranges import Offer, fewest, lost, shares
+from synth.model.collective import collective
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 from synth.topologies import topology
 
 SMALL, LARGE = 4096, 1 << 20

@@ -14,7 +14,7 @@ import pytest
 from test_plan_export import LARGE, SMALL, plan
 
 from synth import api
-from synth.plan import Algorithm, Range, Table
+from synth.model.tuning_plan import Algorithm, Range, Table
 
 ALGORITHM = """
 #pragma once

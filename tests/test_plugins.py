@@ -12,9 +12,9 @@ import pytest
 CODE = '''
 from dataclasses import dataclass
 
-from synth.encodings.solvers.cadical import Cadical
+from synth.solvers.cadical import Cadical
 from synth.encodings.step import Step
-from synth.verdict import Unknown
+from synth.model.outcome import Unknown
 
 
 class Mine(Step):

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.collective import collective
 from synth.errors import FormatError
+from synth.model.collective import collective
 from synth.program import text
-from synth.program.layout import Layout
+from synth.program.buffer_layout import Layout
 from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
 
 small = st.integers(0, 40)

@@ -18,20 +18,22 @@ import strict_mscclpp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synth import api, lint, verify
-from synth.collective import COLLECTIVES
+from synth import api
+from synth.checker.schedule import replay
 from synth.errors import SynthError, UsageError
-from synth.export import msccl_xml_read, mscclpp_read
-from synth.lint.analysis import modes
-from synth.program import text
-from synth.program.layout import Layout
-from synth.program.lower import lower
-from synth.program.onesided import onesided
+from synth.export.msccl_xml import read
+from synth.export.mscclpp import read as mscclpp_read
+from synth.model.collective import COLLECTIVES
+from synth.program import analysis, text
+from synth.program.analysis.analysis import modes
+from synth.program.buffer_layout import Layout
+from synth.program.lowering.lower import lower
+from synth.program.onesided.lower import onesided
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
-from synth.runtime import data
+from synth.runtime import reference_data
 from synth.runtime.dtypes import dtype
-from synth.runtime.reference import Reference
+from synth.runtime.reference.executor import Reference
 
 KINDS = (*COLLECTIVES, "custom")
 TYPES = (("int32", "sum"), ("int8", "max"), ("float16", "sum"), ("bfloat16", "sum"), ("float32", "prod"), ("float64", "avg"))
@@ -40,13 +42,13 @@ TYPES = (("int32", "sum"), ("int8", "max"), ("float16", "sum"), ("bfloat16", "su
 def made(kind, seed):
     """A verified schedule of the collective `kind`."""
     found = randoms.schedule(seed) if kind == "custom" else floods.schedule(kind, seed)
-    verify.schedule(found)
+    replay.schedule(found)
     return found
 
 
 def right(program: Program, network, runtime: str, rng: random.Random) -> None:
     """Lint finds nothing, and the executor computes the collective in every mode, however the messages are split and delayed."""
-    report = lint.check(program, runtime)
+    report = analysis.check(program, runtime)
     assert [str(f) for f in report.findings if f.severity != "remark" and f.rule not in ("dispatch", "root")] == []
     assert report.safe is None
     layout, ways = Layout(program.collective, program.chunks), {(route.src, route.dst) for route in network.routes}
@@ -62,9 +64,9 @@ def right(program: Program, network, runtime: str, rng: random.Random) -> None:
             part=rng.choice((None, 1, 2)),
             runtime=runtime,
         )
-        given = data.inputs(layout, rng.randint(1, 4), dtype(name), op, rng.randrange(99))
+        given = reference_data.inputs(layout, rng.randint(1, 4), dtype(name), op, rng.randrange(99))
         done = executor.run(program, given, dtype=name, op=op, in_place=mode == "in")
-        data.check(layout, dtype(name), op, given, done.outputs)
+        reference_data.check(layout, dtype(name), op, given, done.outputs)
     assert text.parse(text.dump(program)) == program
     assert Program.from_json(json.loads(json.dumps(program.to_json()))) == program
 
@@ -75,18 +77,18 @@ def roots(program: Program) -> int | None:
 
 def written(program: Program, runtime: str) -> int:
     """The files of the runtime's form, accepted by its strict reader, hold the program. How many there are."""
-    files = api.export(
+    files = api.export_program(
         program, runtime=runtime, assume_root=roots(program), assume_nvlink=True, assume_one_node=True, max_size=1 << 20
     ).files
     for _, content in files:
         strict_msccl.load(content, runtime)
-        back = msccl_xml_read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
+        back = read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
         gpus = tuple(gpu._replace(blocks=tuple(block._replace(via=()) for block in gpu.blocks)) for gpu in program.gpus)
         told = back.in_place if program.in_place == "both" and RUNTIMES[runtime].exact_in_place else program.in_place
         assert back == replace(program, name=back.name, gpus=gpus, in_place=told, max_bytes=1 << 20)
         assert program.name.startswith(back.name)
     if len(files) == 2:
-        assert sorted(msccl_xml_read.read(content, "f.xml", program.collective).in_place for _, content in files) == ["in", "out"]
+        assert sorted(read.read(content, "f.xml", program.collective).in_place for _, content in files) == ["in", "out"]
     return len(files)
 
 
@@ -130,7 +132,7 @@ def planned(schedule, seed: int) -> str:
     right(program, schedule.network, "mscclpp", rng)
     if in_place == "both":
         return "planned for both"  # files are for one of the two
-    content = api.export(program, "mscclpp", assume_root=roots(program)).files[0][1]
+    content = api.export_program(program, "mscclpp", assume_root=roots(program)).files[0][1]
     strict_mscclpp.check(content)
     assert mscclpp_read.read(content, task=program.collective) == program
     return "planned"
@@ -170,7 +172,7 @@ def synthesized(seed: int):
     """A point of the frontier of a small random machine."""
     rng = random.Random(seed)
     machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
-    points = api.pareto(
+    points = api.frontier(
         machine, floods.task(name, machine.ranks, rng), max_steps=4, max_chunks=2, jobs=1, deterministic=True, fresh=True
     ).points
     return rng.choice(points).schedule if points else made(name, seed)

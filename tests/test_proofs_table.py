@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from synth import audit
-from synth.bounds import check, check_scale
+from synth.checker.certificates import cuts, throughput_cuts
+from synth.checker.documents import exact_frontier
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "proofs.md"
 OTHERS = ("lrat", "allreduce-parts", "alltoall-lengths", "groups-prices")  # kinds that a checker of their own reads
@@ -51,16 +51,16 @@ def test_the_function_is_there(name: str) -> None:
     pytest.fail(f"{name} is in no module")
 
 
-@pytest.mark.parametrize("schema", [*audit.SCHEMAS, "synth.bulk/1"])
+@pytest.mark.parametrize("schema", [*exact_frontier.SCHEMAS, "synth.bulk/1"])
 def test_every_schema_that_is_verified_has_a_row(schema: str) -> None:
     assert schema in subjects()
 
 
-@pytest.mark.parametrize("kind", [*check.KEYS, *check_scale.KEYS, *OTHERS])
+@pytest.mark.parametrize("kind", [*cuts.KEYS, *throughput_cuts.KEYS, *OTHERS])
 def test_every_kind_of_certificate_has_a_row(kind: str) -> None:
     assert kind in subjects()
 
 
-@pytest.mark.parametrize("schema", audit.ASSUMED)
+@pytest.mark.parametrize("schema", exact_frontier.ASSUMED)
 def test_what_is_assumed_is_said(schema: str) -> None:
-    assert schema in audit.SCHEMAS and audit.ASSUMED[schema].startswith("assumed, not checked: ")
+    assert schema in exact_frontier.SCHEMAS and exact_frontier.ASSUMED[schema].startswith("assumed, not checked: ")

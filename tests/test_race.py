@@ -10,14 +10,15 @@ import time
 import pytest
 from dozing import hold
 
-from synth import jobs, verify
-from synth.collective import collective
+from synth.checker.schedule import replay
 from synth.errors import UsageError
-from synth.pareto import entrants, race, racers
-from synth.schedule import Problem
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat, Unknown, Unsat
+from synth.model.schedule import Problem
+from synth.pareto.portfolio import members, race, selection
+from synth.solvers.processes import jobs
+from synth.solvers.processes.fork_server import Nursery
 from synth.topologies import topology
-from synth.verdict import Budget, Sat, Unknown, Unsat
-from synth.workers import Nursery
 
 HARD = (7, 3, 8)  # DGX-1 allgather: below the bound, and beyond what a solver refutes in a minute
 
@@ -35,7 +36,7 @@ def dgx1(coll, *query):
 def solved(problem, **options):
     verdict = race.solve(problem, budget=options.pop("budget", Budget(120)), **options)
     if isinstance(verdict, Sat):
-        verify.schedule(verdict.schedule)
+        replay.schedule(verdict.schedule)
         assert verdict.schedule.problem.fingerprint == problem.fingerprint
     return verdict
 
@@ -44,7 +45,7 @@ def solved(problem, **options):
 def test_a_schedule_whoever_is_asked(encoding):
     verdict = solved(dgx1("allgather", 1, 2, 2), encoding=encoding)
     assert isinstance(verdict, Sat)
-    name = racers.parse(encoding)[0]
+    name = members.parse(encoding)[0]
     assert name == "auto" or verdict.cost.engine.startswith(name)
     assert verdict.cost.cpu > 0
 
@@ -108,19 +109,19 @@ def _crash_instead(*_):
 
 def test_the_quick_solver_goes_first_except_on_large_problems():
     small = dgx1("allgather", 6, 3, 7)
-    names = [str(racer) for racer, _ in entrants.entrants(small, "auto", "auto")]
+    names = [str(racer) for racer, _ in selection.entrants(small, "auto", "auto")]
     assert names[:4] == ["quotient@0/minicard", "quotient@1/minicard", "step/minicard", "quotient@0/cadical"]
-    late = race._handicaps([racer for racer, _ in entrants.entrants(small, "auto", "auto")], small)
+    late = race._handicaps([racer for racer, _ in selection.entrants(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
-    large = [str(racer) for racer, _ in entrants.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
+    large = [str(racer) for racer, _ in selection.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
     assert large[:2] == ["quotient@0/cadical", "tree"]
     assert set(names) >= set(large)
 
 
 def test_solvers_of_one_library_share_a_nursery():
-    assert racers.Racer("step", "minicard").imports == racers.Racer("quotient", "cadical", 0).imports
-    assert racers.Racer("step", "minicard").imports != racers.Racer("step", "z3").imports
+    assert members.Racer("step", "minicard").imports == members.Racer("quotient", "cadical", 0).imports
+    assert members.Racer("step", "minicard").imports != members.Racer("step", "z3").imports
 
 
 def test_nursery_jobs_fail_alone():
@@ -154,7 +155,7 @@ def test_fewer_rounds_than_steps():
 
 
 def test_a_proof_on_request(tmp_path):
-    from synth.encodings.proofs import check_proof
+    from synth.encodings.lrat_proofs import check_proof
 
     problem = dgx1("allgather", 3, 2, 4)
     verdict = solved(problem, proof=tmp_path)
@@ -180,11 +181,11 @@ def alive(pid):
 
 
 BUSY = f"""
-from synth.pareto import race
-from synth.collective import collective
-from synth.schedule import Problem
+from synth.pareto.portfolio import race
+from synth.model.collective import collective
+from synth.model.schedule import Problem
 from synth.topologies import topology
-from synth.verdict import Budget
+from synth.model.outcome import Budget
 print("ready", flush=True)
 try:
     race.solve(Problem(topology("dgx1").network(), collective("allgather", 8), *{HARD}), budget=Budget(60))

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from synth import verify
-from synth.collective import collective
+from synth.checker.schedule import replay
 from synth.errors import SynthError, UsageError
-from synth.export import rankmap
-from synth.schedule import Schedule, Send, Step
+from synth.export import rank_map
+from synth.model.collective import collective
+from synth.model.schedule import Schedule, Send, Step
 from synth.topologies import topology
 
 
@@ -37,38 +37,38 @@ CASES = [
 @pytest.mark.parametrize(("name", "n", "more"), CASES)
 def test_a_renumbered_schedule_replays(name, n, more):
     before = direct(name, n, **more)
-    verify.schedule(before.to_json())
+    replay.schedule(before.to_json())
     ranks = [2, 0, 3, 1] if n == 4 else [2, 0, 1]
-    after = rankmap.relabelled(before, ranks)
-    verify.schedule(after.to_json())
+    after = rank_map.relabelled(before, ranks)
+    replay.schedule(after.to_json())
     assert after.collective.name == name
     assert after.collective.roots == tuple(ranks[r] for r in before.collective.roots)
-    assert rankmap.links(after) == {(ranks[a], ranks[b]) for a, b in rankmap.links(before)}
-    back = rankmap.relabelled(after, [ranks.index(r) for r in range(len(ranks))])
+    assert rank_map.links(after) == {(ranks[a], ranks[b]) for a, b in rank_map.links(before)}
+    back = rank_map.relabelled(after, [ranks.index(r) for r in range(len(ranks))])
     assert back.steps == before.steps
     assert back.collective == before.collective
 
 
 def test_what_no_map_can_be():
     ring = direct("allgather", 4)
-    assert rankmap.relabelled(ring, [0, 1, 2, 3]) is ring
+    assert rank_map.relabelled(ring, [0, 1, 2, 3]) is ring
     for ranks in ([0, 1, 2], [0, 1, 2, 2], [1, 2, 3, 4]):
         with pytest.raises(UsageError, match=r"each of 0\.\.3 once"):
-            rankmap.relabelled(ring, ranks)
+            rank_map.relabelled(ring, ranks)
     with pytest.raises(SynthError, match="depends on the numbers"):
-        rankmap.relabelled(replace(ring, collective=collective("alltonext", 4)), [1, 0, 2, 3])
+        rank_map.relabelled(replace(ring, collective=collective("alltonext", 4)), [1, 0, 2, 3])
 
 
 def test_links_that_do_not_exist_are_named():
     ring = topology("ring:4").network()
     around = Schedule(ring, collective("sendrecv", 4), 1, (Step(1, tuple(Send(r, r, (r + 1) % 4) for r in range(4))),))
-    rankmap.check_links(around, ring, "ring:4")
+    rank_map.check_links(around, ring, "ring:4")
     with pytest.raises(SynthError, match=r"ring:4 does not have: 0 to 2, 1 to 3; .*--rank-map"):
-        rankmap.check_links(Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring, "ring:4")
+        rank_map.check_links(Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring, "ring:4")
 
 
 def test_labels_become_the_order_of_the_devices():
-    assert rankmap.from_labels((), 3) == (0, 1, 2)
-    assert rankmap.from_labels((0, 1, 5), 3) == (0, 1, 2)
-    assert rankmap.from_labels((5, 0, 1), 3) == (2, 0, 1)
-    assert rankmap.from_labels((3, 2, 1, 0), 4) == (3, 2, 1, 0)
+    assert rank_map.from_labels((), 3) == (0, 1, 2)
+    assert rank_map.from_labels((0, 1, 5), 3) == (0, 1, 2)
+    assert rank_map.from_labels((5, 0, 1), 3) == (2, 0, 1)
+    assert rank_map.from_labels((3, 2, 1, 0), 4) == (3, 2, 1, 0)

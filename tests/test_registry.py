@@ -7,8 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from synth import registry
 from synth.errors import MissingDependencyError, SynthError, UsageError
+from synth.model import registry
 
 BUILT_IN = {"step": "json:loads", "path": "json:dumps"}
 

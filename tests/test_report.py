@@ -17,29 +17,29 @@ import pytest
 from click.testing import CliRunner
 
 from synth import api
-from synth.bounds.check import KEYS
 from synth.catalog import report
 from synth.catalog.entry import DONE, FAILED, INFEASIBLE, Entry, Provenance
-from synth.catalog.store import Store
+from synth.catalog.store.store import Store
+from synth.checker.certificates.cuts import KEYS
 from synth.cli.root import root
 from synth.errors import FormatError, UsageError
-from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.plan import Algorithm, Plan, Range, Table
-from synth.schedule import SEND_KINDS, Schedule, Send, Step
-from synth.view.page import html, motion, sheets, times, words
-from synth.view.page.sheet import Sheet
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.schedule import SEND_KINDS, Schedule, Send, Step
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
+from synth.view.page import animation_data, certificate_text, html, sections, time_chart
+from synth.view.page.frontier_section import Sheet
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&<!--\u2028'\""
 
 
 @pytest.fixture(scope="module")
 def dgx1(tmp_path_factory) -> Frontier:
-    return api.pareto("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+    return api.frontier("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory) -> Frontier:
-    return api.pareto("ring:4", "reduce-scatter", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+    return api.frontier("ring:4", "reduce-scatter", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
 
 
 def blocks(page: str) -> dict[str, object]:
@@ -83,7 +83,7 @@ def through_switches() -> Schedule:
 
 def test_a_packed_schedule_is_the_schedule(dgx1, ring):
     for schedule in [*(p.schedule for p in (*dgx1.points, *ring.points)), through_switches()]:
-        doc = unpacked(motion.packed(schedule).data)
+        doc = unpacked(animation_data.packed(schedule).data)
         assert doc["rounds"] == [step.rounds for step in schedule.steps]
         assert doc["chunks"] == schedule.chunks and doc["combining"] == schedule.collective.combining
         assert sends(doc, schedule) == [sorted((s.chunk, s.src, s.dst, s.kind, s.via) for s in step.sends) for step in schedule.steps]
@@ -91,7 +91,7 @@ def test_a_packed_schedule_is_the_schedule(dgx1, ring):
 
 def test_switches_are_drawn_with_their_wires():
     network = api.topology("fat-tree:4").network()
-    drawn = motion.machine(network)
+    drawn = animation_data.machine(network)
     assert [end[2] for end in drawn.ends if end[3]] == ["leaf0", "leaf1", "spine0", "spine1"]
     names = [end[2] for end in drawn.ends]
     assert [(names[a], names[b], units) for a, b, units, _ in drawn.links] == [(str(a), str(b), units) for a, b, units in network.wires]
@@ -104,14 +104,20 @@ def test_switches_are_drawn_with_their_wires():
 
 def test_limits_without_wires_are_rows_of_their_own():
     network = api.topology("dgx-a100").network()
-    drawn = motion.machine(network)
+    drawn = animation_data.machine(network)
     assert len(drawn.caps) == len(network.caps) > 0
     assert {name for name, _, _ in drawn.caps} == {f"all {way} {rank}" for way in ("out of", "into") for rank in range(8)}
 
 
 def test_boxes_are_told_by_the_name():
-    assert motion.boxes("dgx1-v100*2:cross=0+2", 16) == (0,) * 8 + (1,) * 8
-    assert motion.boxes("dgx1-v100", 8) == motion.boxes("dgx1*3", 16) == motion.boxes("a*2[0,1]", 2) == motion.boxes("*2", 4) == ()
+    assert animation_data.boxes("dgx1-v100*2:cross=0+2", 16) == (0,) * 8 + (1,) * 8
+    assert (
+        animation_data.boxes("dgx1-v100", 8)
+        == animation_data.boxes("dgx1*3", 16)
+        == animation_data.boxes("a*2[0,1]", 2)
+        == animation_data.boxes("*2", 4)
+        == ()
+    )
 
 
 def test_no_name_becomes_markup(dgx1):
@@ -158,7 +164,7 @@ def test_machines_are_written_once(dgx1):
 
 
 def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
-    sheet = sheets.of_frontier(dgx1, sheets.About("x"))
+    sheet = sections.of_frontier(dgx1, sections.About("x"))
     short, long = sorted(len(a.move.data) for a in sheet.algorithms if a.move)
     for room, kept in ((short + long, 2), (short + long - 1, 1), (short - 1, 0)):
         rows = blocks(html.page([sheet], room=room))["entry-0"]["algorithms"]  # type: ignore[index]
@@ -167,8 +173,8 @@ def test_schedules_that_do_not_fit_are_left_out_with_a_note(dgx1):
 
 
 def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
-    monkeypatch.setattr(motion, "MOST_SENDS", 200)
-    first, second = sheets.of_frontier(dgx1, sheets.About("x")).algorithms
+    monkeypatch.setattr(animation_data, "MOST_SENDS", 200)
+    first, second = sections.of_frontier(dgx1, sections.About("x")).algorithms
     assert first.move is not None and not first.lack
     assert second.move is None and "336 sends" in second.lack
 
@@ -178,31 +184,34 @@ def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
 
 @pytest.mark.parametrize("kind", [*KEYS, "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"])
 def test_each_kind_of_certificate_has_words(kind):
-    said = words.how({"kind": kind})
+    said = certificate_text.how({"kind": kind})
     assert f"Certificate: {kind}" in said and said.count(". ") >= 1
     assert ("checked without a solver" in said) == (kind != "lrat")
 
 
 @pytest.mark.parametrize("odd", [{}, {"kind": 7}, {"kind": None}, {"kind": "x" * 10_000}, {"kind": "distance", "pair": {"a": 1}}])
 def test_words_for_odd_certificates_are_short(odd):
-    assert 0 < len(words.how(odd)) < 300
+    assert 0 < len(certificate_text.how(odd)) < 300
 
 
 def test_a_point_is_only_called_optimal_where_its_bound_is_met(dgx1):
     point = dgx1.points[1]
-    claim, _ = words.of_point(point)
+    claim, _ = certificate_text.of_point(point)
     assert "fewer than 7/6 rounds per chunk" in claim and "any number of chunks" in claim and "it is optimal." in claim
     worse = replace(point, bound=LowerBound(Fraction(1), point.bound.certificate), status="best-known")
-    claim, _ = words.of_point(worse)
+    claim, _ = certificate_text.of_point(worse)
     assert "fewer than 1 rounds" in claim and "16.7% more" in claim and "not proved optimal" in claim
     here = replace(point, bound=LowerBound(Fraction(7, 6), point.bound.certificate, "this-chunks"), status="best-known")
-    assert "with 6 chunks per unit" in words.of_point(here)[0] and "optimal at this number of chunks" in words.of_point(here)[0]
+    assert (
+        "with 6 chunks per unit" in certificate_text.of_point(here)[0]
+        and "optimal at this number of chunks" in certificate_text.of_point(here)[0]
+    )
 
 
 def test_completeness_is_only_claimed_where_it_is():
-    assert words.completeness(made((2, 2)))[0].startswith("Not proved complete")
-    assert "any number of steps" in words.completeness(made((2, 2), complete=True))[0]
-    assert "up to 5 steps" in words.completeness(made((2, 2), complete=True, max_steps=5))[0]
+    assert certificate_text.completeness(made((2, 2)))[0].startswith("Not proved complete")
+    assert "any number of steps" in certificate_text.completeness(made((2, 2), complete=True))[0]
+    assert "up to 5 steps" in certificate_text.completeness(made((2, 2), complete=True, max_steps=5))[0]
 
 
 # Plots.
@@ -222,27 +231,27 @@ def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), *
 
 def test_stairs_hold_bounds_for_fewer_steps_and_end_where_nothing_is_known():
     found = made((2, 9), bounds=((0, 2), (5, 4)))
-    stairs = times.stairs(found)
+    stairs = time_chart.stairs(found)
     assert stairs.floor == ((2, 9.0, "9"), (3, 4.0, "4"))  # the bound at 5 steps holds at 3 and 4 too
     assert stairs.end == 5
-    assert times.of_frontier(found).floor == ()  # more than 5 steps might take no time on the wire
+    assert time_chart.of_frontier(found).floor == ()  # more than 5 steps might take no time on the wire
 
 
 def test_stairs_go_on_where_a_bound_for_any_steps_is_known():
     found = made((2, 9), bounds=((0, 2), (5, 4), (None, 3)), open=(Open(7, Fraction(1), None, "time"),))
-    stairs = times.stairs(found)
+    stairs = time_chart.stairs(found)
     assert stairs.floor == ((2, 9.0, "9"), (3, 4.0, "4"), (6, 3.0, "3")) and stairs.end is None
     share = float(found.collective.unit_share / (found.network.unit * 10**9))
-    assert times.of_frontier(found).floor == tuple((steps * 1e-6, value * share) for steps, value in ((2, 9), (3, 4), (6, 3)))
+    assert time_chart.of_frontier(found).floor == tuple((steps * 1e-6, value * share) for steps, value in ((2, 9), (3, 4), (6, 3)))
 
 
 def test_a_bound_at_one_number_of_chunks_is_no_stair(dgx1):
     point = replace(dgx1.points[0], bound=replace(dgx1.points[0].bound, scope="this-chunks", value=Fraction(99)))
-    assert max(value for _, value, _ in times.stairs(replace(dgx1, points=(point,))).floor) < 99
+    assert max(value for _, value, _ in time_chart.stairs(replace(dgx1, points=(point,))).floor) < 99
 
 
 def test_no_time_lies_below_the_floor(dgx1):
-    seen = times.of_frontier(dgx1)
+    seen = time_chart.of_frontier(dgx1)
     for size in [1 << k for k in range(8, 31)]:
         least = min(a + b * size for a, b in seen.floor)
         assert least > 0
@@ -252,7 +261,7 @@ def test_no_time_lies_below_the_floor(dgx1):
 
 
 def test_wins_of_predictions_are_those_of_the_frontier(dgx1):
-    seen = times.of_frontier(dgx1)
+    seen = time_chart.of_frontier(dgx1)
     for size in [3 << k for k in range(8, 29)]:
         (place,) = [k for low, high, _, k in seen.wins if low <= size and (high is None or size < high)]
         assert dgx1.points[place or 0] is dgx1.best(size)
@@ -260,7 +269,7 @@ def test_wins_of_predictions_are_those_of_the_frontier(dgx1):
 
 def test_the_envelope_is_the_least_line():
     lines = [(0, 1.0, 5.0), (1, 2.0, 3.0), (2, 9.0, 2.9), (3, 3.0, 3.0), (4, 4.0, 1.0)]
-    wins = times.envelope(lines, list("abcde"))
+    wins = time_chart.envelope(lines, list("abcde"))
     for size in (0.1, 0.4, 0.6, 0.9, 1.2, 40.0):
         (name,) = [name for low, high, name, _ in wins if low <= size and (high is None or size < high)]
         assert name == "abcde"[min((a + b * size, k) for k, a, b in lines)[1]]
@@ -279,20 +288,20 @@ def measured(**more) -> dict:
 
 
 def test_measured_times_belong_to_their_points(dgx1):
-    few, many = times.series(measured(), dgx1)
+    few, many = time_chart.series(measured(), dgx1)
     assert (few.of, many.of) == (0, 1)
     assert few.points == ((1024, 3e-6, 3e-6 * 0.9, 3e-6 * 3), (4096, 5e-6, 5e-6 * 0.9, 5e-6 * 3))  # out of place where both are there
     wrong = measured()
     wrong["programs"][0] |= {"steps": 9}
-    assert times.series(wrong, dgx1)[0].of is None
-    assert times.series(measured(), None)[0].of is None
+    assert time_chart.series(wrong, dgx1)[0].of is None
+    assert time_chart.series(measured(), None)[0].of is None
 
 
 def test_measured_wins_are_runs_of_sizes_that_more_than_one_was_measured_at(dgx1):
-    marks = times.series(measured(), dgx1)
-    assert times.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
-    assert times.measured_wins(times.series(measured(modelled=True), dgx1)) == ()
-    assert times.measured_wins(marks[:1]) == ()
+    marks = time_chart.series(measured(), dgx1)
+    assert time_chart.measured_wins(marks) == ((1024.0, 1024.0, "few", 0), (4096.0, 4096.0, "many", 1))
+    assert time_chart.measured_wins(time_chart.series(measured(modelled=True), dgx1)) == ()
+    assert time_chart.measured_wins(marks[:1]) == ()
 
 
 # What is given.
@@ -375,7 +384,7 @@ def test_an_impossible_problem_says_what_proves_it():
     cut = replace(network, routes=network.routes[:1])
     task = api.collective("allgather", 2)
     closed = {"kind": "unreachable", "problem": "", "pair": [1, 0], "closed": [1]}
-    from synth.schedule import problem_fingerprint
+    from synth.model.schedule import problem_fingerprint
 
     closed["problem"] = problem_fingerprint(cut, task)
     given = entry(Frontier(cut, task, ()), "d", state=INFEASIBLE, certificate=closed)
@@ -426,7 +435,7 @@ def test_a_schedule_alone_is_shown_without_claims(dgx1, tmp_path):
 
 
 def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
-    large = api.pareto("dgx-h100*2", "allgather", engine="flow")
+    large = api.frontier("dgx-h100*2", "allgather", engine="flow")
     doc = large.to_json()  # type: ignore[union-attr]
     known, value = report.collect([save(tmp_path / "l.json", doc)]).sheets[0], report.collect([large]).sheets[0]  # type: ignore[list-item]
     assert known.stairs == value.stairs and known.times == value.times and known.algorithms == value.algorithms
@@ -443,7 +452,7 @@ def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
 
 
 def test_a_large_bound_that_is_too_high_fails_its_check(tmp_path):
-    doc = api.pareto("dgx-h100*2", "allgather", engine="flow").to_json()  # type: ignore[union-attr]
+    doc = api.frontier("dgx-h100*2", "allgather", engine="flow").to_json()  # type: ignore[union-attr]
     doc["bound"]["value"] = "100"
     found = report.collect([save(tmp_path / "l.json", doc)])
     assert found.sheets[0].status == "failed its check" and "100 is claimed" in found.wrong[0]
@@ -475,9 +484,9 @@ def test_the_folder_must_exist_before_anything_is_read():
 
 
 def test_the_head_of_a_sheet_fits_its_columns(dgx1):
-    head = sheets.of_frontier(dgx1, sheets.About("x", measured=(measured(),))).head()
+    head = sections.of_frontier(dgx1, sections.About("x", measured=(measured(),))).head()
     assert head["algorithms"] == 2 and head["measured"] == 5
     emulated = measured() | {"modelled": True}  # no clock was read
-    assert sheets.of_frontier(dgx1, sheets.About("x", measured=(emulated,))).head()["measured"] == 0
+    assert sections.of_frontier(dgx1, sections.About("x", measured=(emulated,))).head()["measured"] == 0
     assert head["least"] == pytest.approx(2 * 0.7e-6) and head["rate"] == pytest.approx(171.43, abs=0.01)
     assert isinstance(Sheet("i", "t", "c", 1, "s", "good", "title").head()["rate"], type(None))

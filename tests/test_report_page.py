@@ -11,12 +11,12 @@ import pytest
 
 from bench import chromium
 from synth import api
-from synth.collective import Collective
-from synth.frontier import Frontier, LowerBound, Point
-from synth.schedule import Schedule, Send, Step
-from synth.verify import schedule as replayed
+from synth.checker.schedule.replay import schedule as replayed
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.schedule import Schedule, Send, Step
 from synth.view.page import html
-from synth.view.page.sheets import About, of_schedule
+from synth.view.page.sections import About, of_schedule
 from tests.needs import need
 
 HOSTILE = "</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
@@ -58,7 +58,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def gather(tmp_path_factory) -> Frontier:
-    return api.pareto("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
+    return api.frontier("dgx1", "allgather", jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def path(gather, tmp_path_factory):
     """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with switches."""
     folder = tmp_path_factory.mktemp("report")
     (folder / "measured.json").write_text(json.dumps(MEASURED))
-    large = api.pareto("dgx-h100*2", "allgather", engine="flow")
-    switched = api.pareto("fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")
+    large = api.frontier("dgx-h100*2", "allgather", engine="flow")
+    switched = api.frontier("fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")
     given = [gather, allreduce(), named(gather, HOSTILE), large, switched, folder / "measured.json"]
     page = api.report(given, title=HOSTILE, verify=False)  # type: ignore[arg-type]
     assert page.entries == 5 and page.wrong == ()
@@ -348,7 +348,7 @@ def test_loads_are_coloured_by_step_and_in_total(at):
 
 
 def test_limits_are_told_beside_their_links(browser, tmp_path):
-    found = api.pareto("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
+    found = api.frontier("dgx-a100", "allgather", max_steps=1, jobs=1, engine="exact", log=tmp_path / "log")
     (tmp_path / "r.html").write_text(api.report(found).html)
     browser.window(1200, 900)
     browser.open(tmp_path / "r.html")

@@ -4,7 +4,7 @@ import synth
 
 
 def test_values_show_as_one_line():
-    found = synth.pareto("ring:4", "allgather")
+    found = synth.frontier("ring:4", "allgather")
     point = found.points[0]
     said = [repr(value) for value in (found, point, point.schedule, found.network, found.collective, synth.topology("dgx2"))]
     assert said == [

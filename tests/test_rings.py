@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from synth import api
 from synth.cli import root
 from synth.errors import UndecidedError, UsageError, VerificationError
-from synth.flows import doubletree, ringbound, ringcheck, ringexact, ringhops, ringpairs, rings, roads
-from synth.flows.explain import runs
-from synth.flows.until import until
+from synth.model.topology import Limit, Link, Network, Route, Topology
+from synth.scale.baselines import double_binary_tree
+from synth.scale.baselines.comparison import runs
+from synth.scale.baselines.rings import bidirectional_pairs, check, cp_sat_circuits, cut_bound, folded_network, ring_network, search
+from synth.solvers.processes.deadline import until
 from synth.topologies import modify, topology
-from synth.topology import Limit, Link, Network, Route, Topology
 
 # Units that rings carry together, of which no more fit: degrees and cuts say so, or all cycles were listed, or a constraint program.
 MOST = {
@@ -27,7 +28,7 @@ MOST = {
 }  # fmt: skip
 
 
-def loads(machine: Topology, found: rings.Rings) -> None:
+def loads(machine: Topology, found: search.Rings) -> None:
     """By hand, from the topology's own links: every ring Hamiltonian, no link and no limit overfull."""
     network = machine.network()
     load = [0] * len(network.routes)
@@ -45,7 +46,7 @@ def loads(machine: Topology, found: rings.Rings) -> None:
 )
 def test_the_most_rings_that_fit(name):
     machine = topology(name)
-    found = rings.disjoint(machine)
+    found = search.disjoint(machine)
     assert (found.units, found.most) == (MOST[name], True)
     assert found.bound is not None and found.bound.units >= found.units
     loads(machine, found)
@@ -54,16 +55,16 @@ def test_the_most_rings_that_fit(name):
 def test_a_broken_link_or_a_few_boxes_of_another_size_leave_a_right_answer():
     whole = topology("dgx-a100*2")
     for machine in (modify.apply(whole, without=["0-3"]), modify.apply(whole, ranks="0,1,2,8,9,10,11,12")):
-        found = rings.disjoint(machine)
+        found = search.disjoint(machine)
         loads(machine, found)
-        cut = ringbound.bound(roads.of(machine))
+        cut = cut_bound.bound(ring_network.of(machine))
         assert 0 < found.units <= cut.units
         assert found.most and found.units == cut.units
 
 
 def test_a_thousand_ranks_are_folded():
     machine = topology("torus:32x32")
-    found = rings.disjoint(machine)
+    found = search.disjoint(machine)
     assert (found.units, found.most) == (4, True)
     loads(machine, found)
 
@@ -83,46 +84,46 @@ def _ring(size: int, width: int = 1) -> Topology:
 ])  # fmt: skip
 def test_the_checker_refuses_what_is_no_ring(cycles, ways, words):
     machine = _ring(4, 2)
-    ringcheck.check(Topology("ring", 4, machine.links, unit=Fraction(1)), [((0, 1, 2, 3), 2)], [(0, 1, 2, 3)])
+    check.check(Topology("ring", 4, machine.links, unit=Fraction(1)), [((0, 1, 2, 3), 2)], [(0, 1, 2, 3)])
     with pytest.raises(VerificationError, match=words):
-        ringcheck.check(Topology("ring", 4, machine.links, unit=Fraction(1)), cycles, ways)
+        check.check(Topology("ring", 4, machine.links, unit=Fraction(1)), cycles, ways)
 
 
 def test_the_checker_adds_up_limits():
     machine = _ring(4)
     half = Topology("ring", 4, machine.links, (Limit("two", (0, 2), Fraction(1)),))
     with pytest.raises(VerificationError, match="2 units of limit 0, which has 1"):
-        ringcheck.check(half, [((0, 1, 2, 3), 1)], [(0, 1, 2, 3)])
-    assert rings.disjoint(half).rings == () and rings.disjoint(half).most
+        check.check(half, [((0, 1, 2, 3), 1)], [(0, 1, 2, 3)])
+    assert search.disjoint(half).rings == () and search.disjoint(half).most
 
 
 def test_a_bound_counts_what_limits_let_through():
-    found = ringbound.bound(roads.of(topology("dgx-a100*4")))
+    found = cut_bound.bound(ring_network.of(topology("dgx-a100*4")))
     assert (found.units, len(found.side)) == (8, 8)
-    found = ringbound.bound(roads.of(topology("ndv2*4").network()))  # no boxes are known: the narrow links say what they are
+    found = cut_bound.bound(ring_network.of(topology("ndv2*4").network()))  # no boxes are known: the narrow links say what they are
     assert (found.units, len(found.side)) == (1, 8)
 
 
 def test_a_symmetry_that_is_none_is_not_believed():
     machine = topology("dgx1")
-    wrong = roads.Roads(**{**roads.of(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)})
-    assert list(ringhops.folded(wrong)) == []
+    wrong = ring_network.Roads(**{**ring_network.of(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)})
+    assert list(folded_network.folded(wrong)) == []
 
 
 def test_the_constraint_program_decides():
-    hops = ringhops.plain(roads.of(topology("hypercube:8")))
+    hops = folded_network.plain(ring_network.of(topology("hypercube:8")))
     assert hops is not None
-    assert ringexact.fit(hops, 3, 1, 5.0) == []
-    found = ringexact.fit(hops, 2, 1, 5.0)
+    assert cp_sat_circuits.fit(hops, 3, 1, 5.0) == []
+    found = cp_sat_circuits.fit(hops, 2, 1, 5.0)
     assert found is not None and len(found) == 2
     assert all(sorted(hops.unfold(ring).tolist()) == list(range(8)) for ring in found)
 
 
 def test_several_links_between_two_ranks_share_the_load_of_trees():
     pairs = [Route(a, b, n) for n in (1, 3) for a, b in ((0, 1), (1, 0))]
-    wires = roads.of(Network("pair", 2, tuple(pairs)))
-    assert doubletree.tree_rate(wires) == 4  # up one tree and down the other, each over both links
-    assert rings.disjoint(Network("pair", 2, tuple(pairs))).units <= 4
+    wires = ring_network.of(Network("pair", 2, tuple(pairs)))
+    assert double_binary_tree.tree_rate(wires) == 4  # up one tree and down the other, each over both links
+    assert search.disjoint(Network("pair", 2, tuple(pairs))).units <= 4
 
 
 def test_a_broadcast_by_trees_is_no_faster_than_any():
@@ -157,7 +158,7 @@ def test_explain_names_what_limits_rings_and_shortens_parts():
 
 def test_a_time_limit_leaves_what_was_found():
     with until(0):
-        found = rings.disjoint(topology("dgx-a100*2"))
+        found = search.disjoint(topology("dgx-a100*2"))
     assert not found.whole and not found.most
     shown = CliRunner().invoke(root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"])
     assert shown.exit_code == 4 and "left open" in shown.output and "Traceback" not in shown.output
@@ -175,8 +176,8 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         api.groups("ring:4", path, time_limit=0)
     shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path), "--time-limit", "0.0001"])
     assert shown.exit_code == 4
-    from synth.flows import groups as flows
-    from synth.flows.until import TimeUp
+    from synth.scale.groups import joint as flows
+    from synth.solvers.processes.deadline import TimeUp
 
     def late(*given: object) -> None:
         raise TimeUp
@@ -192,7 +193,7 @@ def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
     """Sixty links between each two of eight ranks, two into and out of a ninth: two rings fit, though one link each does not show it."""
     pairs = [(a, b, 60) for a in range(1, 9) for b in range(1, 9) if a != b] + [(0, 1, 2), (2, 0, 2)]
     machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
-    found = rings.disjoint(machine)
+    found = search.disjoint(machine)
     assert found.units == 2 or not found.most
 
 
@@ -200,14 +201,14 @@ def test_rings_in_pairs_where_links_are_wide_and_edges_are_left_over() -> None:
     """Links of unlike widths, parallel ones and a chord too many: cycles one each way, by hand within every link."""
     pairs = [(i, (i + 1) % 9, 3) for i in range(9)] + [(i, (i + 2) % 9, 2) for i in range(9)] + [(0, 4, 2), (0, 1, 1)]
     machine = Topology("wide", 9, tuple(Link(x, y, Fraction(n)) for a, b, n in pairs for x, y in ((a, b), (b, a))))
-    wires = roads.of(machine)
-    *_, (width, made) = ringpairs.search(wires, [2, 1], 0, 10, 4_000)
+    wires = ring_network.of(machine)
+    *_, (width, made) = bidirectional_pairs.search(wires, [2, 1], 0, 10, 4_000)
     assert (width, len(made)) == (1, 10)
-    ringcheck.check(machine, [(order.tolist(), 1) for order, _ in made], [links.tolist() for _, links in made])
+    check.check(machine, [(order.tolist(), 1) for order, _ in made], [links.tolist() for _, links in made])
     one = Topology("limited", 9, machine.links, limits=(Limit("all", (0, 1), Fraction(1)),))
-    assert not list(ringpairs.search(roads.of(one), [1], 0, 10, 100))
-    assert not list(ringpairs.search(roads.of(_ring(6)), [1], 0, 1, 100))
+    assert not list(bidirectional_pairs.search(ring_network.of(one), [1], 0, 10, 100))
+    assert not list(bidirectional_pairs.search(ring_network.of(_ring(6)), [1], 0, 1, 100))
 
 
 def test_no_pairs_where_a_grid_has_no_way_round() -> None:
-    assert not list(ringpairs.search(roads.of(topology("mesh:5x5")), [1], 0, 2, 300))
+    assert not list(bidirectional_pairs.search(ring_network.of(topology("mesh:5x5")), [1], 0, 2, 300))

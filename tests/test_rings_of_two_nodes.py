@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.flows import ringexact
-from synth.flows.ringhops import Hops
+from synth.scale.baselines.rings import cp_sat_circuits
+from synth.scale.baselines.rings.folded_network import Hops
 
 
 @st.composite
@@ -36,7 +36,7 @@ def fits(hops: Hops, width: int) -> bool:
 @settings(max_examples=60, deadline=None)
 @given(machines(), st.integers(1, 2))
 def test_none_is_said_only_where_none_is(hops, width):
-    found = ringexact.fit(hops, 1, width, 1.0)
+    found = cp_sat_circuits.fit(hops, 1, width, 1.0)
     assert found is not None and bool(found) == fits(hops, width)
     for ring in found:
         assert sorted(hops.unfold(ring).tolist()) == list(range(2 * hops.order))

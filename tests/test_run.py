@@ -18,13 +18,13 @@ from programs import (
 
 from synth import api
 from synth.cli import root
-from synth.collective import collective
 from synth.errors import SynthError, UsageError, VerificationError
-from synth.frontier import Frontier, LowerBound, Point
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.schedule import Schedule, Send, Step
 from synth.program import text
 from synth.program.program import Op, Program, Span
-from synth.runtime.bound import certified
-from synth.schedule import Schedule, Send, Step
+from synth.runtime.time_bound import certified
 
 
 @pytest.fixture(autouse=True)
@@ -73,20 +73,20 @@ def test_programs_schedules_and_frontiers_in_files(tmp_path):
 
 @pytest.mark.parametrize("runtime", ["msccl", "executor", "rccl"])
 def test_exported_files_are_right_as_they_are_read_back(tmp_path, runtime):
-    for name, content in api.export(ring_schedule(4), runtime=runtime).files:
+    for name, content in api.export_program(ring_schedule(4), runtime=runtime).files:
         file = f"a{name}.xml"
         save(tmp_path, file, content)
         where = ["--in-place"] if 'inplace="1"' in content else []
         out = synth("run", file, "--topo ring:4 --size 256KB", "--runtime", runtime, *where).stdout
         assert "right: 262,144 elements compared, all exactly" in out
         assert "times as long" in out
-    for _, content in api.export(ring_schedule(4), "mscclpp").files:
+    for _, content in api.export_program(ring_schedule(4), "mscclpp").files:
         save(tmp_path, "plan.json", content)
         assert "right: 262,144 elements" in synth("run plan.json --topo ring:4 --size 256KB").stdout
 
 
 def test_what_a_foreign_file_computes_can_be_said(tmp_path):
-    content = api.export(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')
+    content = api.export_program(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')
     save(tmp_path, "c.xml", content)
     where = ["--in-place"] if 'inplace="1"' in content else []
     assert "right" in synth("run c.xml --coll allgather --size 16KB", *where).stdout

@@ -17,16 +17,16 @@ from programs import (
 )
 
 from synth import api
-from synth.collective import collective
 from synth.errors import SynthError, VerificationError
-from synth.program.layout import Layout
+from synth.model.collective import collective
+from synth.model.topology import Limit, Link, Topology
+from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Dep, Gpu, Op, Port, Program, Span
-from synth.runtime import data
+from synth.runtime import reference_data
 from synth.runtime.dtypes import DTYPES, OPERATORS, dtype
-from synth.runtime.reference import Reference
-from synth.runtime.sizes import cut, padding
-from synth.runtime.waits import DeadlockError
-from synth.topology import Limit, Link, Topology
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError
+from synth.runtime.reference.executor import Reference
+from synth.runtime.slicing import cut, padding
 
 I0, O0, S0 = Span("i", 0), Span("o", 0), Span("s", 0)
 
@@ -34,9 +34,9 @@ I0, O0, S0 = Span("i", 0), Span("o", 0), Span("s", 0)
 def run(program, elements=8, kind="float32", op="sum", in_place=False, network=None, seed=0, **options):
     """Runs `program` on random data and checks the result; the execution and what was checked."""
     layout = Layout(program.collective, program.chunks)
-    given = data.inputs(layout, elements, dtype(kind), op, seed)
+    given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
     done = Reference(network, **options).run(program, given, dtype=kind, op=op, in_place=in_place)
-    return done, data.check(layout, dtype(kind), op, given, done.outputs)
+    return done, reference_data.check(layout, dtype(kind), op, given, done.outputs)
 
 
 def program(task, *gpus, chunks=1, in_place="both"):
@@ -151,13 +151,13 @@ def test_a_missing_or_doubled_contribution_is_found_in_every_floating_type(kind,
 
 def test_the_smallest_error_in_an_integer_or_a_copy_is_found():
     layout = Layout(collective("allgather", 2), 1)
-    given = data.inputs(layout, 4, dtype("f32"), "sum", 0)
+    given = reference_data.inputs(layout, 4, dtype("f32"), "sum", 0)
     right = [np.concatenate(given), np.concatenate(given)]
-    assert data.check(layout, dtype("f32"), "sum", given, right) == (16, 16)
+    assert reference_data.check(layout, dtype("f32"), "sum", given, right) == (16, 16)
     right[1] = right[1].copy()
     right[1][1, 3] = np.nextafter(right[1][1, 3], np.float32(2))
     with pytest.raises(VerificationError, match="rank 1 output chunk 1 element 3"):
-        data.check(layout, dtype("f32"), "sum", given, right)
+        reference_data.check(layout, dtype("f32"), "sum", given, right)
 
 
 def test_scan_wants_what_each_rank_wants():
@@ -175,7 +175,7 @@ def test_no_elements_and_the_input_untouched():
     _, checked = run(ring_allreduce(4), 0)
     assert checked.elements == 0
     layout = Layout(ring_allreduce(4).collective, 4)
-    given = data.inputs(layout, 5, dtype("i32"), "sum", 3)
+    given = reference_data.inputs(layout, 5, dtype("i32"), "sum", 3)
     before = [array.copy() for array in given]
     for in_place in (False, True):
         Reference().run(ring_allreduce(4), given, dtype="i32", in_place=in_place)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import randoms
 
-from synth import verify
-from synth.collective import Collective
+from synth.checker.schedule import replay
 from synth.errors import SynthError
-from synth.program.lower import lower
-from synth.program.onesided import onesided
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import Collective
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network, Route
+from synth.program.lowering.lower import lower
+from synth.program.onesided.lower import onesided
 from synth.program.program import Program
-from synth.runtime.reference import Reference
-from synth.samebits import same_bits
-from synth.schedule import Schedule, Send, Step
-from synth.topology import Network, Route
+from synth.runtime.reference.executor import Reference
 
 FIVE = Network("five", 5, tuple(Route(a, b, 4) for a in range(5) for b in range(5) if a != b))
 THREE = frozenset({0, 1, 2})
@@ -71,7 +71,7 @@ def test_total_and_input_of_one_rank_in_one_step() -> None:
     last = Step(1, (Send(0, 1, 4, "reduce"), Send(0, 2, 4, "reduce")))
     task = Collective("sum", 5, (THREE,), (frozenset({3, 4}),), True, (), (((3, THREE), (4, THREE)),))
     made = Schedule(FIVE, task, 1, (first, both, last))
-    verify.schedule(made)
+    replay.schedule(made)
     assert not same_bits(made)
 
 

@@ -6,12 +6,14 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import api, auditlarge, verifybulk
+from synth import api
+from synth.checker.documents import scale_frontier
+from synth.checker.schedule import compressed_replay
 from synth.cli.root import root
 from synth.errors import InfeasibleError, SynthError
-from synth.flows.large import bound, frontier
+from synth.model.topology import Limit, Link, Topology
+from synth.scale.search import bound, frontier
 from synth.topologies import topology
-from synth.topology import Limit, Link, Topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -41,10 +43,10 @@ ODD = {
 
 def _right(machine, name):
     found = frontier(machine, name)
-    assert auditlarge.bound(found.certificate, found.topology) == found.bound > 0
+    assert scale_frontier.bound(found.certificate, found.topology) == found.bound > 0
     assert found.points
     for point in found.points[:5]:
-        assert verifybulk.bulk(point.make()).bandwidth == point.bandwidth >= found.bound
+        assert compressed_replay.bulk(point.make()).bandwidth == point.bandwidth >= found.bound
     assert bound(machine, name).bound == found.bound
     return found
 
@@ -109,7 +111,7 @@ def test_a_hundred_thousand_links():
     machine = topology("switch:320")
     assert len(machine.links) > 10**5
     found = bound(machine, "allgather")
-    assert auditlarge.bound(found.certificate, machine) == found.bound == 319
+    assert scale_frontier.bound(found.certificate, machine) == found.bound == 319
     assert found.least_steps == 1
 
 

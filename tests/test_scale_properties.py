@@ -6,12 +6,14 @@ from math import inf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import auditlarge, bounds, verify, verifybulk
-from synth.collective import collective
+from synth import bounds
+from synth.checker.documents import scale_frontier
+from synth.checker.schedule import compressed_replay, replay
 from synth.errors import InfeasibleError, UndecidedError
-from synth.flows import expand
-from synth.flows.large import frontier
-from synth.topology import Limit, Link, Topology
+from synth.model.collective import collective
+from synth.model.topology import Limit, Link, Topology
+from synth.scale.greedy import bulk_expansion
+from synth.scale.search import frontier
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 
@@ -47,17 +49,17 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
         pairs = {"broadcast": [(0, r) for r in at], "reduce": [(r, 0) for r in at]}.get(name, [(a, b) for a in at for b in at])
         assert any(far[a][b] is None for a, b in pairs)
         return
-    assert auditlarge.bound(found.certificate, machine) == found.bound
+    assert scale_frontier.bound(found.certificate, machine) == found.bound
     exact = _exact(network, task)
     # The flow bound holds for all ways through switches, those of a Network are the shortest: its bound may be higher, never lower.
     assert found.bound <= exact
     for point in (*found.points[:2], *found.points[-1:]):
         made = point.make()
-        checked = verifybulk.bulk(made)
+        checked = compressed_replay.bulk(made)
         assert (checked.steps, checked.bandwidth) == (point.steps, point.bandwidth)
         assert point.bandwidth >= found.bound and point.steps >= found.least_steps
-        schedule = expand.schedule(made)
-        verify.schedule(schedule)
+        schedule = bulk_expansion.schedule(made)
+        replay.schedule(schedule)
         assert Fraction(schedule.rounds, schedule.chunks) == point.bandwidth >= exact
 
 

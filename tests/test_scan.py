@@ -5,23 +5,23 @@ from fractions import Fraction
 
 import pytest
 
-from synth import verify
-from synth.collective import Collective, collective
-from synth.encodings import direct
-from synth.encodings.solvers.cadical import Cadical
-from synth.encodings.translate import Translation
+from synth.checker.schedule import replay
+from synth.encodings import contributions
+from synth.encodings.translated_chunks import Translation
 from synth.errors import InfeasibleError
-from synth.frontier import Open, Point
-from synth.pareto import allreduce
-from synth.pareto.shapes import shapes
-from synth.samebits import same_bits
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Open, Point
+from synth.model.outcome import Budget
+from synth.model.topology import Link, Topology
+from synth.pareto.combining import combining_frontier
+from synth.pareto.combining.symmetry_candidates import shapes
+from synth.solvers.cadical import Cadical
 from synth.topologies import topology
-from synth.topology import Link, Topology
-from synth.verdict import Budget
 
 
 def items(network, task, **options):
-    return list(allreduce.points(network, task, budget=Budget(), **options))
+    return list(combining_frontier.points(network, task, budget=Budget(), **options))
 
 
 def check(found):
@@ -29,7 +29,7 @@ def check(found):
     best = None
     for item in found:
         if isinstance(item, Point):
-            verify.schedule(item.schedule)
+            replay.schedule(item.schedule)
             assert item.bound.value <= item.bandwidth
             assert best is None or item.bandwidth < best
             best = item.bandwidth
@@ -57,10 +57,10 @@ def test_scan_on_a_dgx1_attains_what_cuts_say_in_two_and_three_steps():
 def test_all_prefixes_of_a_pair(rounds):
     network = topology("line:2").network()
     task = collective("scan", 2)
-    model, read = direct.encode(Translation(network, task, shapes(network, task)[-1].moves, rounds), 1, rounds)
+    model, read = contributions.encode(Translation(network, task, shapes(network, task)[-1].moves, rounds), 1, rounds)
     answer = Cadical().solve(model)
     schedule = read({v for v, holds in enumerate(answer.values) if holds})
-    assert verify.schedule(schedule).bandwidth == 1
+    assert replay.schedule(schedule).bandwidth == 1
     assert [s[1:4] for s in schedule.steps[0].sends] == [(0, 1, "reduce")] * rounds
     assert same_bits(schedule)
 
@@ -100,9 +100,9 @@ def test_a_rank_that_holds_nothing_sends_nothing(machine):
         post = frozenset(r for r, _ in wants)
         task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
         for chunks, steps in ((1, 2), (2, 4), (3, 5)):
-            model, read = direct.encode(Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps)
+            model, read = contributions.encode(Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps)
             answer = Cadical(seed=chunks).solve(model)
             if answer.status == "sat":
                 found += 1
-                verify.schedule(read({v for v, holds in enumerate(answer.values) if holds}))
+                replay.schedule(read({v for v, holds in enumerate(answer.values) if holds}))
     assert found > 20

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import synth
-from synth import bounds, verify
-from synth.encodings.exchanges import Ways, exchanges
-from synth.encodings.shares import Shared, share_out
-from synth.pareto.candidates import Candidates
-from synth.samebits import same_bits
+from synth import bounds
+from synth.checker.schedule import replay
+from synth.encodings.hubs.column_generation import Shared, share_out
+from synth.encodings.hubs.exchanges import Ways, exchanges
+from synth.model.bitwise_equality import same_bits
+from synth.pareto.combining.candidates import Candidates
 
 ODD = [1, 2, 3, 4, 6]  # five GPUs of a DGX-1, with no symmetry
 
@@ -60,7 +61,7 @@ def test_fractions_meet_the_bound_on_an_odd_machine(steps):
     found = share_out(net, task, steps, bound, None, 2.0, 0)
     assert found.value == pytest.approx(float(bound))
     assert found.schedule is not None
-    verify.schedule(found.schedule)
+    replay.schedule(found.schedule)
     assert found.schedule.bandwidth == bound
 
 
@@ -79,7 +80,7 @@ def test_dives_find_what_the_fractions_are_not_whole_for():
     found = share_out(net, task, 5, Fraction(16, 39), None, 4.0, 0)
     assert found.value == pytest.approx(7 / 17)
     assert found.schedule is not None
-    verify.schedule(found.schedule)
+    replay.schedule(found.schedule)
     assert Fraction(7, 17) <= found.schedule.bandwidth < Fraction(7, 17) * Fraction(104, 100)
 
 
@@ -96,7 +97,7 @@ def test_nothing_below_what_is_known():
 
 
 def test_a_frontier_of_an_odd_machine_is_proved():
-    frontier = synth.pareto(synth.topology("dgx1", ranks=ODD), "allreduce", max_steps=7)
+    frontier = synth.frontier(synth.topology("dgx1", ranks=ODD), "allreduce", max_steps=7)
     assert [(p.steps, p.bandwidth) for p in frontier.points] == [
         (3, Fraction(5, 2)), (4, Fraction(2)), (5, Fraction(8, 5)), (6, Fraction(10, 7)), (7, Fraction(22, 17)),
     ]  # fmt: skip

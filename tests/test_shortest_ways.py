@@ -9,12 +9,13 @@ from itertools import product
 import pytest
 
 from bench import agreement, small
-from synth.flows import expand, large
-from synth.flows.fabric import fabric
-from synth.flows.forests import build
-from synth.flows.shortest import Shortest
-from synth.forestcheck import verify
-from synth.frontier import Frontier
+from synth.checker.spanning_forest import verify
+from synth.model.frontier import Frontier
+from synth.scale import search
+from synth.scale.fabric.fabric import fabric
+from synth.scale.fabric.shortest_paths import Shortest
+from synth.scale.forests.build import build
+from synth.scale.greedy import bulk_expansion
 from synth.topologies import topology
 
 
@@ -44,7 +45,7 @@ def test_trees_in_a_fat_tree_reach_the_bound_over_shortest_ways(name, collective
     for root in (0, 3):
         built = build(fabric(machine), collective, root)
         assert verify(built.forest).time == built.forest.time and built.gap == 0
-        expand.schedule(large.frontier(machine, collective, root).points[-1].make())  # refuses other ways
+        bulk_expansion.schedule(search.frontier(machine, collective, root).points[-1].make())  # refuses other ways
 
 
 @pytest.mark.parametrize("index", range(0, 60, 4))

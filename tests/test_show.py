@@ -10,11 +10,11 @@ from programs import ring_allgather
 from synth import api
 from synth.cli.root import root
 from synth.errors import SynthError
-from synth.program.onesided import onesided
+from synth.model.schedule import Schedule
+from synth.program.onesided.lower import onesided
 from synth.program.program import Block, Gpu, Op, Program, Span
 from synth.program.text import dump, parse
-from synth.schedule import Schedule
-from synth.view import spacetime
+from synth.view import space_time_diagram
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -51,7 +51,7 @@ def test_the_picture_has_every_instruction_and_message(schedule_file, tmp_path):
 
 
 def test_columns_are_the_steps_of_the_longest_chain():
-    drawn = spacetime.timeline(ring_allgather(5))
+    drawn = space_time_diagram.timeline(ring_allgather(5))
     assert not drawn.stuck
     assert [drawn.columns[0, 0, i] for i in range(5)] == [0, 1, 2, 3, 4]
     assert all(drawn.columns[a] < drawn.columns[b] for a, b in drawn.arrows)
@@ -60,7 +60,7 @@ def test_columns_are_the_steps_of_the_longest_chain():
 
 def test_signals_of_one_sided_programs_are_arrows(schedule_file):
     program = onesided(Schedule.from_json(json.loads(schedule_file.read_text())))
-    drawn = spacetime.timeline(program)
+    drawn = space_time_diagram.timeline(program)
     assert not drawn.stuck
     waits = sum(len(op.ports) for gpu in program.gpus for block in gpu.blocks for op in block.ops if op.code == "wait")
     assert len(drawn.arrows) == waits > 0
@@ -70,19 +70,19 @@ def test_barriers_are_met_as_often_as_they_stand_there():
     ops = (Op("barrier", group=(0, 1)), Op("barrier", group=(0, 1)))
     late = (Op("cpy", (Span("i", 0),), (Span("o", 0),)), *ops)
     program = Program("p", None, 1, (Gpu(0, 1, 1, 0, (Block(None, None, 0, ops), Block(None, None, 0, late))),))
-    drawn = spacetime.timeline(program)
+    drawn = space_time_diagram.timeline(program)
     assert [drawn.columns[0, 0, i] for i in range(2)] == [1, 2] == [drawn.columns[0, 1, i] for i in (1, 2)]
 
 
 def test_what_never_starts_is_drawn_as_such():
     program = ring_allgather(3)
     cut = program.gpus[0]._replace(blocks=())
-    drawn = spacetime.timeline(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
+    drawn = space_time_diagram.timeline(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
     assert (1, 0, 2) in drawn.stuck
-    assert "never starts" in spacetime.program_svg(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
+    assert "never starts" in space_time_diagram.program_svg(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
 
 
 def test_a_picture_that_no_viewer_opens_is_refused(monkeypatch):
-    monkeypatch.setattr(spacetime, "MOST", 5)
+    monkeypatch.setattr(space_time_diagram, "MOST", 5)
     with pytest.raises(SynthError, match="a picture holds 5"):
-        spacetime.program_svg(ring_allgather(3))
+        space_time_diagram.program_svg(ring_allgather(3))

@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.cli import root
-from synth.frontier import Frontier
+from synth.model.frontier import Frontier
 from synth.view import tables
-from synth.view.advice import Choice, Wire, lines
-from synth.view.large import choice as large_choice
-from synth.view.report import choice
+from synth.view.frontier_text import choice
+from synth.view.scale_table import choice as large_choice
+from synth.view.size_advice import Choice, Wire, lines
 
 MB = 1 << 20
 ALLREDUCE = Wire(F(7, 10), F(25), F(1))
@@ -59,13 +59,13 @@ def test_the_command_says_it_and_still_names_the_models_point():
 
 @pytest.mark.parametrize("engine", ["exact", "flow"])
 def test_both_engines_say_it(engine):
-    found = api.pareto("ring:6", "allgather", engine=engine)
+    found = api.frontier("ring:6", "allgather", engine=engine)
     told = choice(found, MB) if isinstance(found, Frontier) else large_choice(found, MB)
     assert any("does not divide into" in line for line in told.sentences)
 
 
 def test_the_document_says_which_points_divide_the_size():
-    found = api.pareto("dgx1", "allgather", engine="exact")
+    found = api.frontier("dgx1", "allgather", engine="exact")
     assert isinstance(found, Frontier)
     rows = tables.choice_document(found, MB)["points"]
     assert [(row["chunk_bytes"], row["divides"]) for row in rows] == [("65536", True), ("65536/3", False)]

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from synth import api
 from synth.cli import root
-from synth.cli.sizes import Sizes
+from synth.cli.framework.sizes import Sizes
 from synth.errors import InfeasibleError, UsageError, unknown
-from synth.rational import counted
+from synth.model.rational import counted
 
 
 def said(words: str):
@@ -46,7 +46,7 @@ def test_each_name_is_suggested_in_one_spelling(name, known, near):
 
 def test_one_step_is_one_step():
     with pytest.raises(InfeasibleError, match="at most 1 was allowed") as raised:
-        api.pareto("ring:4", "allgather", max_steps=1)
+        api.frontier("ring:4", "allgather", max_steps=1)
     doc = api.infeasible_document("ring:4", "allgather", raised.value, max_steps=1)
     assert "no schedule of 1 step or fewer" in api.verify(doc or {})[0]
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from synth import api, verify
+from synth import api
+from synth.checker.schedule import replay as verify
 from synth.cli.root import root
-from synth.collective import collective
 from synth.errors import UsageError
-from synth.pareto.candidates import Candidates
-from synth.pareto.combining import fitted
-from synth.schedule import Problem
+from synth.model.collective import collective
+from synth.model.outcome import Sat, Unknown, Unsat
+from synth.model.schedule import Problem
+from synth.pareto.combining.candidates import Candidates
+from synth.pareto.combining.point_query import fitted
 from synth.topologies import topology
-from synth.verdict import Sat, Unknown, Unsat
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.bounds import lrat
-from synth.collective import collective
-from synth.encodings.model import Model
-from synth.encodings.proofs import check_proof, dimacs_hash, formula, write_proof
-from synth.encodings.solvers import cadical, cpsat, minicard, z3sat
-from synth.encodings.solvers.cadical import Cadical
-from synth.encodings.solvers.cadical_proof import refute
-from synth.encodings.solvers.cpsat import CpSat
-from synth.encodings.solvers.minicard import MiniCard
-from synth.encodings.solvers.z3sat import Z3Sat, reason
+from synth.checker.certificates import lrat
+from synth.encodings.lrat_proofs import check_proof, dimacs_hash, formula, write_proof
 from synth.errors import MissingDependencyError, SynthError, UncheckedError, VerificationError
-from synth.schedule import Problem
+from synth.model.collective import collective
+from synth.model.schedule import Problem
+from synth.solvers import cadical, cp_sat, minicard, z3_sat
+from synth.solvers.boolean_model import Model
+from synth.solvers.cadical import Cadical
+from synth.solvers.cadical_lrat import refute
+from synth.solvers.cp_sat import CpSat
+from synth.solvers.minicard import MiniCard
+from synth.solvers.z3_sat import Z3Sat, reason
 from synth.topologies import topology
 
 SOLVERS = (Cadical, CpSat, MiniCard, Z3Sat)
@@ -67,7 +67,7 @@ def test_a_budget_of_conflicts_ends_unknown(solver):
 
 
 @pytest.mark.parametrize(("module", "name", "solver"), [
-        (cadical, "Cadical195", Cadical), (cpsat, "cp_model", CpSat), (minicard, "Library", MiniCard), (z3sat, "z3", Z3Sat),
+        (cadical, "Cadical195", Cadical), (cp_sat, "cp_model", CpSat), (minicard, "Library", MiniCard), (z3_sat, "z3", Z3Sat),
     ])  # fmt: skip
 def test_a_missing_library_names_its_install_command(monkeypatch, module, name, solver):
     monkeypatch.setattr(module, name, None)

@@ -10,14 +10,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from synth.bounds import check_parts
+from synth.checker.certificates import partition
 from synth.errors import InfeasibleError, VerificationError
-from synth.flows import large, parts, strength
-from synth.flows.automorphisms import symmetries
-from synth.flows.fabric import fabric
-from synth.flows.until import until
+from synth.model.topology import Limit, Link, Topology
+from synth.scale import search
+from synth.scale.bounds import allreduce_partition, graph_strength
+from synth.scale.fabric.automorphisms import symmetries
+from synth.scale.fabric.fabric import fabric
+from synth.solvers.processes.deadline import until
 from synth.topologies import topology
-from synth.topology import Limit, Link, Topology
 
 
 def listed(size: int) -> Iterator[list[int]]:
@@ -71,9 +72,9 @@ def drawn(seed: int, ranks: int = 6) -> Topology:
 def test_no_partition_says_more(seed):
     machine = drawn(seed)
     graph = fabric(machine)
-    value, certificate, short = parts.partition(graph)
+    value, certificate, short = allreduce_partition.partition(graph)
     assert not short
-    assert check_parts.check(certificate, machine) == best(machine) == value / graph.unit
+    assert partition.check(certificate, machine) == best(machine) == value / graph.unit
 
 
 def chain(boxes: int, size: int, named: bool = False) -> Topology:
@@ -85,8 +86,8 @@ def chain(boxes: int, size: int, named: bool = False) -> Topology:
 
 
 def test_boxes_need_not_be_declared():
-    found = large.bound(chain(12, 6), "allreduce")
-    assert found.bound_gbps == large.bound(chain(12, 6, named=True), "allreduce").bound_gbps == Fraction(10 * 12, 11)
+    found = search.bound(chain(12, 6), "allreduce")
+    assert found.bound_gbps == search.bound(chain(12, 6, named=True), "allreduce").bound_gbps == Fraction(10 * 12, 11)
     assert sorted(map(len, found.certificate["regions"])) == [6] * 12
 
 
@@ -98,8 +99,8 @@ def test_symmetries_change_nothing_but_the_work(name):
     moves = symmetries(graph)
     assert moves
     most = Fraction(int(graph.cap.sum()))
-    *_, quick = strength.partitions(graph, most, moves)
-    *_, plain = strength.partitions(graph, most)
+    *_, quick = graph_strength.partitions(graph, most, moves)
+    *_, plain = graph_strength.partitions(graph, most)
     assert quick[0] == plain[0]
     kept = quick[1]
     for pi in moves:  # the partition found is kept by every symmetry
@@ -111,14 +112,14 @@ def test_symmetries_change_nothing_but_the_work(name):
 def test_what_enters_may_say_more_than_what_leaves():
     links = [(r, 4, 10) for r in range(4)] + [(4, r, 5) for r in range(4)]
     machine = Topology("switch", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in links), switches=("s",))
-    found = large.bound(machine, "allreduce")
+    found = search.bound(machine, "allreduce")
     assert found.certificate["entering"] is True
     assert found.bound_gbps == Fraction(4 * 5, 2 * 3)
-    assert check_parts.check({k: v for k, v in found.certificate.items() if k != "entering"}, machine) < check_parts.check(
+    assert partition.check({k: v for k, v in found.certificate.items() if k != "entering"}, machine) < partition.check(
         found.certificate, machine
     )
     with pytest.raises(VerificationError, match="entering"):
-        check_parts.check({**found.certificate, "entering": 1}, machine)
+        partition.check({**found.certificate, "entering": 1}, machine)
 
 
 def test_limits_on_what_enters_count_once():
@@ -127,27 +128,27 @@ def test_limits_on_what_enters_count_once():
     links = tuple(Link(a, b, Fraction(10)) for a, b in pairs)
     limits = tuple(Limit(f"into {rank}", tuple(i for i, (_, b) in enumerate(pairs) if b == rank), Fraction(12)) for rank in range(4))
     machine = Topology("ports", 4, links, limits=limits)
-    found = large.bound(machine, "allreduce")
+    found = search.bound(machine, "allreduce")
     assert found.bound_gbps == 8
-    assert check_parts.check(found.certificate, machine) == Fraction(1, 8)
+    assert partition.check(found.certificate, machine) == Fraction(1, 8)
 
 
 def test_one_way_is_no_way():
     pairs = ((0, 1), (1, 0), (1, 2), (2, 3), (3, 2))
     machine = Topology("one way", 4, tuple(Link(a, b, Fraction(1)) for a, b in pairs))
     with pytest.raises(InfeasibleError, match="no link leads"):
-        large.bound(machine, "allreduce")
+        search.bound(machine, "allreduce")
 
 
 def test_a_time_limit_or_very_large_capacities_leave_a_bound():
     machine = chain(12, 6, named=True)
     with until(0):
-        value, certificate, short = parts.bound(fabric(machine))
+        value, certificate, short = allreduce_partition.bound(fabric(machine))
     assert "time limit" in short
     graph = fabric(machine)
-    assert check_parts.check(certificate, machine) * graph.unit == value > 0
+    assert partition.check(certificate, machine) * graph.unit == value > 0
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     wide = Topology("wide", 4, tuple(Link(a, b, Fraction((1 << 56) + i)) for i, (a, b) in enumerate(pairs)))
     graph = fabric(wide)
-    value, certificate, short = parts.bound(graph)
-    assert "digits" in short and check_parts.check(certificate, wide) * graph.unit == value > 0
+    value, certificate, short = allreduce_partition.bound(graph)
+    assert "digits" in short and partition.check(certificate, wide) * graph.unit == value > 0

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 import synth
-from synth import audit
+from synth.checker.documents import exact_frontier
 from synth.errors import InfeasibleError, VerificationError
+from synth.model.outcome import Unsat
 from synth.pareto.events import SweepInterrupted
 from synth.pareto.log import Log
-from synth.verdict import Unsat
 
 F = Fraction
 
 
 def frontier(tmp_path, topology, collective, **options):
-    return synth.pareto(topology, collective, log=tmp_path / "log.jsonl", **options)
+    return synth.frontier(topology, collective, log=tmp_path / "log.jsonl", **options)
 
 
 def values(found):
@@ -42,23 +42,23 @@ def test_known_complete_frontiers(tmp_path, topology, collective, expected):
     assert values(found) == expected
     assert found.complete
     assert found.max_steps is None
-    assert audit.document(json.loads(json.dumps(found.to_json())))[-2].startswith("complete")
+    assert exact_frontier.document(json.loads(json.dumps(found.to_json())))[-2].startswith("complete")
 
 
 def test_broadcast_is_followed_to_a_given_number_of_steps(tmp_path):
     found = frontier(tmp_path, "dgx1", "broadcast", max_steps=5)
     assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13), 5: F(5, 19)}
     assert (found.complete, found.max_steps) == (True, 5)
-    assert audit.document(found.to_json())[-2].endswith("up to 5 steps")
+    assert exact_frontier.document(found.to_json())[-2].endswith("up to 5 steps")
 
 
 def test_an_infinite_frontier_says_what_its_end_is(tmp_path):
-    found = synth.pareto("dgx1", "broadcast", max_steps=3, log=tmp_path / "log")
+    found = synth.frontier("dgx1", "broadcast", max_steps=3, log=tmp_path / "log")
     (note,) = [note for note in found.notes if "any number of steps" in note]
     assert "at least 1/6 rounds per chunk" in note
     assert "pipelined spanning trees" in note
     assert "up to 3 steps it is not attained (at least 9/22)" in note
-    scatter = synth.pareto("dgx1", "scatter", log=tmp_path / "other")
+    scatter = synth.frontier("dgx1", "scatter", log=tmp_path / "other")
     assert not [note for note in scatter.notes if "any number of steps" in note]
 
 
@@ -79,7 +79,7 @@ def test_a_spent_budget_leaves_intervals_not_claims(tmp_path):
     assert not found.complete
     assert found.open
     assert found.open[-1].reason == "time"
-    audit.document(found.to_json())
+    exact_frontier.document(found.to_json())
 
 
 def test_an_interrupted_sweep_continues_from_its_log(tmp_path):
@@ -90,11 +90,11 @@ def test_an_interrupted_sweep_continues_from_its_log(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(SweepInterrupted) as stopped:
-        synth.pareto("dgx1", "broadcast", max_steps=4, log=path, on_event=interrupt)
+        synth.frontier("dgx1", "broadcast", max_steps=4, log=path, on_event=interrupt)
     assert values(stopped.value.frontier) == {2: 1, 3: F(9, 22)}
     assert stopped.value.log == path
     asked = []
-    found = synth.pareto("dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    found = synth.frontier("dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
     assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13)}
     assert {e.steps for e in asked} == {4}, "only what was in flight is asked again"
     assert not path.exists(), "a finished sweep leaves no log"
@@ -108,7 +108,7 @@ def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(SweepInterrupted):
-        synth.pareto("dgx1", "broadcast", max_steps=3, log=path, on_event=interrupt)
+        synth.frontier("dgx1", "broadcast", max_steps=3, log=path, on_event=interrupt)
     lines = path.read_text().splitlines()
     forged = []
     for line in lines:
@@ -118,7 +118,7 @@ def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
         forged.append(json.dumps(record))
     path.write_text("\n".join(forged) + '\n{"kind": "poi')
     asked = []
-    found = synth.pareto("dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    found = synth.frontier("dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
     assert values(found) == {2: 1, 3: F(9, 22)}
     assert 3 in {e.steps for e in asked}
 
@@ -138,13 +138,13 @@ def test_the_blind_sweep_claims_nothing_beyond_its_chunk_counts(tmp_path):
 
 
 def test_uneven_and_custom_collectives(tmp_path):
-    found = synth.pareto("ring:4", "allgatherv", sizes=[2, 1, 0, 1], log=tmp_path / "a")
+    found = synth.frontier("ring:4", "allgatherv", sizes=[2, 1, 0, 1], log=tmp_path / "a")
     assert found.complete
     file = tmp_path / "mine.yaml"
     file.write_text("pre: [[0, 0], [1, 3]]\npost: [[0, [2, 3]], [1, 0]]\n")
-    found = synth.pareto("ring:4", str(file), log=tmp_path / "b")
+    found = synth.frontier("ring:4", str(file), log=tmp_path / "b")
     assert found.complete
-    audit.document(found.to_json())
+    exact_frontier.document(found.to_json())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_uneven_and_custom_collectives(tmp_path):
 )
 def test_a_frontier_altered_in_one_place_fails(tmp_path, where):
     doc = frontier(tmp_path, "dgx1", "allgather").to_json()
-    audit.document(copy.deepcopy(doc))
+    exact_frontier.document(copy.deepcopy(doc))
     point = doc["points"][0]
     match where:
         case "bandwidth":
@@ -172,12 +172,12 @@ def test_a_frontier_altered_in_one_place_fails(tmp_path, where):
         case "max_steps":
             doc["max_steps"] = True
     with pytest.raises(VerificationError):
-        audit.document(doc)
+        exact_frontier.document(doc)
 
 
 def test_the_python_api_reads_as_documented(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
-    found = synth.pareto("dgx1", "allgather")
+    found = synth.frontier("dgx1", "allgather")
     assert found.best(1 << 10).steps == 2
     assert found.best(1 << 30).steps == 3
     assert found.to_json()["schema"] == "synth.frontier/1"
@@ -218,9 +218,9 @@ def test_too_few_steps_are_proved_infeasible(tmp_path):
 
 def test_labels_belong_to_ranks(tmp_path):
     doc = frontier(tmp_path, "ring:4", "allgather").to_json()
-    audit.document(doc | {"labels": [3, 2, 1, 0]})
+    exact_frontier.document(doc | {"labels": [3, 2, 1, 0]})
     with pytest.raises(VerificationError, match="label"):
-        audit.document(doc | {"labels": [0, 0, 1, 2]})
+        exact_frontier.document(doc | {"labels": [0, 0, 1, 2]})
 
 
 def test_the_blind_sweep_too_knows_when_steps_are_too_few(tmp_path):
@@ -233,8 +233,10 @@ def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatc
     whole = frontier(tmp_path, "ring:4", "allreduce")
     first = whole.points[0]
     weak = next(bound for steps, bound in whole.bounds if steps is None)
-    monkeypatch.setattr("synth.pareto.allreduce.points", lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)]))
-    found = synth.pareto("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
+    monkeypatch.setattr(
+        "synth.pareto.combining.combining_frontier.points", lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)])
+    )
+    found = synth.frontier("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
     assert not found.complete
     assert [(o.steps, o.lower, o.upper) for o in found.open] == [(first.steps + 1, weak.value, first.bandwidth)]
-    audit.document(found.to_json())
+    exact_frontier.document(found.to_json())

@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from synth import api, bounds
-from synth.collective import collective
-from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import closing
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.pareto import close_step_count
 from synth.pareto.events import Options
 from synth.pareto.log import Log
 from synth.pareto.sweep import Sweep
@@ -24,7 +24,7 @@ def sweep(limit: float | None = 60.0) -> Sweep:
 
 
 def known() -> list[Point]:
-    found = api.pareto("dgx1", "allgather", jobs=1)
+    found = api.frontier("dgx1", "allgather", jobs=1)
     assert isinstance(found, Frontier)
     return list(found.points)
 
@@ -32,7 +32,7 @@ def known() -> list[Point]:
 def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
     """As if nothing were found at each S when it is tried for the first time; the S that were tried."""
     tried: list[int] = []
-    close = closing.close
+    close = close_step_count.close
 
     def once(self: Sweep, steps: int, bound: LowerBound) -> None:
         tried.append(steps)
@@ -41,7 +41,7 @@ def first_in_vain(monkeypatch: pytest.MonkeyPatch, vain: int = 1) -> list[int]:
         else:
             close(self, steps, bound)
 
-    monkeypatch.setattr(closing, "close", once)
+    monkeypatch.setattr(close_step_count, "close", once)
     return tried
 
 
@@ -92,7 +92,7 @@ def test_no_return_when_the_time_is_over(monkeypatch):
     some = sweep(1.0)
     some.started = time.monotonic() - 2
     some.open = [Open(2, Fraction(1), None, "time")]
-    monkeypatch.setattr(closing, "close", lambda *_: pytest.fail("was returned to"))
+    monkeypatch.setattr(close_step_count, "close", lambda *_: pytest.fail("was returned to"))
     some._again()
     assert [o.reason for o in some.open] == ["time"]
 
@@ -104,7 +104,7 @@ def test_ctrl_c_keeps_the_interval_in_hand(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(closing, "close", stop)
+    monkeypatch.setattr(close_step_count, "close", stop)
     with pytest.raises(KeyboardInterrupt):
         some._again()
     assert [o.steps for o in some.open] == [2]

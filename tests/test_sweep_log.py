@@ -8,18 +8,18 @@ import pytest
 
 import synth
 from synth.errors import SynthError
+from synth.model.rational import size_bytes
 from synth.pareto.log import Log
-from synth.rational import size_bytes
 
 
 def test_a_cache_that_cannot_be_written_stops_no_sweep(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("not a directory")
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path / "file"))
-    found = synth.pareto("ring:4", "allgather")
+    found = synth.frontier("ring:4", "allgather")
     assert found.complete
     assert any("no log: cannot write" in note and "SYNTH_CACHE" in note for note in found.notes)
     with pytest.raises(SynthError, match="cannot write the sweep's log"):  # a log that was asked for is another matter
-        synth.pareto("ring:4", "allgather", log=tmp_path / "file" / "log.jsonl")
+        synth.frontier("ring:4", "allgather", log=tmp_path / "file" / "log.jsonl")
 
 
 def test_two_runs_of_one_question_do_not_share_a_log(tmp_path) -> None:
@@ -51,7 +51,7 @@ def test_a_fresh_run_forgets_the_log(tmp_path) -> None:
 
 
 def test_a_frontier_is_short_and_takes_sizes_in_words(tmp_path) -> None:
-    found = synth.pareto("ring:4", "allgather", log=tmp_path / "log")
+    found = synth.frontier("ring:4", "allgather", log=tmp_path / "log")
     assert repr(found) == "<Frontier of allgather on ring:4: 2: 3/2; complete>"
     assert found.best("1MB") == found.best(1 << 20)
     with pytest.raises(ValueError, match="is not a size"):

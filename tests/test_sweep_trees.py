@@ -8,14 +8,16 @@ from fractions import Fraction
 import pytest
 
 import synth
-from synth import bounds, jobs
-from synth.collective import collective
-from synth.encodings import trees
-from synth.frontier import Frontier, LowerBound
-from synth.pareto import ontrees, race
-from synth.schedule import Problem
+from synth import bounds
+from synth.encodings.tree_packing import search
+from synth.model.collective import collective
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.schedule import Problem
+from synth.pareto import prefetched_bounds
+from synth.pareto.portfolio import race
+from synth.solvers.processes import jobs
 from synth.topologies import topology
-from synth.verdict import Budget, Sat, Unknown
 
 F = Fraction
 MACHINE = topology("dgx-a100*2").network()
@@ -30,7 +32,7 @@ def _no_helpers_left():
 
 def asked(steps, seconds=20.0):
     bound = bounds.flow(MACHINE, TASK, steps)
-    return bound, ontrees.begin(trees.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
+    return bound, prefetched_bounds.begin(search.meet, MACHINE, TASK, steps, bound, 100, Budget(seconds))
 
 
 @pytest.mark.slow
@@ -42,7 +44,7 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
     assert isinstance(verdict, Sat | Unknown)
     if isinstance(verdict, Unknown):
         assert verdict.reason == "interrupted"
-        answer = ontrees.answer(job, 5.0)
+        answer = prefetched_bounds.answer(job, 5.0)
         assert isinstance(answer, Sat)
         assert answer.schedule.bandwidth == bound.value == F(15, 13)
     assert told
@@ -50,23 +52,25 @@ def test_a_race_ends_once_the_trees_beside_it_have_a_schedule():
 
 
 def test_a_race_goes_on_where_the_trees_beside_it_find_nothing():
-    too_few = ontrees.begin(trees.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(5.0))  # 103 chunks at the least
+    too_few = prefetched_bounds.begin(
+        search.meet, MACHINE, TASK, 2, bounds.flow(MACHINE, TASK, 2), 1, Budget(5.0)
+    )  # 103 chunks at the least
     verdict = race.solve(Problem(MACHINE, TASK, 1, 2, 2), budget=Budget(20.0), beside=too_few)
     assert isinstance(verdict, Sat)
     assert verdict.schedule.bandwidth == 2
-    assert isinstance(ontrees.answer(too_few, 5.0), Unknown)
+    assert isinstance(prefetched_bounds.answer(too_few, 5.0), Unknown)
 
 
 def test_a_job_that_nobody_needs_is_ended():
     _, job = asked(3, 600.0)
     began = time.monotonic()
-    ontrees.drop(job)
+    prefetched_bounds.drop(job)
     assert time.monotonic() - began < 60
-    assert isinstance(ontrees.answer(job, 0.0), Unknown)
+    assert isinstance(prefetched_bounds.answer(job, 0.0), Unknown)
 
 
 def test_bounds_ahead_are_the_bounds():
-    ahead = ontrees.Ahead(MACHINE, TASK, Budget())
+    ahead = prefetched_bounds.Ahead(MACHINE, TASK, Budget())
     ahead.begin(3)
     assert list(ahead.jobs) == [3]
     made, other = ahead.bound(3), ahead.bound(2)
@@ -77,7 +81,7 @@ def test_bounds_ahead_are_the_bounds():
 
 @pytest.mark.slow
 def test_sixteen_ranks_are_proved_or_near_their_bounds(tmp_path):
-    found = synth.pareto("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
+    found = synth.frontier("dgx-a100*2", "allgather", log=tmp_path / "log", jobs=2)
     assert isinstance(found, Frontier)
     proved = {p.steps: p.bandwidth for p in found.points if p.status == "optimal"}
     assert proved == {1: 8, 2: F(152, 103), 4: F(15, 13)}

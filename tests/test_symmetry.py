@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.collective import collective, pattern
-from synth.symmetry import closure, compose, generators, inverse, isomorphism, orbits, route_permutation, subgroups
-from synth.topology import Cap, Limit, Link, Network, Route, Topology
+from synth.model.collective import collective, pattern
+from synth.model.symmetry import closure, compose, generators, inverse, isomorphism, orbits, route_permutation, subgroups
+from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 
 DGX1 = ("02112000", "20120100", "11020020", "12200001", "20000211", "01002012", "00201102", "00011220")
 

@@ -11,19 +11,21 @@ import pytest
 from click.testing import CliRunner
 
 import synth
-from synth import api, auditlarge, jobs
+from synth import api
 from synth.api.synthesis import FewerBounds
+from synth.checker.documents import scale_frontier
 from synth.cli.root import root
 from synth.errors import InfeasibleError
-from synth.flows import large
-from synth.flows.cuts import throughput
-from synth.flows.fabric import fabric
-from synth.flows.until import OutOfMemory, TimeUp, apart, check, endless, left, until
-from synth.frontier import Frontier, Open
-from synth.pareto import frontiers, mixed
+from synth.frontiers import engine_choice, merge_scale_points
+from synth.model.frontier import Frontier, Open
+from synth.model.topology import Link, Topology
 from synth.pareto.events import SweepInterrupted
+from synth.scale import search
+from synth.scale.bounds.throughput_cut import throughput
+from synth.scale.fabric.fabric import fabric
+from synth.solvers.processes import jobs
+from synth.solvers.processes.deadline import OutOfMemory, TimeUp, apart, check, endless, left, until
 from synth.topologies import topology
-from synth.topology import Link, Topology
 
 NAMES = ("allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall")
 HARD = "random-regular:24"
@@ -49,13 +51,13 @@ def made(*links):
 
 def test_alltoall_without_time_is_never_called_impossible_where_it_is_slow():
     slow = made((0, 1, 400), (1, 0, 400), (1, 2, 400), (2, 1, 400), (0, 2, "1/10000"))
-    found = large.frontier(slow, "alltoall", time_limit=0)
+    found = search.frontier(slow, "alltoall", time_limit=0)
     assert found.open
-    assert 0 < found.bound <= large.bound(slow, "alltoall").bound
+    assert 0 < found.bound <= search.bound(slow, "alltoall").bound
     apart_ = made((0, 1, 1), (1, 0, 1), (1, 2, 1))
     for limit in (0, None):
         with pytest.raises(InfeasibleError, match="rank 2 cannot reach rank"):
-            large.frontier(apart_, "alltoall", time_limit=limit)
+            search.frontier(apart_, "alltoall", time_limit=limit)
 
 
 def test_a_call_apart_is_killed_when_the_time_is_over():
@@ -95,10 +97,10 @@ def test_ctrl_c_kills_a_call_apart(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_without_time_there_is_a_bound_that_holds_and_no_claim_beyond_it(name):
     machine = topology(HARD)
-    whole = large.bound(machine, name)
-    for found in (large.frontier(machine, name, time_limit=0), large.bound(machine, name, time_limit=0)):
+    whole = search.bound(machine, name)
+    for found in (search.frontier(machine, name, time_limit=0), search.bound(machine, name, time_limit=0)):
         assert found.open
-        assert 0 < auditlarge.bound(found.certificate, found.topology) == found.bound <= whole.bound
+        assert 0 < scale_frontier.bound(found.certificate, found.topology) == found.bound <= whole.bound
         assert all(point.bandwidth >= whole.bound for point in found.points)
         assert found.to_json()["open"] == list(found.open)
     assert not whole.open
@@ -114,11 +116,11 @@ def test_ctrl_c_loses_the_stage_in_flight_alone(name):
         if len(begun) > 4 or text == "ways of least congestion":
             raise KeyboardInterrupt
 
-    found = large.frontier(topology("torus:3x4"), name, progress=stop)
+    found = search.frontier(topology("torus:3x4"), name, progress=stop)
     assert found.interrupted
     assert any("interrupted" in line for line in found.open)
     assert name == "alltoall" or found.points
-    assert not large.frontier(topology("torus:3x4"), name).interrupted
+    assert not search.frontier(topology("torus:3x4"), name).interrupted
 
 
 def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
@@ -155,8 +157,8 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
 
         return whole(machine, name, root, **{**asked, "progress": stop})
 
-    whole = large.frontier
-    monkeypatch.setattr(large, "frontier", stopped)
+    whole = search.frontier
+    monkeypatch.setattr(search, "frontier", stopped)
     out = tmp_path / "found.json"
     done = CliRunner().invoke(root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)])
     assert done.exit_code == 130
@@ -165,13 +167,13 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
 
 
 def test_ctrl_c_among_flow_points_keeps_what_exact_synthesis_found(monkeypatch):
-    found = synth.pareto("ring:4", "allgather", engine="exact")
+    found = synth.frontier("ring:4", "allgather", engine="exact")
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mixed, "mixed", stop)
+    monkeypatch.setattr(merge_scale_points, "mixed", stop)
     half = Frontier(**{**vars(found), "open": (Open(9, Fraction(1), None, "time"),)})
     with pytest.raises(SweepInterrupted) as kept:
-        frontiers.helped(half, topology("ring:4"), "auto", None, frontiers.Options())
+        engine_choice.helped(half, topology("ring:4"), "auto", None, engine_choice.Options())
     assert kept.value.frontier is half

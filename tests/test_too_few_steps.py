@@ -10,16 +10,16 @@ import randoms
 from click.testing import CliRunner
 
 import synth
-from synth import audit
-from synth.bounds import check
-from synth.catalog import relabel
-from synth.catalog.isomorphic import relabelling
+from synth.bounds import single_chunk
+from synth.catalog import relabelling as relabel
+from synth.catalog.isomorphism import relabelling
+from synth.checker.certificates import cuts
+from synth.checker.documents import exact_frontier
 from synth.cli import root
-from synth.collective import Collective, collective
 from synth.errors import VerificationError
-from synth.frontier import Frontier
-from synth.pareto import onechunk
-from synth.topology import Network
+from synth.model.collective import Collective, collective
+from synth.model.frontier import Frontier
+from synth.model.topology import Network
 
 SIX = [0, 1, 2, 3, 5, 6]  # of a DGX-1: any two are within two links, and two steps do not do
 
@@ -27,7 +27,7 @@ SIX = [0, 1, 2, 3, 5, 6]  # of a DGX-1: any two are within two links, and two st
 @pytest.fixture(scope="module")
 def six() -> tuple[Network, Collective, dict]:
     network, task = synth.topology("dgx1", ranks=SIX).network(), collective("allreduce", 6)
-    found = onechunk.too_few(network, task, 2)
+    found = single_chunk.too_few(network, task, 2)
     assert found is not None
     assert found.value == 3
     return network, task, found.certificate
@@ -58,49 +58,49 @@ def test_it_is_said_exactly_where_no_contents_lead_there(seed: int) -> None:
     goal = [task.wanted(0, n) for n in range(3)]
     for steps in (1, 2, 3):
         possible = any(all(mine == want for mine, want in zip(held, goal, strict=True)) for held in reachable(network, steps))
-        found = onechunk.too_few(network, task, steps)
+        found = single_chunk.too_few(network, task, steps)
         assert (found is None) == possible
         assert found is None or found.value == steps + 1
 
 
 def test_no_proof_where_there_is_a_schedule() -> None:
-    assert onechunk.too_few(synth.topology("dgx1").network(), collective("allreduce", 8), 2) is None
+    assert single_chunk.too_few(synth.topology("dgx1").network(), collective("allreduce", 8), 2) is None
 
 
 def test_only_for_sums_of_one_unit() -> None:
     network = synth.topology("ring:4").network()
-    assert onechunk.too_few(network, collective("broadcast", 4), 1) is None
-    assert onechunk.too_few(network, collective("reduce-scatter", 4), 1) is None
+    assert single_chunk.too_few(network, collective("broadcast", 4), 1) is None
+    assert single_chunk.too_few(network, collective("reduce-scatter", 4), 1) is None
 
 
 def test_what_was_altered_is_refused(six) -> None:
     network, task, certificate = six
     docs = network.to_json(), task.to_json(1)
-    assert check.check(certificate, *docs) == 3
+    assert cuts.check(certificate, *docs) == 3
     text = certificate["proof"]
     for change in (
         {"steps": 3}, {"steps": 0}, {"unit": 1}, {"proof": text[:-8]}, {"proof": ""}, {"proof": None}, {"problem": "0"}, {"more": 1},
     ):  # fmt: skip
         bad = copy.deepcopy(certificate) | change
         with pytest.raises(VerificationError):
-            check.check(bad, *docs)
+            cuts.check(bad, *docs)
     with pytest.raises(VerificationError, match="says nothing about rounds"):
-        check.check(certificate, *docs, steps=2)
+        cuts.check(certificate, *docs, steps=2)
     wider = synth.topology("dgx1", ranks=[0, 1, 2, 3, 4, 5]).network()
     with pytest.raises(VerificationError):
-        check.check(certificate, wider.to_json(), task.to_json(1))
+        cuts.check(certificate, wider.to_json(), task.to_json(1))
 
 
 def test_a_frontier_that_begins_later_is_complete() -> None:
-    frontier = synth.pareto(synth.topology("dgx1", ranks=SIX), "allreduce", max_steps=4)
+    frontier = synth.frontier(synth.topology("dgx1", ranks=SIX), "allreduce", max_steps=4)
     assert [p.steps for p in frontier.points] == [3, 4]
     assert frontier.complete
     doc = json.loads(json.dumps(frontier.to_json()))
-    audit.document(doc)
+    exact_frontier.document(doc)
     assert Frontier.from_json(doc).to_json() == frontier.to_json()
     doc["bounds"] = [b for b in doc["bounds"] if b["steps"] != 0]
     with pytest.raises(VerificationError, match="no proof that fewer than 3 steps are too few"):
-        audit.document(doc)
+        exact_frontier.document(doc)
 
 
 def test_it_moves_to_another_numbering(six) -> None:
@@ -109,9 +109,9 @@ def test_it_moves_to_another_numbering(six) -> None:
     found = relabelling((network, task), (asked, task))
     assert found is not None
     moved = relabel.certificate(certificate, relabel.Move((network, task), (asked, task), found))
-    assert check.check(moved, asked.to_json(), task.to_json(1)) == 3
+    assert cuts.check(moved, asked.to_json(), task.to_json(1)) == 3
     with pytest.raises(VerificationError):
-        check.check({k: v for k, v in moved.items() if k != "numbering"}, asked.to_json(), task.to_json(1))
+        cuts.check({k: v for k, v in moved.items() if k != "numbering"}, asked.to_json(), task.to_json(1))
 
 
 def test_too_few_steps_allowed_is_proved_infeasible(tmp_path, monkeypatch) -> None:

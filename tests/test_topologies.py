@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from synth import api
 from synth.errors import UsageError
-from synth.symmetry import route_permutation
+from synth.model.symmetry import route_permutation
+from synth.model.topology import Cap, Limit, Link, Network, Topology
 from synth.topologies import ALIASES, FAMILIES, MACHINES, summaries, topology
-from synth.topologies.declared import preserves
-from synth.topology import Cap, Limit, Link, Network, Topology
+from synth.topologies.declared_symmetries import preserves
 
 
 def capacity(network: Network, rank: int, into: bool) -> int:
@@ -391,7 +391,7 @@ def test_a_bad_name_gets_one_line_that_says_what_is_wrong(name, words):
 
 
 def test_a_plug_in_adds_a_name(monkeypatch):
-    from synth import registry
+    from synth.model import registry
 
     monkeypatch.setattr(registry, "plugins", lambda kind: {"two": "somewhere:two"})
     monkeypatch.setattr(registry, "load", lambda target: lambda size=2, units="1": topology(f"ring:{size}:units={units}"))
@@ -402,17 +402,17 @@ def test_a_plug_in_adds_a_name(monkeypatch):
 
 
 def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
-    from synth.topologies import clusters, declared
+    from synth.topologies import clusters, declared_symmetries
 
     for name in ("dgx-a100*4", "mi250*3", "dgx-a100*4:net=odd-even", "torus:4x6"):
         slow = topology(name)
-        monkeypatch.setattr(declared, "LARGE", 1)
+        monkeypatch.setattr(declared_symmetries, "LARGE", 1)
         monkeypatch.setattr(clusters, "LARGE", 1)
         assert topology(name) == slow and slow.generators
         monkeypatch.undo()
     machine = topology("dgx-a100*2")
-    large = declared.Large(machine)
-    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared.preserves(machine, (1, 0, *range(2, 16)))
+    large = declared_symmetries.Large(machine)
+    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(machine, (1, 0, *range(2, 16)))
     assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
     assert not large.preserves((0, 0, *range(2, 16)))
 
@@ -430,4 +430,4 @@ def test_a_limit_that_no_route_passes_limits_nothing():
     limits = (Limit("out", (0, 4), Fraction(3)), Limit("up", (4, 5), Fraction(1)))
     machine = Topology("leaf", 2, links, limits, switches=("leaf", "spine"))
     assert machine.network().caps == (Cap((0,), 3),)
-    assert [(p.steps, p.bandwidth) for p in api.pareto(machine, "allreduce").points] == [(1, Fraction(1, 2))]
+    assert [(p.steps, p.bandwidth) for p in api.frontier(machine, "allreduce").points] == [(1, Fraction(1, 2))]

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from synth import textfile
 from synth.errors import FormatError
-from synth.topologies import files, topology
-from synth.topology import Topology
+from synth.model.documents import text_file
+from synth.model.topology import Topology
+from synth.topologies import topology, topology_files
 
 PAIR = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": %s}]}'
 
@@ -21,7 +21,7 @@ PAIR = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": %s}]}'
 def load(tmp_path: Path, text: str | bytes, name: str = "topo.json") -> Topology:
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return files.load(path)
+    return topology_files.load(path)
 
 
 HAND_WRITTEN = """
@@ -108,7 +108,7 @@ ROUND_TRIP = [
 def test_round_trip(tmp_path, name, form):
     yaml = pytest.importorskip("yaml")
     machine = topology(name)
-    doc = files.dump(machine)
+    doc = topology_files.dump(machine)
     text = json.dumps(doc) if form == "json" else yaml.safe_dump(doc)
     assert load(tmp_path, text, f"x.{form}") == machine
 
@@ -117,7 +117,7 @@ def test_labels_survive(tmp_path):
     from synth.topologies.modify import apply
 
     machine = apply(topology("dgx1"), ranks="7,1,2")
-    assert load(tmp_path, json.dumps(files.dump(machine))).labels == (7, 1, 2)
+    assert load(tmp_path, json.dumps(topology_files.dump(machine))).labels == (7, 1, 2)
 
 
 _fraction = st.fractions(min_value=Fraction(1, 20), max_value=100, max_denominator=20)
@@ -140,7 +140,7 @@ def test_any_topology_round_trips(tmp_path, doc):
     except FormatError as error:
         assert "common unit" in str(error)
         return
-    assert load(tmp_path, json.dumps(files.dump(machine))) == machine
+    assert load(tmp_path, json.dumps(topology_files.dump(machine))) == machine
     assert {(k.src, k.dst): str(k.bandwidth) for k in machine.links} == {(k["src"], k["dst"]): k["bandwidth"] for k in doc["links"]}
 
 
@@ -235,20 +235,20 @@ def test_a_file_of_100_mb_is_refused_unread(tmp_path, monkeypatch):
         out.truncate(100_000_000)
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("was read"))
     with pytest.raises(FormatError, match="has 100000000 bytes; at most 8388608 are read"):
-        files.load(path)
+        topology_files.load(path)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "absent.json", Path("/dev/zero")):
         with pytest.raises(FormatError, match=r"is not a file|does not exist"):
-            files.load(path)
+            topology_files.load(path)
 
 
 @given(st.integers(0, 400), st.binary(max_size=6))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_damage_is_read_or_refused_but_never_crashes(tmp_path, at, noise):
     for name in ("topo.yaml", "topo.json"):
-        text = HAND_WRITTEN.encode() if name == "topo.yaml" else json.dumps(files.dump(topology("ring:3"))).encode()
+        text = HAND_WRITTEN.encode() if name == "topo.yaml" else json.dumps(topology_files.dump(topology("ring:3"))).encode()
         try:
             load(tmp_path, text[:at] + noise + text[at + len(noise) :], name)
         except FormatError as error:
@@ -265,7 +265,7 @@ def test_node_link_and_graphml_of_a_graph(tmp_path):
     expected |= {(b, a): w for (a, b), w in expected.items()}
     nx.write_graphml(graph, tmp_path / "g.graphml")
     documents = [json.dumps({**nx.node_link_data(graph, edges=key)}) for key in ("links", "edges")]
-    machines = [load(tmp_path, text, "g.json") for text in documents] + [files.load(tmp_path / "g.graphml")]
+    machines = [load(tmp_path, text, "g.json") for text in documents] + [topology_files.load(tmp_path / "g.graphml")]
     for machine in machines:
         assert {(k.src, k.dst): k.bandwidth for k in machine.links} == expected
         assert machine.links[0].latency == Fraction(7, 10)
@@ -282,7 +282,7 @@ def test_directed_multigraph_with_a_switch_and_names(tmp_path):
         graph.add_edge("gpu-b", "hub", bandwidth=width)
     graph.add_edge("hub", "gpu-a")
     nx.write_graphml(graph, tmp_path / "g.graphml")
-    for machine in (files.load(tmp_path / "g.graphml"), load(tmp_path, json.dumps(nx.node_link_data(graph, edges="links")))):
+    for machine in (topology_files.load(tmp_path / "g.graphml"), load(tmp_path, json.dumps(nx.node_link_data(graph, edges="links")))):
         assert machine.switches == ("hub",)
         assert [(k.src, k.dst, k.bandwidth) for k in machine.links] == [(0, 2, 3), (2, 1, 1)]
         assert "ranks in the order of the file: 0 is gpu-b, 1 is gpu-a" in machine.notes
@@ -296,4 +296,4 @@ def test_a_lying_xml_encoding_does_not_hide_a_document_type(tmp_path):
 
 
 def test_the_cap_on_bytes_is_the_documented_one():
-    assert textfile.MAX_BYTES == 8 * 1024 * 1024
+    assert text_file.MAX_BYTES == 8 * 1024 * 1024

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.errors import FormatError, UsageError
+from synth.model.topology import Topology
 from synth.topologies import topology
-from synth.topologies.declared import preserves
+from synth.topologies.declared_symmetries import preserves
 from synth.topologies.modify import apply
-from synth.topology import Topology
 
 
 def units(machine: Topology) -> dict[tuple[int, int], Fraction]:

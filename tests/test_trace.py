@@ -4,8 +4,8 @@ import json
 
 from synth import api
 from synth.errors import SynthError
+from synth.export.chrome_trace import PICOSECONDS, Trace, chrome
 from synth.export.request import Request
-from synth.export.trace import PICOSECONDS, Trace, chrome
 from synth.program.events import Event
 from tests.programs import put_allgather, ring_allgather
 
@@ -34,7 +34,7 @@ def test_an_op_of_several_transfers_is_drawn_once():
 
 def test_a_timeline_of_a_schedule_covers_its_makespan():
     schedule = api.solve("ring:4", "allgather", 1, 3, 3, jobs=1).schedule
-    ((_, text),) = api.export(schedule, "trace", size=1 << 20).files
+    ((_, text),) = api.export_program(schedule, "trace", size=1 << 20).files
     ran = api.run(api.lower(schedule), topology="ring:4", size=1 << 20, data=False)
     slices = [e for e in json.loads(text)["traceEvents"] if e["ph"] == "X"]
     assert max(round((e["ts"] + e["dur"]) * PICOSECONDS) for e in slices) == ran.execution.picoseconds

@@ -12,18 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth import bounds, symmetry, verify
-from synth.bounds.branching import Branch, Cases
-from synth.bounds.check import check
-from synth.bounds.columns import generate
-from synth.bounds.trees import Prover, tree_bound
-from synth.collective import Collective, collective
-from synth.encodings.trees import minimise, solve
+from synth import bounds
+from synth.bounds.trees.branch_and_price import Branch, Cases
+from synth.bounds.trees.column_generation import generate
+from synth.bounds.trees.tree_bound import Prover, tree_bound
+from synth.checker.certificates.cuts import check
+from synth.checker.schedule import replay as verify
+from synth.encodings.tree_packing.search import minimise, solve
 from synth.errors import VerificationError
-from synth.schedule import Problem
+from synth.model import symmetry
+from synth.model.collective import Collective, collective
+from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.schedule import Problem
+from synth.model.topology import Cap, Network, Route
 from synth.topologies import topology
-from synth.topology import Cap, Network, Route
-from synth.verdict import Budget, Sat, Unknown
 
 TWO_BOXES = "dgx1*2:cross=0+2+5+7"
 

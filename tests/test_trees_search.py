@@ -6,12 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from synth import bounds, symmetry, verify
-from synth.bounds.columns import generate
-from synth.collective import collective
-from synth.encodings import trees
+from synth import bounds
+from synth.bounds.trees.column_generation import generate
+from synth.checker.schedule import replay
+from synth.encodings.tree_packing import search
+from synth.model import symmetry
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat
 from synth.topologies import topology
-from synth.verdict import Budget, Sat
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
@@ -31,8 +33,8 @@ def test_near_stops_once_fractions_are_close_enough():
     net = topology("mi250").network()
     task = collective("allgather", net.ranks)
     bound = Fraction(191, 78)
-    verdict = trees.near(net, task, 6, bound, 60, Budget(20.0), close=0.05)
+    verdict = search.near(net, task, 6, bound, 60, Budget(20.0), close=0.05)
     assert isinstance(verdict, Sat)
-    verify.schedule(verdict.schedule)
+    replay.schedule(verdict.schedule)
     assert float(bound) * (1 + 1e-6) < verdict.cost.detail["lp"] <= float(bound) * 1.05
     assert bound < verdict.schedule.bandwidth <= bound * Fraction(11, 10)

@@ -7,11 +7,12 @@ import pytest
 from programs import broadcast_chain, direct_allgather, racing_broadcast, recursive_doubling_allreduce, ring_allreduce
 
 from synth import api
-from synth.program import direct
+from synth.program import direct_writes
 from synth.program.program import Op, Span
-from synth.runtime import kernels, race, ways
+from synth.runtime.host import thread_sanitizer
+from synth.runtime.kernel import sources, transports
 
-pytestmark = pytest.mark.skipif(race.missing() is not None, reason=str(race.missing()))
+pytestmark = pytest.mark.skipif(thread_sanitizer.missing() is not None, reason=str(thread_sanitizer.missing()))
 
 PROGRAMS = (ring_allreduce(4), recursive_doubling_allreduce(4), direct_allgather(4), broadcast_chain(4, 4))
 
@@ -28,7 +29,7 @@ WAYS = {
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        assert race.race(program, threads=threads, launches=3, **options) == race.Raced((), False, True)
+        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.Raced((), False, True)
 
 
 def without_dependencies(program):
@@ -57,7 +58,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("options", [{"direct": False}, {}, {"protocol": "LL"}], ids=["fifo", "direct", "packets"])
 def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
-    found = race.race(BROKEN[name], threads=1, elements=64, launches=3, **options)
+    found = thread_sanitizer.race(BROKEN[name], threads=1, elements=64, launches=3, **options)
     assert found.races and all(words.startswith("data race") for words in found.races)
 
 
@@ -72,15 +73,15 @@ def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
         )
         reader = gpu.blocks[0]._replace(send=None, recv=None, channel=9, ops=(copies,) * 9)
         blocks = [held if b != block else held._replace(ops=tuple(
-            op._replace(deps=(*op.deps, direct.Dep(len(gpu.blocks), 8))) if i == at else op for i, op in enumerate(held.ops)
+            op._replace(deps=(*op.deps, direct_writes.Dep(len(gpu.blocks), 8))) if i == at else op for i, op in enumerate(held.ops)
         )) for b, held in enumerate(gpu.blocks)]  # fmt: skip
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
-    assert race.race(odd, threads=1, elements=64) == race.Raced((), False, True)
-    monkeypatch.setattr(ways, "puts", lambda program, in_place, part: {
-        send: receive for send, receive in direct._pairs(program).items() if direct._op(program, receive).code in direct.STORING
+    assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.Raced((), False, True)
+    monkeypatch.setattr(transports, "puts", lambda program, in_place, part: {
+        send: receive for send, receive in direct_writes._pairs(program).items() if direct_writes._op(program, receive).code in direct_writes.STORING
     })  # fmt: skip
-    assert race.race(odd, threads=1, elements=64).races
+    assert thread_sanitizer.race(odd, threads=1, elements=64).races
 
 
 FIFO, PACKETS, APART = {"direct": False}, {"protocol": "LL"}, {"ranks_on": (0, 0, 0, 0), "depth": 8}
@@ -103,7 +104,7 @@ KERNELS = {
 
 def rebuilt(tmp_path, file, old, new):
     folder = tmp_path / "kernel"
-    shutil.copytree(kernels.FOLDER, folder)
+    shutil.copytree(sources.FOLDER, folder)
     text = (folder / file).read_text()
     assert text.count(old) == 1, "the kernel no longer has the place that this test breaks"
     (folder / file).write_text(text.replace(old, new))
@@ -126,7 +127,7 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
         program = recursive_doubling_allreduce(4, 4)
     folder = rebuilt(tmp_path, file, old, new)
     # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none is tried again
-    tries = (race.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options) for _ in range(5))
+    tries = (thread_sanitizer.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options) for _ in range(5))
     assert any(found.races for found in tries)
 
 
@@ -138,11 +139,11 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     """They are atomic, so there is no race to report: the results are wrong, or nobody takes them."""
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = tmp_path / "kernel"
-    shutil.copytree(kernels.FOLDER, folder)
+    shutil.copytree(sources.FOLDER, folder)
     text = (folder / "wrap.cuh").read_text()
     assert text.count(old) == 2  # of CPU threads, and of GPUs
     (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
-    found = race.race(ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS)
+    found = thread_sanitizer.race(ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS)
     assert found.stuck or not found.right
 
 
@@ -150,4 +151,4 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
 def test_a_cleared_flag_leaves_blocks_waiting(tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
     folder = rebuilt(tmp_path, "interp.cuh", "if (flags & PUBLISHES && last)", "if (false)")
-    assert race.race(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck
+    assert thread_sanitizer.race(recursive_doubling_allreduce(4), threads=1, folder=folder, timeout=0.5).stuck

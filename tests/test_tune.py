@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth import api
-from synth.api import tuning, tuninginputs
+from synth.api import synthesis, tuning, tuning_inputs
 from synth.api.tuning import SIZES
 from synth.cli import root
-from synth.cli.sizes import Sizes
+from synth.cli.framework.sizes import Sizes
 from synth.errors import FormatError, SynthError, UsageError
-from synth.export import plan_read
-from synth.frontier import Frontier, LowerBound, Point
-from synth.plan import Plan
-from synth.verdict import Unknown
+from synth.export.plans import read
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.outcome import Unknown
+from synth.model.tuning_plan import Plan
 from synth.view import plans
 
 KIB = 1 << 10
@@ -59,7 +59,7 @@ def synth(words, code=0):
 
 def sound(plan):
     """What every plan promises."""
-    plan_read.check(plan)
+    read.check(plan)
     for table in plan.tables:
         assert (table.ranges[0].low, table.ranges[-1].high) == (table.sizes[0], table.sizes[-1])
         for before, after in pairwise(table.ranges):
@@ -417,8 +417,8 @@ def test_a_damaged_document_is_one_line_with_its_place(folder, change, what):
 
 def test_measurements_of_a_catalog_count_where_the_machine_is_theirs(folder):
     from synth.catalog.entry import DONE, Entry
-    from synth.catalog.store import Store
-    from synth.schedule import problem_fingerprint
+    from synth.catalog.store.store import Store
+    from synth.model.schedule import problem_fingerprint
 
     (doc,) = reference(FRONTIER, [4 * KIB, 64 * KIB], [("Simple", 1)])
     other = doc | {"topology": "elsewhere", "rows": [row | {"seconds": 1e-9, "least": 1e-9} for row in doc["rows"]]}
@@ -435,12 +435,11 @@ def test_measurements_of_a_catalog_count_where_the_machine_is_theirs(folder):
 
 
 def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch):
-    from synth.api import tuninginputs
     from synth.catalog.entry import DONE, Entry
-    from synth.catalog.store import Store
-    from synth.schedule import problem_fingerprint
+    from synth.catalog.store.store import Store
+    from synth.model.schedule import problem_fingerprint
 
-    known = api.pareto("ring:4", "allgather")
+    known = api.frontier("ring:4", "allgather")
     entry = Entry(problem_fingerprint(known.network, known.collective), "ring:4", "allgather", 4, (), DONE, known)
     with Store.open("c.db", create=True) as store:
         store.put(entry)
@@ -451,7 +450,7 @@ def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch
     )
     assert turned.network().to_json()["links"] != machine.network().to_json()["links"]
     asked = []
-    monkeypatch.setattr(tuninginputs, "pareto", lambda *given, **options: asked.append(given) or known)
+    monkeypatch.setattr(synthesis, "frontier", lambda *given, **options: asked.append(given) or known)
     for one in (machine, turned):
         plan = sound(api.tune(one, "allgather", catalog="c.db", sizes=[4 * KIB, 64 * KIB]))
         assert any(entry.id in note for note in plan.notes)
@@ -467,10 +466,10 @@ class Clock:
 
     def __init__(self, monkeypatch, frontier):
         self.now, self.asked = 100.0, []
-        for module in (tuning, tuninginputs):
+        for module in (tuning, tuning_inputs):
             monkeypatch.setattr(module, "time", self)
-        monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **given: self._took(given, 1.1) or frontier)
-        monkeypatch.setattr(tuninginputs, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
+        monkeypatch.setattr(synthesis, "frontier", lambda *_, **given: self._took(given, 1.1) or frontier)
+        monkeypatch.setattr(synthesis, "solve", lambda *_, **given: self._took(given, 1.0) or Unknown("time"))
 
     def monotonic(self):
         return self.now
@@ -482,7 +481,7 @@ class Clock:
 
 @pytest.mark.parametrize("collectives", [["allgather"], ["allgather", "broadcast"]])
 def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypatch, collectives):
-    clock = Clock(monkeypatch, api.pareto("dgx1", "allgather"))
+    clock = Clock(monkeypatch, api.frontier("dgx1", "allgather"))
     api.tune("dgx1", collectives, SIZES, dividing=True, time_limit=60)
     assert clock.now <= 160.001
     assert len(clock.asked) > len(collectives) and all(0 < seconds <= 60 for seconds in clock.asked)
@@ -492,8 +491,8 @@ def test_one_time_limit_is_for_all_frontiers_and_schedules_that_divide(monkeypat
 
 
 def test_schedules_that_the_time_did_not_allow_are_named(monkeypatch):
-    frontier = api.pareto("dgx1", "allgather")
+    frontier = api.frontier("dgx1", "allgather")
     clock = Clock(monkeypatch, frontier)
-    monkeypatch.setattr(tuninginputs, "pareto", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
+    monkeypatch.setattr(synthesis, "frontier", lambda *_, **__: setattr(clock, "now", 1000.0) or frontier)
     plan = api.tune("dgx1", "allgather", SIZES, dividing=True, time_limit=60)
     assert any("the time limit ended the search for schedules that divide every size" in note for note in plan.notes)

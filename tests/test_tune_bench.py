@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bench import tuning
-from synth.catalog import tune
-from synth.catalog.tune import Question
+from synth.catalog.tuner import tune
+from synth.catalog.tuner.tune import Question
 
 
 @pytest.fixture(scope="module")

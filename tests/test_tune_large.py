@@ -4,14 +4,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 from synth import api
-from synth.api import tuninginputs
+from synth.api import synthesis, tuning_inputs
 from synth.api.inputs import named_topology
-from synth.api.tuninginputs import Search
-from synth.catalog.tune_candidates import Named, candidates
-from synth.collective import collective
-from synth.flows import expand
-from synth.flows.large import frontier
-from synth.large import Large, LargePoint
+from synth.api.tuning_inputs import Search
+from synth.catalog.tuner.candidates import Named, candidates
+from synth.model.collective import collective
+from synth.model.scale_frontier import Large, LargePoint
+from synth.scale.greedy import bulk_expansion
+from synth.scale.search import frontier
 from synth.view import plans
 
 MACHINE = named_topology("dgx1")
@@ -26,10 +26,10 @@ def large() -> Large:
 def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     """It was an error that lost the whole plan."""
     found = large()
-    sends = [len(expand.whole(point.make()).step) for point in found.points]
+    sends = [len(bulk_expansion.whole(point.make()).step) for point in found.points]
     assert min(sends) < max(sends)
-    monkeypatch.setattr(expand, "MOST", max(sends) - 1)
-    made, notes = tuninginputs._written_out(found, MACHINE.network(), TASK, Search())
+    monkeypatch.setattr(bulk_expansion, "MOST", max(sends) - 1)
+    made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search())
     assert len(made.points) == sum(n < max(sends) for n in sends)
     steps = found.points[sends.index(max(sends))].steps
     assert notes[0] == f"the point of {steps} steps is too large to write out ({max(sends)} sends): not a candidate"
@@ -37,8 +37,8 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
 
 def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
     found = large()
-    monkeypatch.setattr(expand, "MOST", 1)
-    monkeypatch.setattr(tuninginputs, "pareto", lambda *given, **more: found)
+    monkeypatch.setattr(bulk_expansion, "MOST", 1)
+    monkeypatch.setattr(synthesis, "frontier", lambda *given, **more: found)
     plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
     assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)
     assert sum("too large to write out" in note for note in plan.notes) == len(found.points)
@@ -58,7 +58,7 @@ def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
         return LargePoint(steps, Fraction(1), chunks, "by hand", make)
 
     found = Large(MACHINE, "allgather", None, Fraction(1), {}, 1, tuple(point(k, 1 << k) for k in range(4)))
-    made, notes = tuninginputs._written_out(found, MACHINE.network(), TASK, Search(end=116.0, clock=lambda: now[0]))
+    made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search(end=116.0, clock=lambda: now[0]))
     assert len(made.points) == 2 and now[0] == 103.0
     assert notes == ("the time limit left no time to write out the points of 2, 3 steps: not candidates",)
 

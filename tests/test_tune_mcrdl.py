@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from synth import api
 from synth.cli import root
 from synth.errors import FormatError, SynthError
-from synth.export import plan_mcrdl, plan_read
-from synth.plan import Algorithm, Plan, Range, Table
+from synth.export.plans import mcrdl, read
+from synth.model.tuning_plan import Algorithm, Plan, Range, Table
 
 TABLE = """\
 # A table of the same form, allgather on 16 GPUs
@@ -35,7 +35,7 @@ def file(tmp_path, monkeypatch):
 
 def test_a_table_is_a_plan(file):
     plan = api.import_plan(file)
-    plan_read.check(plan)
+    read.check(plan)
     (table,) = plan.tables
     assert (table.collective, table.ranks) == ("allgather", 16)
     assert [(a.label, a.backend) for a in plan.algorithms] == [("MVAPICH2-GDR", "mpi"), ("NCCL", "nccl"), ("SCCL", "sccl")]
@@ -47,8 +47,8 @@ def test_a_table_is_a_plan(file):
 
 def test_and_is_written_again_with_the_same_bytes(file):
     plan = api.import_plan(file)
-    assert plan_mcrdl.files(plan) == [("mcrdl_allgather_16gpu.csv", TABLE)]
-    assert plan_mcrdl.files(Plan.from_json(json.loads(json.dumps(plan.to_json())))) == plan_mcrdl.files(plan)
+    assert mcrdl.files(plan) == [("mcrdl_allgather_16gpu.csv", TABLE)]
+    assert mcrdl.files(Plan.from_json(json.loads(json.dumps(plan.to_json())))) == mcrdl.files(plan)
 
 
 def test_by_commands(file):
@@ -69,29 +69,29 @@ def test_any_table_of_the_form_comes_back(tmp_path_factory, rows, name, ranks):
     path = tmp_path_factory.mktemp("t") / "t.csv"
     path.write_text(text)
     plan = api.import_plan(path)
-    plan_read.check(plan)
-    assert plan_mcrdl.files(plan) == [(f"mcrdl_{name}_{ranks}gpu.csv", text)]
+    read.check(plan)
+    assert mcrdl.files(plan) == [(f"mcrdl_{name}_{ranks}gpu.csv", text)]
 
 
 def test_a_tuned_plan_has_a_table_for_each_operation(file):
     algorithms = (Algorithm("S2", schedule=None, divisor=8), Algorithm("nccl/ring/LL", "nccl", options=(("algorithm", "ring"),)))
     one = Table("allgather", 4, (Range(8, 100, (0, 1)),), (8, 64, 100), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
     plan = Plan(algorithms, (one, Table("allreduce", 4, (Range(8, 8, (1,)),), (8,), (1.0,), (1.0,))), "measured", "wall\ntime")
-    files = dict(plan_mcrdl.files(plan))
+    files = dict(mcrdl.files(plan))
     assert files["mcrdl_allgather_4gpu.csv"] == "# allgather on 4 GPUs: wall time\nbytes,backend\n8,synth\n64,synth\n100,synth\n"
     for name, text in files.items():
         Path(name).write_text(text)
         again = api.import_plan(name)
-        assert plan_mcrdl.files(again) == [(name, text)]
+        assert mcrdl.files(again) == [(name, text)]
 
 
 def test_what_the_form_cannot_say_is_refused():
     comma = Plan((Algorithm("a,b", "nccl"),), (Table("allgather", 2, (Range(1, 1, (0,)),), (1,), (1.0,), (1.0,)),), "measured", "")
     with pytest.raises(SynthError, match="cannot stand in a table"):
-        plan_mcrdl.files(comma)
+        mcrdl.files(comma)
     bare = Plan((Algorithm("x", "nccl"),), (Table("allgather", 2, (Range(1, 9, (0,)),)),), "measured", "")
     with pytest.raises(SynthError, match="judged no sizes"):
-        plan_mcrdl.files(bare)
+        mcrdl.files(bare)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synth.catalog.tune_curves import Curve
-from synth.catalog.tune_measured import Sample
-from synth.catalog.tune_ranges import Option, crossing, ranges
-from synth.plan import Range
+from synth.catalog.tuner.curves import Curve
+from synth.catalog.tuner.measurements import Sample
+from synth.catalog.tuner.size_ranges import Option, crossing, ranges
+from synth.model.tuning_plan import Range
 
 SIZES = [1 << k for k in range(8, 29, 2)]
 

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import pytest
 
-from synth import verify
-from synth.collective import collective, pattern
+from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
-from synth.schedule import Schedule, Send, Step
-from synth.topology import Limit, Link, Topology
+from synth.model.collective import collective, pattern
+from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Limit, Link, Topology
 
 
 def ring(n, units=1):

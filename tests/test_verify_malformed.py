@@ -14,19 +14,20 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from synth import api, audit
-from synth.cli import piped, root
+from synth import api
+from synth.checker.documents import exact_frontier, refutation
+from synth.cli import root
+from synth.cli.framework import piped_progress
 from synth.errors import FormatError, InfeasibleError, SynthError, malformed
-from synth.flows.large import bound
-from synth.pareto import refutation
+from synth.model.outcome import Sat
+from synth.scale.search import bound
 from synth.topologies import modify, topology
-from synth.verdict import Sat
 
 PYTHON = re.compile(r"\w*Error\(|'NoneType'|unhashable|subscriptable|iterable|unpack|zip\(|operand|has no attribute|unsupported")
 
 
 def documents() -> Iterator[tuple[str, dict]]:
-    frontier = api.pareto("ring:4", "allgather", engine="exact")
+    frontier = api.frontier("ring:4", "allgather", engine="exact")
     yield "frontier", frontier.to_json()
     yield "schedule", frontier.points[0].schedule.to_json()  # type: ignore[union-attr]
     from synth.view import tables
@@ -36,7 +37,7 @@ def documents() -> Iterator[tuple[str, dict]]:
     for name, what in (("ring:4", ("0-1", "2-3")), ("torus:20x20", ("0-1", "0-19", "0-20", "0-380"))):
         apart = modify.apply(topology(name), without=what)
         with pytest.raises(InfeasibleError) as raised:
-            api.pareto(apart, "broadcast")
+            api.frontier(apart, "broadcast")
         yield f"infeasible {name}", api.infeasible_document(apart, "broadcast", raised.value) or {}
     for what in ("allgather", "alltoall", "allreduce"):
         yield f"large {what}", bound(modify.apply(topology("ring:5"), degrade=("0-1:1/2",)), what).to_json()
@@ -91,12 +92,12 @@ def test_refutations_without_a_certificate_prove_nothing(tmp_path):
 def test_an_unknown_schema_is_answered_with_all_that_are_known():
     with pytest.raises(SynthError) as raised:
         api.verify({"schema": "synth.other/1"})
-    for known in (*audit.SCHEMAS, "synth.bulk/1"):
+    for known in (*exact_frontier.SCHEMAS, "synth.bulk/1"):
         assert known in str(raised.value)
 
 
 def test_every_schema_that_is_named_is_read():
-    for known in audit.SCHEMAS:
+    for known in exact_frontier.SCHEMAS:
         with pytest.raises(SynthError) as raised:
             api.verify({"schema": known})
         assert "synth verifies" not in str(raised.value)
@@ -110,10 +111,10 @@ def test_what_is_malformed_is_told_without_python():
 
 def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    path.write_text(json.dumps(api.pareto("ring:4", "broadcast", engine="exact").to_json()))
-    whole, remark, said = api.verify, piped.remark, threading.Event()
-    monkeypatch.setattr(piped, "LONG", 0.01)
-    monkeypatch.setattr(piped, "remark", lambda text: (remark(text), said.set()))
+    path.write_text(json.dumps(api.frontier("ring:4", "broadcast", engine="exact").to_json()))
+    whole, remark, said = api.verify, piped_progress.remark, threading.Event()
+    monkeypatch.setattr(piped_progress, "LONG", 0.01)
+    monkeypatch.setattr(piped_progress, "remark", lambda text: (remark(text), said.set()))
 
     def slow(*given):
         assert said.wait(60)
@@ -122,7 +123,7 @@ def test_long_work_says_so_where_nobody_watches(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "verify", slow)
     done = CliRunner().invoke(root, ["verify", str(path)])
     assert done.exit_code == 0 and done.stderr == f"synth: verifying {path} ...\n"
-    monkeypatch.setattr(piped, "LONG", 1000)
+    monkeypatch.setattr(piped_progress, "LONG", 1000)
     assert CliRunner().invoke(root, ["verify", str(path)]).stderr == ""
 
 

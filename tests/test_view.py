@@ -10,11 +10,12 @@ import pytest
 
 from synth import api
 from synth.errors import MissingDependencyError, UsageError
-from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.schedule import Schedule, Send, Step
-from synth.view import plot, report
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.number_text import number, size_text
+from synth.model.schedule import Schedule, Send, Step
+from synth.view import frontier_text, plot
+from synth.view.frontier_text import Report
 from synth.view.html import frontier_html, report_html
-from synth.view.report import Report, number, size_text
 
 
 def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = "optimal", **more) -> Frontier:
@@ -46,11 +47,11 @@ def test_sizes_as_text(size, text):
 
 def test_spans_cover_every_size_and_agree_with_best():
     found = made((2, 8, 2), (3, 9, 3), (4, 11, 4), (9, 11, 10))
-    spans = [span for span in report.spans(found) if span]
+    spans = [span for span in frontier_text.spans(found) if span]
     assert spans[0][0] == 0
     assert spans[-1][1] is None
     assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
-    for point, span in zip(found.points, report.spans(found), strict=True):
+    for point, span in zip(found.points, frontier_text.spans(found), strict=True):
         if span:
             middle = span[0] * 2 + 1 if span[1] is None else (span[0] + span[1]) / 2
             assert found.best(int(middle)) is point
@@ -58,8 +59,8 @@ def test_spans_cover_every_size_and_agree_with_best():
 
 def test_a_point_that_is_best_nowhere_says_so():
     found = made((2, 8, 2), (3, 39, 10), (4, 4, 4))
-    assert report.spans(found)[1] is None
-    assert report.choice(found, 1024).rows[1][-1] == "no size"
+    assert frontier_text.spans(found)[1] is None
+    assert frontier_text.choice(found, 1024).rows[1][-1] == "no size"
 
 
 def test_without_latency_the_last_point_is_best_everywhere():
@@ -67,20 +68,22 @@ def test_without_latency_the_last_point_is_best_everywhere():
     network = replace(network, routes=tuple(replace(route, latency=Fraction(0)) for route in network.routes))
     base = made((2, 8, 2), (3, 9, 3))
     found = Frontier(network, base.collective, base.points, complete=True)
-    assert report.spans(found) == [None, (0, None)]
-    assert any("no latency of this topology is known" in line for line in report.sentences(found))
+    assert frontier_text.spans(found) == [None, (0, None)]
+    assert any("no latency of this topology is known" in line for line in frontier_text.sentences(found))
 
 
 def test_what_complete_means_is_said_and_only_then():
-    assert "complete: no schedule in this model, with any number of chunks, is better" in report.sentences(made((2, 3, 2), complete=True))
-    assert any(line.startswith("complete up to 8 steps") for line in report.sentences(made((2, 3, 2), complete=True, max_steps=8)))
-    assert not any(line.startswith("complete") for line in report.sentences(made((2, 3, 2))))
-    assert any(line.startswith("incomplete") for line in report.sentences(made((2, 3, 2))))
+    assert "complete: no schedule in this model, with any number of chunks, is better" in frontier_text.sentences(
+        made((2, 3, 2), complete=True)
+    )
+    assert any(line.startswith("complete up to 8 steps") for line in frontier_text.sentences(made((2, 3, 2), complete=True, max_steps=8)))
+    assert not any(line.startswith("complete") for line in frontier_text.sentences(made((2, 3, 2))))
+    assert any(line.startswith("incomplete") for line in frontier_text.sentences(made((2, 3, 2))))
 
 
 def test_open_intervals_that_say_the_same_are_said_once():
     same = tuple(Open(steps, Fraction(1), Fraction(3, 2), "time") for steps in (3, 4, 5))
-    lines = report.sentences(made((2, 3, 2), open=(*same, Open(6, Fraction(1), None, "time"))))
+    lines = frontier_text.sentences(made((2, 3, 2), open=(*same, Open(6, Fraction(1), None, "time"))))
     assert lines[:2] == [
         "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
         "open: with 6 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
@@ -94,28 +97,31 @@ def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_on
     opened = tuple(Open(steps, Fraction(1), upper, "time") for steps, upper in uppers)
     three = tuple(replace(p, status="best-known", bound=floor) for p in made((3, 3, 1), (4, 4, 2), (7, 9, 6)).points)
     found = made(open=opened, bounds=((None, floor),))
-    lines = report.sentences(replace(found, points=three))
+    lines = frontier_text.sentences(replace(found, points=three))
     assert lines[:4] == [
         "open: with 2 steps the least rounds/chunk is at least 1, nothing was found (the time ran out)",
         "open: with 3 to 5 steps the least rounds/chunk is at least 1, at most 3 down to 2 (the time ran out)",
         "open: with 7 steps the least rounds/chunk is at least 1, at most 3/2 (the time ran out)",
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
-    assert [row[4] for row in report.frontier(replace(found, points=three)).rows] == ["best known"] * 3
-    assert [row[4] for row in report.frontier(replace(found, points=three[:2])).rows] == ["best known (bound 1)"] * 2
+    assert [row[4] for row in frontier_text.frontier(replace(found, points=three)).rows] == ["best known"] * 3
+    assert [row[4] for row in frontier_text.frontier(replace(found, points=three[:2])).rows] == ["best known (bound 1)"] * 2
     own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
-    assert [row[4] for row in report.frontier(replace(found, points=own)).rows][1:] == ["best known (bound 1)", "best known (bound 5/4)"]
+    assert [row[4] for row in frontier_text.frontier(replace(found, points=own)).rows][1:] == [
+        "best known (bound 1)",
+        "best known (bound 5/4)",
+    ]
 
 
 def test_an_empty_frontier_can_be_shown():
-    assert report.frontier(made(complete=True)).rows == ()
+    assert frontier_text.frontier(made(complete=True)).rows == ()
     assert "<table>" in frontier_html(made())
-    assert report.choice(made(), 1024).rows == ()
+    assert frontier_text.choice(made(), 1024).rows == ()
 
 
 def test_labels_of_an_allocation_are_said():
-    assert any("stand for the machine's 4, 7" in line for line in report.sentences(made((2, 3, 2), labels=(4, 7))))
-    assert not any("stand for" in line for line in report.sentences(made((2, 3, 2), labels=(0, 1))))
+    assert any("stand for the machine's 4, 7" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(4, 7))))
+    assert not any("stand for" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(0, 1))))
 
 
 def test_html_has_a_row_per_point_and_escapes():
@@ -148,6 +154,6 @@ def test_an_unknown_kind_of_picture_is_refused():
 
 
 def test_without_matplotlib_the_error_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr("synth.registry.installed", lambda module: False)
+    monkeypatch.setattr("synth.model.registry.installed", lambda module: False)
     with pytest.raises(MissingDependencyError, match=r"pip install 'ccl-synth\[plot\]'"):
         made((2, 3, 2)).plot()

@@ -6,9 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from synth import api, lowering
-from synth.cli import progress
+from synth import api
+from synth.cli.framework import progress
 from synth.errors import UsageError
+from synth.program import checked_lowering
 
 
 def test_a_terminal_is_told_what_takes_longer_than_a_moment(monkeypatch, capsys):
@@ -41,10 +42,10 @@ def test_elsewhere_nothing_is_shown(monkeypatch, capsys):
 
 
 def test_too_many_sends_for_a_program_are_refused_with_the_limit(monkeypatch):
-    schedule = api.pareto("ring:4", "allgather", engine="exact").points[0].schedule
+    schedule = api.frontier("ring:4", "allgather", engine="exact").points[0].schedule
     sends = sum(len(step.sends) for step in schedule.steps)
-    monkeypatch.setattr(lowering, "MOST_SENDS", sends - 1)
+    monkeypatch.setattr(checked_lowering, "MOST_SENDS", sends - 1)
     with pytest.raises(UsageError, match=f"{sends} sends: programs are made of at most {sends - 1}"):
         api.lower(schedule)
-    monkeypatch.setattr(lowering, "MOST_SENDS", sends)
+    monkeypatch.setattr(checked_lowering, "MOST_SENDS", sends)
     assert api.lower(schedule).ranks == 4

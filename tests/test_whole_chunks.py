@@ -9,16 +9,18 @@ from fractions import Fraction
 import dozing
 import pytest
 
-from synth import bounds, jobs, verify
-from synth.collective import collective
-from synth.encodings.solvers.cadical import Cadical
+from synth import bounds
+from synth.checker.schedule import replay as verify
 from synth.encodings.step import Step
-from synth.encodings.trees import meet, near
-from synth.pareto import race
-from synth.pareto.racers import Racer
-from synth.schedule import Problem
+from synth.encodings.tree_packing.search import meet, near
+from synth.model.collective import collective
+from synth.model.outcome import Budget, Sat, Unknown
+from synth.model.schedule import Problem
+from synth.pareto.portfolio import race
+from synth.pareto.portfolio.members import Racer
+from synth.solvers.cadical import Cadical
+from synth.solvers.processes import jobs
 from synth.topologies import topology
-from synth.verdict import Budget, Sat, Unknown
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,26 +8,28 @@ from fractions import Fraction
 import pytest
 from click.testing import CliRunner
 
-from synth import bounds, verify
+from synth import bounds
 from synth.api import bound as api_bound
-from synth.api import pareto, solve, synthesis
+from synth.api import frontier, solve, synthesis
 from synth.api.inputs import collective, topology
-from synth.bounds import check
-from synth.bounds.fences import fenced
+from synth.bounds.single_cut import fenced
+from synth.checker.certificates import cuts
+from synth.checker.schedule import replay
 from synth.cli.root import root
-from synth.collective import Collective
-from synth.flows.until import left, until
-from synth.frontier import Frontier, LowerBound, Open, Point
-from synth.pareto import allreduce, later, sums, woven
-from synth.schedule import Schedule, Step
-from synth.verdict import Sat
+from synth.encodings.prefix_planning import chunk_assembly
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound, Open, Point
+from synth.model.outcome import Sat
+from synth.model.schedule import Schedule, Step
+from synth.pareto.combining import combining_frontier, sweep, unvisited_steps
+from synth.solvers.processes.deadline import left, until
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few plans, to be quick: how many there are is no matter of time."""
-    monkeypatch.setattr(woven, "ENOUGH", 8)
-    monkeypatch.setattr(woven, "MOST_CHUNKS", 24)
+    monkeypatch.setattr(chunk_assembly, "ENOUGH", 8)
+    monkeypatch.setattr(chunk_assembly, "MOST_CHUNKS", 24)
 
 
 def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
@@ -35,10 +37,10 @@ def _best(name: str, task: Collective | str) -> dict[int, Fraction]:
     network = topology(name).network()
     asked = collective(task, network.ranks)
     found: dict[int, Fraction] = {}
-    for construction, schedule in woven.schedules(network, asked):
+    for construction, schedule in chunk_assembly.schedules(network, asked):
         assert construction.startswith("woven, ")
         assert schedule.collective == asked
-        replayed = verify.schedule(schedule)
+        replayed = replay.schedule(schedule)
         assert replayed.bandwidth == schedule.bandwidth
         found[replayed.steps] = replayed.bandwidth
     assert found
@@ -72,17 +74,17 @@ def test_sums_that_do_not_contain_one_another() -> None:
     classes = tuple((r, frozenset(range(r % 3, ranks, 3))) for r in range(ranks))
     halves = tuple((r, everyone if r % 2 else half) for r in range(0, ranks, 3))
     asked = Collective("mine", ranks, (everyone, everyone), (everyone, frozenset(range(0, ranks, 3))), True, (), (classes, halves))
-    assert woven.applies(topology("torus:6x3").network(), asked)
+    assert chunk_assembly.applies(topology("torus:6x3").network(), asked)
     _best("torus:6x3", asked)
 
 
 def test_where_it_applies() -> None:
     """Not where reversal or hubs do better, nor where solvers reach."""
     network = topology("torus:5x4").network()
-    assert woven.applies(network, collective("scan", 20))
-    assert not woven.applies(network, collective("allreduce", 20))
-    assert not woven.applies(network, collective("reduce-scatter", 20))
-    assert not woven.applies(topology("ring:8").network(), collective("scan", 8))
+    assert chunk_assembly.applies(network, collective("scan", 20))
+    assert not chunk_assembly.applies(network, collective("allreduce", 20))
+    assert not chunk_assembly.applies(network, collective("reduce-scatter", 20))
+    assert not chunk_assembly.applies(topology("ring:8").network(), collective("scan", 8))
 
 
 @pytest.mark.parametrize(("name", "value"), [("ring:18", Fraction(1, 2)), ("dgx-a100*8", Fraction(1, 8)), ("random-regular:18", None)])
@@ -93,9 +95,9 @@ def test_the_quick_bound_is_checked(name: str, value: Fraction | None) -> None:
     found = fenced(network, asked)
     assert found is not None
     assert value is None or found.value == value
-    assert check.check(found.certificate, network.to_json(), asked.to_json(1)) == found.value
+    assert cuts.check(found.certificate, network.to_json(), asked.to_json(1)) == found.value
     twice = found.certificate | {"scale": 2 * found.certificate["scale"]}
-    assert check.check(twice, network.to_json(), asked.to_json(1)) == found.value / 2
+    assert cuts.check(twice, network.to_json(), asked.to_json(1)) == found.value / 2
 
 
 def test_the_quick_bound_sees_independent_sums() -> None:
@@ -110,7 +112,7 @@ def test_the_quick_bound_sees_independent_sums() -> None:
 @pytest.mark.slow
 def test_a_frontier_under_a_short_limit() -> None:
     """A scan of 24 ranks has points under a short limit, each with the bound it was measured against."""
-    found = pareto("ring:24", "scan", time_limit=2.5, fresh=True)
+    found = frontier("ring:24", "scan", time_limit=2.5, fresh=True)
     assert isinstance(found, Frontier)
     assert len(found.points) >= 2
     assert {p.construction.split(",")[0] for p in found.points} == {"woven"}
@@ -125,9 +127,9 @@ def test_a_frontier_under_a_short_limit() -> None:
 @pytest.mark.slow
 def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log ends."""
-    monkeypatch.setattr(woven, "EFFORT", 1.0)
-    monkeypatch.setattr(sums, "EFFORT", 1.0)
-    found = pareto("torus:6x6", "scan", fresh=True)
+    monkeypatch.setattr(chunk_assembly, "EFFORT", 1.0)
+    monkeypatch.setattr(sweep, "EFFORT", 1.0)
+    found = frontier("torus:6x6", "scan", fresh=True)
     assert isinstance(found, Frontier)
     assert found.points
     assert not found.complete
@@ -139,9 +141,9 @@ def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_the_same_each_time_has_no_end_in_time(monkeypatch: pytest.MonkeyPatch, deterministic: bool) -> None:
     """Neither of its weaving nor of its search."""
     given: list[bool] = []
-    monkeypatch.setattr(woven, "schedules", lambda network, task, whole: given.append(whole) or [])
-    monkeypatch.setattr(allreduce, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or [])
-    pareto("ring:17", "scan", fresh=True, deterministic=deterministic)
+    monkeypatch.setattr(chunk_assembly, "schedules", lambda network, task, whole: given.append(whole) or [])
+    monkeypatch.setattr(combining_frontier, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or [])
+    frontier("ring:17", "scan", fresh=True, deterministic=deterministic)
     assert given == [deterministic] * 2
 
 
@@ -158,7 +160,9 @@ def test_bounds_end_by_themselves_and_the_quick_one_is_there(monkeypatch: pytest
 def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where flows see less than the quick bound does, which holds at every S."""
     monkeypatch.setattr(bounds, "allreduce", lambda network, task, steps: LowerBound(Fraction(2, 5), {}))
-    monkeypatch.setattr("synth.flows.until.apart", lambda call, *arguments, **_: call(*arguments))  # here, where it is replaced
+    monkeypatch.setattr(
+        "synth.solvers.processes.deadline.apart", lambda call, *arguments, **_: call(*arguments)
+    )  # here, where it is replaced
     found = api_bound("torus:5x4", "scan")
     assert [bound.value for steps, bound in found if steps != 0] == [Fraction(1, 2)] * 2
 
@@ -166,14 +170,14 @@ def test_no_bound_at_some_steps_is_below_that_for_any_number(monkeypatch: pytest
 def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a limit of the caller's, and with one, which is left as it was."""
     network, asked = topology("torus:6x6").network(), collective("scan", 36)
-    monkeypatch.setattr(woven, "EFFORT", 0.0)
-    assert list(woven.schedules(network, asked)) == []
-    next(woven.schedules(network, asked, whole=True))
-    monkeypatch.setattr(woven, "EFFORT", 1000.0)
+    monkeypatch.setattr(chunk_assembly, "EFFORT", 0.0)
+    assert list(chunk_assembly.schedules(network, asked)) == []
+    next(chunk_assembly.schedules(network, asked, whole=True))
+    monkeypatch.setattr(chunk_assembly, "EFFORT", 1000.0)
     with until(500.0):
-        next(woven.schedules(network, asked))
+        next(chunk_assembly.schedules(network, asked))
         assert 400 < (left() or 0.0) <= 500
-    next(woven.schedules(network, asked))
+    next(chunk_assembly.schedules(network, asked))
     assert left() is None
 
 
@@ -186,7 +190,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
         Point(Schedule(network, task, c, (Step(1, ()),) * s), floor, "best-known", "")
         for s, c in ((3, 3), (5, 2), (6, 1), (8, 6), (9, 9), (12, 4))
     ]
-    found = list(later.items(known, 3, 6, Fraction(4), floor, reason))
+    found = list(unvisited_steps.items(known, 3, 6, Fraction(4), floor, reason))
     assert [(p.steps, p.bandwidth, p.status) for p in found if isinstance(p, Point)] == [
         (5, Fraction(5, 2), "best-known"), (8, Fraction(4, 3), "best-known"), (9, 1, "optimal")
     ]  # fmt: skip
@@ -194,7 +198,7 @@ def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None
     half = Fraction(5, 2)
     assert [(o.steps, o.upper) for o in opened] == [(4, 4), (5, half), (6, half), (7, half), (8, Fraction(4, 3))]
     assert {(o.lower, o.reason) for o in opened} == {(1, reason)}
-    assert [o.steps for o in later.items([], 3, 6, None, floor, reason)] == [4, 5, 6]
+    assert [o.steps for o in unvisited_steps.items([], 3, 6, None, floor, reason)] == [4, 5, 6]
 
 
 @pytest.mark.slow
@@ -202,6 +206,6 @@ def test_one_question_is_answered_too() -> None:
     """So many chunks, steps and rounds, with a round to spare."""
     found = solve("ring:20", "scan", chunks=3, steps=21, rounds=22, time_limit=20)
     assert isinstance(found, Sat)
-    replayed = verify.schedule(found.schedule)
+    replayed = replay.schedule(found.schedule)
     assert (replayed.chunks, replayed.steps, replayed.rounds) == (3, 21, 22)
     assert found.cost.engine == "woven"

@@ -22,16 +22,17 @@ from typing import Any
 import numpy as np
 
 from synth import api, bounds
-from synth.bounds.renumber import renumbered
-from synth.collective import Collective, collective
+from synth.bounds import single_chunk
+from synth.checker.certificates.renumbering import renumbered
+from synth.checker.documents import refutation
 from synth.errors import InfeasibleError
-from synth.frontier import LowerBound
-from synth.groups import Group
-from synth.pareto import onechunk, refutation
-from synth.rational import show
-from synth.schedule import Problem, problem_fingerprint
+from synth.model.collective import Collective, collective
+from synth.model.frontier import LowerBound
+from synth.model.process_groups import Group
+from synth.model.rational import show
+from synth.model.schedule import Problem, problem_fingerprint
+from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.topologies import modify, topology
-from synth.topology import Cap, Limit, Link, Network, Route, Topology
 from synth.view import groups as groups_view
 
 
@@ -96,7 +97,7 @@ def _json(value: Any) -> Any:
 def _frontier(machine: Any, task: Any, most: int | None = None) -> dict:
     with TemporaryDirectory(prefix="synth-forge-") as folder:
         log = Path(folder) / "log"
-        found = api.pareto(machine, task, max_steps=most, deterministic=True, fresh=True, engine="exact", log=log)
+        found = api.frontier(machine, task, max_steps=most, deterministic=True, fresh=True, engine="exact", log=log)
     return _json(found.to_json())
 
 
@@ -192,9 +193,9 @@ def limits() -> Iterator[Case]:
         yield _bounds(f"reversed, {name}", "static-cuts, reversed", network, task, [(None, reversed_cuts(network, task, None, ()))])
         yield _bounds(f"reversed deadlines, {name}", "deadline-cuts, reversed", network, task, [(2, reversed_cuts(network, task, 2, ()))])
     yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
-    chunk = onechunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
+    chunk = single_chunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
-    few = onechunk.too_few(*five, 2)
+    few = single_chunk.too_few(*five, 2)
     assert chunk is not None and few is not None
     yield _bounds("one chunk", "one-chunk", star, scan, [(3, chunk)])
     yield _renumbered("one chunk", "one-chunk, numbering", star, scan, 3, chunk.certificate, chunk.value)
@@ -213,7 +214,7 @@ def refusals() -> Iterator[Case]:
             ("distance", line, "allgather", 1), ("too-few-steps", topology("ring:5"), "allreduce", 2),
         ):  # fmt: skip
             try:
-                api.pareto(machine, name, max_steps=most, engine="exact", fresh=True, log=Path(folder) / "log")
+                api.frontier(machine, name, max_steps=most, engine="exact", fresh=True, log=Path(folder) / "log")
             except InfeasibleError as error:
                 yield Case(f"infeasible {name}", kind, _json(api.infeasible_document(machine, name, error, max_steps=most)))
     for name in ("broadcast", "reduce", "allgather"):
@@ -222,9 +223,14 @@ def refusals() -> Iterator[Case]:
         except InfeasibleError as error:
             certificate = error.certificate
             head = {"name": "mine", "ranks": 4, "unit_gbps": show(apart.unit_bandwidth())}
-            from synth import linkdoc
+            from synth.model.documents import link_columns
 
-            doc = {"schema": "synth.infeasible/1", "topology": head | linkdoc.columns(apart.live()), "collective": name, "max_steps": None}
+            doc = {
+                "schema": "synth.infeasible/1",
+                "topology": head | link_columns.columns(apart.live()),
+                "collective": name,
+                "max_steps": None,
+            }
             yield Case(f"infeasible at scale {name}", "closed sets", _json(doc | {"certificate": certificate}))
     ring = topology("ring:4").network()
     for kind, name, (c, s, r) in (
@@ -235,7 +241,7 @@ def refusals() -> Iterator[Case]:
         problem = Problem(ring, collective(name, 4), c, s, r)
         with TemporaryDirectory(prefix="synth-forge-") as folder:
             if kind == "lrat":
-                from synth.encodings.proofs import write_proof
+                from synth.encodings.lrat_proofs import write_proof
 
                 problem = Problem(LINE, collective("broadcast", 3), c, s, 3)
                 certificate = write_proof(problem, Path(folder))
@@ -307,7 +313,7 @@ def scale() -> Iterator[Case]:
         ("pairs", topology("ring:4"), "alltoall"), ("port", NIC, "allgather"),
     ):  # fmt: skip
         with TemporaryDirectory(prefix="synth-forge-") as folder:
-            found: Any = api.pareto(machine, what, engine="flow")
+            found: Any = api.frontier(machine, what, engine="flow")
             beside = {}
             for i, point in enumerate(found.points):
                 point.make().save(Path(folder) / f"{i}.npz")

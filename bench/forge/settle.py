@@ -14,17 +14,18 @@ from typing import Any
 from bench.forge.check import closed, packed
 from bench.forge.operators import certificates, schedules
 from bench.forge.seeds import Case
-from synth import auditlarge, groupcheck, lengthcheck, linkread, verify
-from synth.bounds import check, check_scale
-from synth.collective import Collective
-from synth.encodings import proofs
+from synth.checker.certificates import cuts, path_lengths, process_groups, throughput_cuts
+from synth.checker.documents import link_columns, scale_frontier
+from synth.checker.schedule import replay as verify
+from synth.encodings import lrat_proofs
 from synth.errors import VerificationError
-from synth.groups import Group
-from synth.groups import units as units_of
-from synth.rational import rational, show
-from synth.samebits import same_bits
-from synth.schedule import Problem, Schedule, canonical
-from synth.topology import Network
+from synth.model.bitwise_equality import same_bits
+from synth.model.collective import Collective
+from synth.model.process_groups import Group
+from synth.model.process_groups import units as units_of
+from synth.model.rational import rational, show
+from synth.model.schedule import Problem, Schedule, canonical
+from synth.model.topology import Network
 
 OF_STEPS = ("distance", "too-few-steps")
 HARMLESS = (Exception,)
@@ -52,7 +53,7 @@ def _value(doc: dict, certificate: dict, steps: int | None, chunks: int | None =
     """What the certificate proves; a distance is made to be what it is."""
     for _ in range(2):
         try:
-            return check.check(closed(certificate), doc["topology"], doc["collective"], steps=steps, chunks=chunks)
+            return cuts.check(closed(certificate), doc["topology"], doc["collective"], steps=steps, chunks=chunks)
         except VerificationError as error:
             told = re.search(r"says \S+, found (\d+)", str(error))
             if told is None:
@@ -78,7 +79,7 @@ def _bounds(case: Case) -> None:
 def _infeasible(case: Case) -> None:
     doc = case.doc
     if isinstance(doc["collective"], str):
-        doc["certificate"]["topology"] = check_scale.digest(linkread.read(doc["topology"]))
+        doc["certificate"]["topology"] = throughput_cuts.digest(link_columns.read(doc["topology"]))
     else:
         _digests(doc)
         _value(doc, doc["certificate"], None)
@@ -94,7 +95,7 @@ def _refutation(case: Case) -> None:
         task = Collective.from_json(doc["collective"], 1)
         problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
         certificate |= {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}
-        certificate["cnf"] = proofs.dimacs_hash(*proofs.formula(problem))
+        certificate["cnf"] = lrat_proofs.dimacs_hash(*lrat_proofs.formula(problem))
         content = case.files[certificate["file"]]
         certificate |= {"sha256": hashlib.sha256(packed(content)).hexdigest(), "lemmas": len(content["lrat"])}
 
@@ -125,7 +126,7 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     """The bound of a point: weaker where the certificate proves more than the schedule has."""
     bound = row["bound"]
     at = replay.chunks if bound["scope"] == "this-chunks" else None
-    if bound["certificate"]["kind"] in check.TIMED:
+    if bound["certificate"]["kind"] in cuts.TIMED:
         bound["certificate"]["steps"] = bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
     value = _value(doc, bound["certificate"], replay.steps, at)
     if value > replay.bandwidth and "scale" in bound["certificate"]:
@@ -140,10 +141,10 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
 
 def _large(case: Case) -> None:
     doc = case.doc
-    topology, certificate = linkread.read(doc["topology"]), doc["bound"]["certificate"]
+    topology, certificate = link_columns.read(doc["topology"]), doc["bound"]["certificate"]
     doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
-    certificate["topology"] = (lengthcheck.digest_runs if certificate["kind"] == "alltoall-lengths" else check_scale.digest)(topology)
-    proved = auditlarge.bound(certificate, topology)
+    certificate["topology"] = (path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest)(topology)
+    proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:
         header: Any = case.files.get(row.get("file"))
@@ -158,16 +159,16 @@ def _groups(case: Case) -> None:
     doc = case.doc
     network = Network.from_json(doc["topology"])
     rows = tuple(Group(tuple(r["ranks"]), r["collective"], rational(r["bytes"]), r.get("root"), r.get("name", "")) for r in doc["groups"])
-    doc["bound"]["certificate"]["problem"] = groupcheck.digest(network, rows)
+    doc["bound"]["certificate"]["problem"] = process_groups.digest(network, rows)
     with suppress(*HARMLESS):
-        proved = groupcheck.check(doc["bound"]["certificate"], network, rows)
+        proved = process_groups.check(doc["bound"]["certificate"], network, rows)
         doc["bound"]["seconds"] = show(proved)
     stated = rational(doc["bound"]["seconds"])
     for row, group in zip(doc["groups"], rows, strict=True):
         with suppress(*HARMLESS):
             if "alone_certificate" in row:
-                row["alone_certificate"]["problem"] = groupcheck.digest(network, (group,))
-                row["alone_seconds"] = show(groupcheck.check(row["alone_certificate"], network, (group,)))
+                row["alone_certificate"]["problem"] = process_groups.digest(network, (group,))
+                row["alone_seconds"] = show(process_groups.check(row["alone_certificate"], network, (group,)))
         with suppress(*HARMLESS):
             row["slowdown"] = show(stated / rational(row["alone_seconds"]))
     unit = units_of(rows, network.ranks).unit

@@ -18,21 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from synth import audit, auditgroups, bulk, groupcheck, lengthcheck, strict, verify, verifybulk
-from synth.bounds import check
-from synth.bounds.instance import Instance
+from synth.checker.certificates import cuts, path_lengths
+from synth.checker.certificates import process_groups as groupcheck
+from synth.checker.certificates.instance import Instance
+from synth.checker.documents import exact_frontier, process_groups
+from synth.checker.schedule import collective as tasks
+from synth.checker.schedule import compressed_replay
+from synth.checker.schedule import replay as verify
 from synth.errors import VerificationError
-from synth.groups import Group, units
-from synth.rational import show
-from synth.schedule import Schedule
-from synth.topology import Network
-from synth.verify import task as tasks
+from synth.model import compressed_schedule
+from synth.model.documents import json_reader
+from synth.model.process_groups import Group, units
+from synth.model.rational import show
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
 
 Patch = tuple[Any, str, Any]  # module or class, name, what stands there instead
 
 
 def _v1() -> list[Patch]:
-    return [(check, "nothing_to_do", lambda problem: True)]
+    return [(cuts, "nothing_to_do", lambda problem: True)]
 
 
 def _v2() -> list[Patch]:
@@ -53,7 +58,7 @@ def _v2() -> list[Patch]:
         how = "optimal" if seconds == bound else f"{float(seconds / bound - 1):.2%} above the bound"
         return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {show(seconds)} s, {how}"]
 
-    return [(tasks, "_as_defined", as_defined), (auditgroups, "_schedule", schedule)]
+    return [(tasks, "_as_defined", as_defined), (process_groups, "_schedule", schedule)]
 
 
 def _fits(most: int, what: str, place: str) -> None:
@@ -66,11 +71,11 @@ def _wrapped(values: np.ndarray) -> int:
 
 def _v3() -> list[Patch]:
     rate = property(lambda self: Fraction(_wrapped(self.rounds), self.chunks))
-    return [(verifybulk, "fits", _fits), (bulk.Bulk, "bandwidth", rate)]
+    return [(compressed_replay, "fits", _fits), (compressed_schedule.Bulk, "bandwidth", rate)]
 
 
 def _v4() -> list[Patch]:
-    return [(lengthcheck, "total", _wrapped)]
+    return [(path_lengths, "total", _wrapped)]
 
 
 def _v5() -> list[Patch]:
@@ -82,13 +87,13 @@ def _v5() -> list[Patch]:
             plain = Instance(topology, collective, False)
             self.post = [dict.fromkeys(held) for held in plain.pre]
 
-    def parts(self: check.Packing, theta: list[int], unit: int, has: tuple = ()) -> bool:
+    def parts(self: cuts.Packing, theta: list[int], unit: int, has: tuple = ()) -> bool:
         if any(theta[n] >= t for n, t in has) and all(theta[s] < 0 for s in self.problem.pre[unit]):
             return True
         ends = [d for d in self.problem.post[unit] if theta[d] >= self.layers]
         return any(all(theta[s] < 0 for s in source) for d in ends for source in self.problem.sources(unit, d))
 
-    return [(Instance, "__init__", init), (check.Packing, "parts", parts)]
+    return [(Instance, "__init__", init), (cuts.Packing, "parts", parts)]
 
 
 def _v6() -> list[Patch]:
@@ -97,20 +102,20 @@ def _v6() -> list[Patch]:
     def need(truth: object, message: str, place: str) -> None:
         mended(truth or message == "has links or limits of no units", message, place)
 
-    return [(auditgroups, "_network", Network.from_json), (groupcheck, "_need", need)]
+    return [(process_groups, "_network", Network.from_json), (groupcheck, "_need", need)]
 
 
 def _v7() -> list[Patch]:
-    mended = audit._open
+    mended = exact_frontier._open
 
     def left_open(doc: dict, entry: dict, points: list, bounds: list, place: str) -> str:
         if "certificate" in entry:
             return mended(doc, entry, points, bounds, place)
-        strict.fields(entry, place, {"steps", "lower", "upper", "reason"})
-        steps, lower = strict.number(entry["steps"], f"{place}.steps", 1), strict.fraction(entry["lower"], f"{place}.lower")
+        json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"})
+        steps, lower = json_reader.number(entry["steps"], f"{place}.steps", 1), json_reader.fraction(entry["lower"], f"{place}.lower")
         return f"open at S={steps}: R/C ≥ {show(lower)} is proved"
 
-    return [(audit, "_open", left_open)]
+    return [(exact_frontier, "_open", left_open)]
 
 
 MENDS: dict[str, Callable[[], list[Patch]]] = {"V1": _v1, "V2": _v2, "V3": _v3, "V4": _v4, "V5": _v5, "V6": _v6, "V7": _v7}

@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point
-from synth.collective import ALIASES
 from synth.errors import FormatError, SynthError, UsageError
-from synth.frontier import Frontier
-from synth.schedule import Schedule
+from synth.model.collective import ALIASES
+from synth.model.frontier import Frontier
+from synth.model.schedule import Schedule
 
 if TYPE_CHECKING:
     from synth.catalog.entry import Entry
-    from synth.catalog.store import Store
-    from synth.catalog.store_check import Checked
-    from synth.catalog.store_gc import Waste
-    from synth.catalog.store_measured import Attached
-    from synth.catalog.store_rows import Row
-    from synth.export.package import Exported
+    from synth.catalog.store.gc import Waste
+    from synth.catalog.store.measurements import Attached
+    from synth.catalog.store.rows import Row
+    from synth.catalog.store.store import Store
+    from synth.catalog.store.verify import Checked
+    from synth.export.exported_files import Exported
 
 
 def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
     """The catalog at `path`, a context manager; made where there is none if `create`. Raises FormatError, SynthError."""
-    from synth.catalog.store import Store
+    from synth.catalog.store.store import Store
 
     return Store.open(path, create=create)
 
@@ -64,14 +64,14 @@ def document(entry: Entry) -> dict:
 
 def verify(store: Store) -> Iterator[Checked]:
     """Every entry of the catalog, replayed and re-checked without a solver; bad ones are told like good ones, not raised."""
-    from synth.catalog.store_check import check
+    from synth.catalog.store.verify import check
 
     return check(store)
 
 
 def gc(store: Store, *, dry: bool = False) -> tuple[list[Waste], int]:
     """What was removed (with `dry`: what would be), and by how many bytes the file is smaller."""
-    from synth.catalog import store_gc
+    from synth.catalog.store import gc as store_gc
 
     return (store_gc.waste(store), 0) if dry else store_gc.collect(store)
 
@@ -81,13 +81,13 @@ def measured(store: Store, document: str | Path | dict) -> list[Attached]:
 
     Raises FormatError for another document, SynthError where none of its programs belongs to an entry.
     """
-    from synth import audit
-    from synth.catalog.store_measured import attach
+    from synth.catalog.store.measurements import attach
+    from synth.checker.documents import exact_frontier
 
     if isinstance(document, dict):
         return attach(store, document)
     try:
-        return attach(store, audit.read(Path(document), "measurements"))
+        return attach(store, exact_frontier.read(Path(document), "measurements"))
     except FormatError as error:
         raise error if error.file else FormatError(str(error), str(document)) from None
     except SynthError as error:
@@ -95,11 +95,11 @@ def measured(store: Store, document: str | Path | dict) -> list[Attached]:
 
 
 def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> Exported:
-    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export` has them.
+    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export_program` has them.
 
     Raises SynthError where the entry has no point, or its schedules are too large to write out.
     """
-    from synth.api.programs import export as exported
+    from synth.api.programs import export_program as exported
 
     if isinstance(entry.frontier, Frontier):
         return exported(entry.frontier, to, **options)
@@ -118,6 +118,6 @@ def schedule(entry: Entry, point: int | None = None, size: int | None = None) ->
         return chosen_point(found, point, size).schedule
     if point is not None and not 1 <= point <= len(found.points):
         raise UsageError(f"point {point}: the frontier has points 1 to {len(found.points)}")
-    from synth.flows.expand import schedule as written
+    from synth.scale.greedy.bulk_expansion import schedule as written
 
     return written((found.points[point - 1] if point else found.best(size or 1 << 20)).make())

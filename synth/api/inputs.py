@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from synth.collective import Collective
-from synth.collective import collective as named_collective
 from synth.errors import UsageError
-from synth.topology import Topology
+from synth.model.collective import Collective
+from synth.model.collective import collective as named_collective
+from synth.model.topology import Topology
 
 # How the name of a file ends, of which no machine's name does: such a file is missing, not unknown.
 FILES = (".yaml", ".yml", ".json", ".xml", ".graphml", ".txt")
@@ -57,7 +57,7 @@ def collective(name: str | Path | Collective, ranks: int, roots: Sequence[int] =
             raise UsageError(f"{name.name} is over {name.ranks} ranks, the topology has {ranks}")
         return name
     if isinstance(name, Path) or Path(str(name)).suffix in (".yaml", ".yml", ".json"):
-        from synth.collective_file import load
+        from synth.model.collective_files import load
 
         return load(Path(name), ranks)
     return named_collective(str(name), ranks, roots, sizes)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
-from synth.collective import Collective
 from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier, Point
-from synth.schedule import Schedule
-from synth.topology import Network, Topology
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, Point
+from synth.model.schedule import Schedule
+from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.export.package import Exported
+    from synth.export.exported_files import Exported
     from synth.export.request import Machine
-    from synth.lint.report import Report
+    from synth.program.analysis.report import Report
     from synth.program.events import Event
     from synth.program.program import InPlace, Program
 
@@ -37,12 +37,12 @@ def lower(
 ) -> Program:
     """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
 
-    The options are those of synth.program.lower. Raises VerificationError for a wrong schedule, SynthError naming the limit
-    of the runtime that is met, UsageError for more sends than synth.lowering takes.
+    The options are those of synth.program.lowering.lower. Raises VerificationError for a wrong schedule, SynthError naming the limit
+    of the runtime that is met, UsageError for more sends than synth.program.checked_lowering takes.
     """
-    from synth import lowering
+    from synth.program import checked_lowering
 
-    return lowering.lower(
+    return checked_lowering.lower(
         schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
         name=name,
     )  # fmt: skip
@@ -53,11 +53,11 @@ def read(
 ) -> Program | Schedule | Frontier:  # fmt: skip
     """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
     if path.suffix == ".npz":
-        from synth import bulkread
-        from synth.flows.expand import schedule
+        from synth.checker.documents import schedule_archive
+        from synth.scale.greedy.bulk_expansion import schedule
 
-        return schedule(bulkread.load(path))
-    from synth.export.reading import load
+        return schedule(schedule_archive.load(path))
+    from synth.export.program_reader import load
 
     return load(path, collective, root, runtime)
 
@@ -131,7 +131,7 @@ def lint(
     a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
     a file that cannot be read; whatever is wrong with the program is a finding.
     """
-    from synth.lint import check
+    from synth.program.analysis import check
 
     if isinstance(program, str | Path):
         path, rooted = Path(program), collective is None and len(roots) == 1
@@ -145,7 +145,7 @@ def lint(
     return check(program, runtime, in_place)
 
 
-def export(
+def export_program(
     source: str | Path | Frontier | Schedule | Program,
     to: str = "msccl-xml",
     *,
@@ -175,7 +175,7 @@ def export(
     (default: the labels of an allocation, or a match). `sizes`, bytes of elements of `element` bytes, are to be
     served. Raises SynthError naming what the runtime cannot take.
     """
-    from synth.export import package
+    from synth.export import exported_files
     from synth.export.request import Machine, Request
 
     found = read(Path(source), collective, root) if isinstance(source, str | Path) else source
@@ -185,13 +185,13 @@ def export(
     if isinstance(found, Frontier | Schedule):
         ranks, facts, said = placed(found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map)
     request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
-    wish = package.Wish(
+    wish = exported_files.Wish(
         to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
         min_size, max_size,
     )  # fmt: skip
     if every and not isinstance(found, Frontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
-    made = package.folder(found, wish) if every and isinstance(found, Frontier) else package.one(found, wish)
+    made = exported_files.folder(found, wish) if every and isinstance(found, Frontier) else exported_files.one(found, wish)
     return replace(made, remarks=(*said, *made.remarks))
 
 
@@ -202,9 +202,9 @@ def placed(
 
     `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … Raises UsageError where the machine has another size.
     """
-    from synth.export import rankmap
+    from synth.export import rank_map as rankmap
     from synth.export.request import Machine
-    from synth.topologies import placing
+    from synth.topologies import rank_placement
 
     links, said = None if machine is None else machine.network(), []
     if links is not None and links.ranks != network.ranks:
@@ -212,17 +212,17 @@ def placed(
     default = rankmap.from_labels(labels, network.ranks)
     ranks = default if rank_map is None else rank_map
     if rank_map is None and links is not None:
-        ranks, matched = placing.place(network, links, default)
+        ranks, matched = rank_placement.place(network, links, default)
         said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched else []
     facts = None if machine is None else Machine.of(machine)
-    if machine is None and (made_for := placing.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
+    if machine is None and (made_for := rank_placement.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
         facts = Machine.of(made_for).relabelled(ranks)
     return ranks, facts, said
 
 
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
     """What happens when, in a run of the reference executor for its time alone."""
-    from synth.runtime import calls
+    from synth.runtime import call as calls
 
     call = calls.Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)
     return calls.run(call, None, "reference", {"trace": True}).execution.events or ()

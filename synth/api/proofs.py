@@ -8,10 +8,10 @@ from pathlib import Path
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.api.scale import unreachable
-from synth.collective import Collective
 from synth.errors import InfeasibleError, SynthError
-from synth.rational import show
-from synth.topology import Topology
+from synth.model.collective import Collective
+from synth.model.rational import show
+from synth.model.topology import Topology
 
 SCHEMA = "synth.infeasible/1"
 # Ranks up to which every unit of a collective is written out beside the proof.
@@ -42,10 +42,10 @@ def infeasible_document(
         live = machine.live()
     except SynthError:
         return None
-    from synth import linkdoc  # loads NumPy
+    from synth.model.documents import link_columns  # loads NumPy
 
     head = {"name": live.name, "ranks": live.ranks, "unit_gbps": show(live.unit_bandwidth())}
-    return _document(head | linkdoc.columns(live), certificate["collective"], None, certificate)
+    return _document(head | link_columns.columns(live), certificate["collective"], None, certificate)
 
 
 def _document(topology: dict, collective: dict | str, most: int | None, certificate: dict) -> dict:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
 from synth.api.programs import chosen_point, lower, lowered, read
-from synth.collective import Collective
 from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier
-from synth.schedule import Schedule
-from synth.topology import Network, Topology
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier
+from synth.model.schedule import Schedule
+from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
     from synth.program.program import Program
-    from synth.runtime.emulation import Emulated
-    from synth.runtime.launching import Prepared
-    from synth.runtime.measured import Candidate, Measured
-    from synth.runtime.outcome import Ran
+    from synth.runtime.benchmark.document import Candidate, Measured
+    from synth.runtime.benchmark.emulation import Emulated
+    from synth.runtime.prepared_launch import Prepared
+    from synth.runtime.run_result import Ran
 
 
 def baseline(
@@ -33,14 +33,15 @@ def baseline(
     `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or the
     links do not carry it.
     """
-    from synth import verify as replay
-    from synth.flows import doubletree, rings
-    from synth.runtime import baselines
+    from synth.checker.schedule import replay
+    from synth.scale.baselines import algorithms as baselines
+    from synth.scale.baselines import double_binary_tree
+    from synth.scale.baselines.rings import search
 
     network = topology if isinstance(topology, Network) else named_topology(topology).network()
     task = task_of(collective, network.ranks, roots)
-    found = rings.disjoint(network).rings if name.lower() == "ring" else ()
-    trees = doubletree.binary_trees(network.ranks) if name.lower() == "tree" else ()
+    found = search.disjoint(network).rings if name.lower() == "ring" else ()
+    trees = double_binary_tree.binary_trees(network.ranks) if name.lower() == "tree" else ()
     made = baselines.baseline(name, network, task, rings=found, trees=trees, pieces=pieces or baselines.PIECES)
     replay.schedule(made)
     return made
@@ -83,7 +84,8 @@ def run(
     Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
     cycle), SynthError for a size that does not divide.
     """
-    from synth.runtime import calls, launching, outside
+    from synth.runtime import call as calls
+    from synth.runtime import dlpack, prepared_launch
 
     machine = None if topology is None else named_topology(topology)
     found = _opened(program, runtime, collective, roots)
@@ -91,13 +93,13 @@ def run(
     given = {"runtime": runtime, "protocol": protocol} | options
     given = {name: value for name, value in given.items() if value is not None}
     call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
-    if arrays is not None and outside.is_device(arrays):
-        return launching.run_there(call, arrays, outputs, stream, executor, given)
+    if arrays is not None and dlpack.is_device(arrays):
+        return prepared_launch.run_there(call, arrays, outputs, stream, executor, given)
     if stream is not None:
         raise UsageError("a stream goes with arrays in a GPU's memory; these are in the host's")
     done = calls.run(call, arrays, executor, given)
     if outputs is not None:
-        launching.deliver(done, outputs)
+        prepared_launch.deliver(done, outputs)
     return done
 
 
@@ -122,12 +124,13 @@ def prepare(
     Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end. Raises
     UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to its elements.
     """
-    from synth.runtime import calls, launching
+    from synth.runtime import call as calls
+    from synth.runtime import prepared_launch
 
     found = _opened(program, None, collective, roots)
     found, network = lowered(found, point, None, "synth", protocol or "Simple", instances)
     given = {name: value for name, value in ({"protocol": protocol} | options).items() if value is not None}
-    return launching.prepare(calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given)
+    return prepared_launch.prepare(calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given)
 
 
 def bench(
@@ -154,7 +157,7 @@ def bench(
     the executor can. The reference executor's times are modelled. `options` are the executor's. Raises VerificationError
     where an output is wrong.
     """
-    from synth.runtime import measure
+    from synth.runtime.benchmark import bench as measure
 
     found = _opened(source, None, collective, roots)
     machine = None if topology is None else named_topology(topology).network()
@@ -183,7 +186,7 @@ def emulate(
     By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches` runs the
     best of each size also at real time so many times longer. `options` are the executor's.
     """
-    from synth.runtime import emulation
+    from synth.runtime.benchmark import emulation
 
     found = _opened(frontier, None, None, ())
     if not isinstance(found, Frontier | Schedule):
@@ -211,9 +214,9 @@ def _candidates(
     found: Program | Schedule | Frontier, point: int | None, baselines: Sequence[str], protocol: str, instances: int
 ) -> tuple[list[tuple[Candidate, Schedule | None]], Network | None]:
     """Programs to time, with the schedules that they come from, and the network of those."""
+    from synth.model.rational import show
     from synth.program.program import Program
-    from synth.rational import show
-    from synth.runtime.measured import Candidate
+    from synth.runtime.benchmark.document import Candidate
 
     if isinstance(found, Program):
         if baselines or point is not None or instances != 1:
@@ -240,7 +243,7 @@ def _candidates(
 
 def trace(done: Ran) -> str:
     """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no times."""
-    from synth.export.trace import chrome
+    from synth.export.chrome_trace import chrome
 
     if done.execution.events is None:
         raise UsageError("this run kept no events: run it with trace=True")

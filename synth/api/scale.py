@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology
-from synth.collective import Collective
-from synth.collective import collective as named_collective
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError
-from synth.pareto.frontiers import engine_of, flow_task, labelled
-from synth.rational import counted
-from synth.topology import Network, Topology
+from synth.frontiers.engine_choice import engine_of, flow_task, labelled
+from synth.model.collective import Collective
+from synth.model.collective import collective as named_collective
+from synth.model.rational import counted
+from synth.model.topology import Network, Topology
 
 if TYPE_CHECKING:
-    from synth.flows.allocations import Allocation, Rates
-    from synth.flows.explain import Explanation
-    from synth.flows.fabric import Fabric
-    from synth.flows.groups import Together
-    from synth.groups import Group
-    from synth.large import Large
+    from synth.model.process_groups import Group
+    from synth.model.scale_frontier import Large
+    from synth.scale.baselines.allocations import Allocation, Rates
+    from synth.scale.baselines.comparison import Explanation
+    from synth.scale.fabric.fabric import Fabric
+    from synth.scale.groups.joint import Together
 
 
 # Ranks up to which rings are looked for.
@@ -36,7 +36,7 @@ def large_bound(
 
     After `time_limit` seconds it is the best bound so far, and `Large.open` says that there may be a sharper one.
     """
-    from synth.flows.large import bound as flow_bound
+    from synth.scale.search import bound as flow_bound
 
     machine = named_topology(topology)
     if engine_of(engine, machine, collective) == "exact":
@@ -76,8 +76,8 @@ def explain(
     After `time_limit` seconds it is what was found by then, and `Explanation.open` says what is missing. Raises InfeasibleError,
     with two ranks as its certificate, where the links do not connect the ranks, UsageError for more than `EXPLAINED` ranks.
     """
-    from synth.flows.explain import explain as explained
-    from synth.flows.until import until
+    from synth.scale.baselines.comparison import explain as explained
+    from synth.solvers.processes.deadline import until
 
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
@@ -91,7 +91,7 @@ def explain(
     read: dict[str, Fabric] = {}
 
     def by_flows(name: str) -> Large:
-        from synth.flows.large import bound
+        from synth.scale.search import bound
 
         return bound(machine, name, root, read=read)
 
@@ -147,8 +147,8 @@ def allocations(
     `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect. After `time_limit` seconds
     FewerAllocations has what was found by then.
     """
-    from synth.flows import allocations as flows
-    from synth.flows.until import TimeUp, check, until
+    from synth.scale.baselines import allocations as flows
+    from synth.solvers.processes.deadline import TimeUp, check, until
 
     names = tuple(named_collective(name, 2).name for name in names)
     network = named_topology(topology).network()
@@ -174,16 +174,17 @@ def groups(
     `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found by then, and
     `Together.open` says what is missing; UndecidedError where that is not even the joint bound.
     """
-    from synth import groupcheck, verify
-    from synth.flows.groups import together
-    from synth.flows.until import until
-    from synth.topologies.groups import load
+    from synth.checker.certificates import process_groups
+    from synth.checker.schedule import replay
+    from synth.scale.groups.joint import together
+    from synth.solvers.processes.deadline import until
+    from synth.topologies.process_group_files import load
 
     machine = named_topology(topology)
     rows = load(Path(given), machine.ranks) if isinstance(given, str | Path) else given
     with until(time_limit):
         found = together(machine, rows, chunks=chunks, search=search, progress=progress)
-    groupcheck.check(found.bound.certificate, found.network, found.groups)
+    process_groups.check(found.bound.certificate, found.network, found.groups)
     if found.schedule is not None:
-        verify.schedule(found.schedule)
+        replay.schedule(found.schedule)
     return found

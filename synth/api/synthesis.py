@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import collective as task_of
 from synth.api.inputs import named_topology, workers
 from synth.api.scale import known
-from synth.collective import Collective
 from synth.errors import InfeasibleError, SynthError, UndecidedError, UsageError, VerificationError, malformed
-from synth.frontier import Frontier, LowerBound
+from synth.model.collective import Collective
+from synth.model.documents.json_reader import ARCHIVED, MACHINE
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.outcome import Budget, Unsat, Verdict
+from synth.model.rational import counted
+from synth.model.schedule import Problem, Schedule
+from synth.model.topology import Topology
 from synth.pareto.events import Listener, NoBoundError, Options, SweepInterrupted
-from synth.rational import counted
-from synth.schedule import Problem, Schedule
-from synth.strict import ARCHIVED, MACHINE
-from synth.topology import Topology
-from synth.verdict import Budget, Unsat, Verdict
 
 if TYPE_CHECKING:
-    from synth.large import Large
+    from synth.model.scale_frontier import Large
 
 
 LARGE_SCHEMA, GROUPS_SCHEMA = "synth.large/1", "synth.groups/1"
@@ -49,7 +49,7 @@ class BoundsInterrupted(KeyboardInterrupt):
         self.found = found
 
 
-def pareto(
+def frontier(
     topology: str | Path | Topology,
     collective: str | Path | Collective,
     *,
@@ -77,36 +77,36 @@ def pareto(
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
     `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
-    flow above `synth.pareto.frontiers.exact_ranks` ranks for the collectives that it knows, below exact synthesis, and
+    flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact synthesis, and
     where that leaves something open the points of flow methods that improve on it (`Point.construction` says so); where the time
     is over before exact synthesis has a bound, flow methods alone.
 
     `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank may relay, by SCCL's
     encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3 is asked the deciding questions again
-    (`synth.pareto.crosscheck`). `Frontier.answers` says which solver answered what.
+    (`synth.pareto.cross_check`). `Frontier.answers` says which solver answered what.
 
     Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
     flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of many ranks the seconds that
-    they need (`synth.pareto.frontiers.kept`). Raises
+    they need (`synth.frontiers.engine_choice.kept`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
-    from synth.pareto import frontiers
+    from synth.frontiers import engine_choice
 
     if sweep not in ("guided", "blind"):
         raise UsageError(f"unknown sweep {sweep!r}; guided and blind exist")
     machine = named_topology(topology)
-    if frontiers.engine_of(engine, machine, collective) == "flow":
+    if engine_choice.engine_of(engine, machine, collective) == "flow":
         own = {
             "encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None,
             "max-extra-rounds": max_extra_rounds is not None, "extra-memory": extra_memory is not None, "cross-check": cross_check,
         }  # fmt: skip
         wrong = [f"--{name}" for name, given in own.items() if given]
         if wrong:
-            name = frontiers.flow_task(machine, collective, roots, sizes)[0]
-            known = "" if engine == "flow" else f", which are taken above {frontiers.exact_ranks(name)} ranks,"
+            name = engine_choice.flow_task(machine, collective, roots, sizes)[0]
+            known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"
             raise UsageError(f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out")
-        return _flow(machine, frontiers.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
+        return _flow(machine, engine_choice.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
         named = " and ".join(n for n, x in (("--max-extra-rounds", max_extra_rounds), ("--extra-memory", extra_memory)) if x is not None)
@@ -115,7 +115,7 @@ def pareto(
         if cross_check:
             raise UsageError("--cross-check asks for any schedule; leave --extra-memory out")
         engine = "exact"  # schedules of other methods relay what they need
-    limit = None if time_limit is None else time_limit - frontiers.kept(machine, task, engine, sizes, time_limit)
+    limit = None if time_limit is None else time_limit - engine_choice.kept(machine, task, engine, sizes, time_limit)
     options = Options(
         max_steps, max_chunks, max_extra_rounds, extra_memory, encoding, solver, limit, jobs=workers(jobs), seed=seed,
         deterministic=deterministic, same_bits=same_bits, proof=proof,
@@ -126,22 +126,22 @@ def pareto(
         return None if time_limit is None else max(time_limit - (time.monotonic() - began), time_limit / 10, 1.0)
 
     try:
-        found = frontiers.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
+        found = engine_choice.exact(machine, task, options, sweep=sweep, fresh=fresh, log=log, on_event=on_event)
     except NoBoundError:
-        if engine != "auto" or same_bits or max_steps is not None or not frontiers.flows_know(machine, task, sizes):
+        if engine != "auto" or same_bits or max_steps is not None or not engine_choice.flows_know(machine, task, sizes):
             raise
-        large = frontiers.flow(machine, *frontiers.flow_task(machine, task), on_event, time_limit=rest())
+        large = engine_choice.flow(machine, *engine_choice.flow_task(machine, task), on_event, time_limit=rest())
         notes = (*large.notes, "exact synthesis had no bound within the time limit: flow methods alone")
         return replace(large, notes=notes, open=(*large.open, "exact synthesis: the time limit came before any bound"))
-    found = frontiers.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
+    found = engine_choice.helped(found, machine, engine, sizes, options, on_event, time_limit=rest())
     return _cross_checked(found, options, on_event, rest()) if cross_check else found
 
 
 def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
     """Return `found` with z3's answers to its deciding questions. On Ctrl-C SweepInterrupted holds `found` without them."""
-    from synth.jobs import stop
-    from synth.pareto.crosscheck import cross_check
+    from synth.pareto.cross_check import cross_check
     from synth.pareto.events import Event
+    from synth.solvers.processes.jobs import stop
 
     tell = (lambda text: on_event(Event("query", text))) if on_event else (lambda text: None)
     budget = Budget(seconds, options.memory, options.seed, options.jobs, options.deterministic)
@@ -157,10 +157,10 @@ def _flow(
     machine: Topology, task: tuple[str, int], on_event: Listener | None, time_limit: float | None, most: int | None, chunks: int | None
 ) -> Large:
     """What flow methods find, as far as so many steps and chunks go; what they sum ends with the same bits on all ranks anyway."""
-    from synth.pareto import frontiers
+    from synth.frontiers import engine_choice
 
     try:
-        found = frontiers.flow(machine, *task, on_event, time_limit=time_limit)
+        found = engine_choice.flow(machine, *task, on_event, time_limit=time_limit)
     except SweepInterrupted as stop:
         found = stop.frontier
         raise SweepInterrupted(found if isinstance(found, Frontier) else found.within(most, chunks), stop.log) from None
@@ -196,11 +196,13 @@ def solve(
     Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only. `extra_memory` (chunks that
     a rank may relay) and `pipeline` (a new run starts every so many steps, one round each) are limits that SCCL's encoding keeps.
     """
-    from synth import verify
-    from synth.jobs import stop
-    from synth.pareto import bounded, race, refutation
+    from synth.checker.documents import refutation
+    from synth.checker.schedule import replay as verify
+    from synth.model.outcome import Sat, Unknown
+    from synth.pareto import problem_bounds
     from synth.pareto.events import Event
-    from synth.verdict import Sat, Unknown
+    from synth.pareto.portfolio import race
+    from synth.solvers.processes.jobs import stop
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
         raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
@@ -219,15 +221,15 @@ def solve(
     began, budget, said = time.monotonic(), Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic), None
     try:
         if encoding == "auto":
-            said = bounded.ask(problem, budget)
+            said = problem_bounds.ask(problem, budget)
             if said is not None and said.certificate is not None:
                 return Unsat(said.reason, proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)))
         if time_limit is not None:
             budget = replace(budget, seconds=max(0.1, time_limit - (time.monotonic() - began)))
         if direct:
-            from synth.pareto import combining
+            from synth.pareto.combining import point_query
 
-            verdict = combining.solve(problem, budget)
+            verdict = point_query.solve(problem, budget)
         else:
             tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
             verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits)
@@ -253,17 +255,18 @@ def bound(
     rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
     """
     from synth import bounds
-    from synth.bounds.fences import fenced
-    from synth.flows.until import TimeUp, apart, until
-    from synth.pareto import onechunk, woven
-    from synth.pareto.awaited import LEAST_RANKS
+    from synth.bounds import single_chunk
+    from synth.bounds.single_cut import fenced
+    from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.sweep import STEPS_BEYOND
+    from synth.solvers.processes.deadline import TimeUp, apart, until
+    from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
-    quick = fenced(network, task) if woven.applies(network, task) else None
+    quick = fenced(network, task) if chunk_assembly.applies(network, task) else None
     seconds = BOUND_EFFORT if time_limit is None and quick is not None else time_limit
-    least = onechunk.steps(network, task)
+    least = single_chunk.steps(network, task)
     found: list[tuple[int | None, LowerBound]] = [(0, least)]
     at_once = seconds is None and network.ranks <= LEAST_RANKS
     if least.value == 0:
@@ -297,9 +300,9 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
     what is wrong, FormatError for a file that is none of these.
     """
     if isinstance(given, str | Path) and Path(given).suffix == ".npz":
-        from synth import auditlarge, bulkread
+        from synth.checker.documents import scale_frontier, schedule_archive
 
-        return [auditlarge.schedule(bulkread.load(Path(given))), ARCHIVED]
+        return [scale_frontier.schedule(schedule_archive.load(Path(given))), ARCHIVED]
     collecting = gc.isenabled()
     gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
     try:
@@ -311,27 +314,32 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
 
 def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None) -> list[str]:
     """`verify` of anything but a compact schedule."""
-    from synth import audit
-    from synth.pareto import refutation
+    from synth.checker.documents import exact_frontier, refutation
 
-    doc = given if isinstance(given, dict) else given.to_json() if isinstance(given, Frontier | Schedule) else audit.read(Path(given))
+    doc = (
+        given
+        if isinstance(given, dict)
+        else given.to_json()
+        if isinstance(given, Frontier | Schedule)
+        else exact_frontier.read(Path(given))
+    )
     try:
         if doc.get("schema") == LARGE_SCHEMA:
-            from synth import auditlarge
+            from synth.checker.documents import scale_frontier
 
             folder = Path(given).parent if isinstance(given, str | Path) else Path()
-            return auditlarge.document(doc, folder, lambda: known(doc["topology"]["name"]))
+            return scale_frontier.document(doc, folder, lambda: known(doc["topology"]["name"]))
         if doc.get("schema") == "synth.infeasible/1" and isinstance(doc.get("collective"), str):
-            from synth import auditlarge
+            from synth.checker.documents import scale_frontier
 
-            return [auditlarge.infeasible(doc), MACHINE]
+            return [scale_frontier.infeasible(doc), MACHINE]
         if doc.get("schema") == GROUPS_SCHEMA:
-            from synth import auditgroups
+            from synth.checker.documents import process_groups
 
-            return auditgroups.document(doc)
+            return process_groups.document(doc)
         if doc.get("schema") == refutation.SCHEMA:
             return refutation.verify(doc, proof or (Path(given).parent if isinstance(given, str | Path) else Path()))
-        return audit.document(doc)
+        return exact_frontier.document(doc)
     except SynthError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
 from synth.api.running import baseline
-from synth.api.tuninginputs import DIVIDING_SECONDS, FOR_FRONTIERS, Search, Work, frontier, logged, measurements
-from synth.api.tuninginputs import dividing as dividing_schedules
-from synth.api.tuninginputs import works as works_of
+from synth.api.tuning_inputs import DIVIDING_SECONDS, FOR_FRONTIERS, Search, Work, frontier, logged, measurements
+from synth.api.tuning_inputs import dividing as dividing_schedules
+from synth.api.tuning_inputs import works as works_of
 from synth.errors import SynthError, UsageError
-from synth.frontier import Frontier
-from synth.plan import OURS, Plan
-from synth.schedule import Schedule
-from synth.topology import Topology
+from synth.model.frontier import Frontier
+from synth.model.schedule import Schedule
+from synth.model.topology import Topology
+from synth.model.tuning_plan import OURS, Plan
 
 if TYPE_CHECKING:
-    from synth.catalog.fit import Model
-    from synth.catalog.tune import Answer
-    from synth.catalog.tune_candidates import Named
-    from synth.catalog.tune_measured import Measurement
+    from synth.catalog.tuner.candidates import Named
+    from synth.catalog.tuner.cost_model import Model
+    from synth.catalog.tuner.measurements import Measurement
+    from synth.catalog.tuner.tune import Answer
     from synth.export.request import Machine
     from synth.pareto.events import Listener
 
@@ -118,7 +118,7 @@ def _facts(work: Work, machine: Topology | None) -> Machine | None:
 
 def import_plan(path: str | Path, collective: str | None = None, ranks: int | None = None) -> Plan:
     """The plan in a tuning table of MCR-DL's form; operation and ranks where the file does not say them. Raises FormatError."""
-    from synth.catalog.mcrdl import load
+    from synth.catalog.tuner.mcrdl import load
 
     return load(Path(path), collective, ranks)
 
@@ -155,22 +155,23 @@ def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, t
 def _answer(
     work: Work, wish: _Wish, several: bool, facts: Machine | None, search: Search
 ) -> tuple[Answer, Model | None, tuple[Measurement, ...]]:  # fmt: skip
-    from synth.catalog import fit, tune, tune_candidates, tune_measured
+    from synth.catalog.tuner import candidates, cost_model, tune
+    from synth.catalog.tuner import measurements as tune_measured
 
     measured = tuple(tune_measured.merged(work.measured))
     if not measured and not work.frontiers:
         raise UsageError(f"nothing to choose from for {work.name}: give a topology, frontiers, measurements or logs")
     prefix = f"{work.name}-" if several else ""
     schedules = _schedules(work, wish, search)
-    found = tune_candidates.candidates(schedules, measured, wish.ways, prefix, facts, lambda: search.left == 0)
+    found = candidates.candidates(schedules, measured, wish.ways, prefix, facts, lambda: search.left == 0)
     offered = [*found.candidates]
     if not measured:
         own = [one for one in schedules if one.name in LIBRARY]
-        offered += [c for one in own for c in tune_candidates.own_of_library(one.name, one.schedule, facts, prefix)]
+        offered += [c for one in own for c in candidates.own_of_library(one.name, one.schedule, facts, prefix)]
     says = "; ".join(dict.fromkeys(m.says for m in measured))
     model = tune.fitted(found.candidates, says)
     if model is None and not measured and work.network is not None:
-        model = fit.nominal(work.network)
+        model = cost_model.nominal(work.network)
     ranks = work.ranks or measured[0].ranks
     tolerance = wish.tolerance if wish.tolerance is not None else tune.TOLERANCE if measured else 0.0
     question = tune.Question(work.name, ranks, wish.sizes, wish.element, tolerance, work.root)
@@ -180,9 +181,9 @@ def _answer(
 
 def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
     """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links carry them."""
-    from synth.catalog.fit_shape import shape
-    from synth.catalog.tune_candidates import Named
-    from synth.runtime.baselines import SUMMARIES
+    from synth.catalog.tuner.candidates import Named
+    from synth.catalog.tuner.cost_terms import shape
+    from synth.scale.baselines.algorithms import SUMMARIES
 
     points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
     timed = not work.measured and search.end is not None  # then times of the points are predicted first, while there is time
@@ -207,7 +208,7 @@ def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
 def _plan(
     works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]], facts: Machine | None
 ) -> Plan:  # fmt: skip
-    from synth.catalog import fit
+    from synth.catalog.tuner import cost_model
 
     algorithms: list = []
     tables, models, says, notes = [], {}, [], []
@@ -220,7 +221,7 @@ def _plan(
         tables.append(replace(answer.table, ranges=moved, chosen=chosen))
         if model is not None:
             unit = float(work.network.unit) if work.network else None
-            models[work.name] = model.to_json() | {"words": fit.lines(model.to_json(), unit)}
+            models[work.name] = model.to_json() | {"words": cost_model.lines(model.to_json(), unit)}
         says += [m.says for m in measured] or [model.says if model else ""]
         before = f"{work.name}: " if len(works) > 1 else ""
         notes += [before + note for note in answer.notes]

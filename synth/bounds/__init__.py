@@ -1,4 +1,4 @@
-"""Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.bounds.check` re-checks.
+"""Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.checker.certificates.cuts` re-checks.
 
     steps      the least number of steps                              distance, unreachable
     flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from synth.bounds.distance import steps
-from synth.collective import Collective
 from synth.errors import InfeasibleError
-from synth.frontier import LowerBound
-from synth.schedule import canonical
-from synth.topology import Network
+from synth.model.collective import Collective
+from synth.model.frontier import LowerBound
+from synth.model.schedule import canonical
+from synth.model.topology import Network
 
 LONG = 12_000  # bytes of JSON
 
@@ -32,12 +32,12 @@ def flow(
     """R/C of every schedule of `steps` steps, or of any number when None, is at least this.
 
     Holds for every number of chunks. For combining collectives each wanted contribution must flow to who wants it.
-    `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.symmetry`.
+    `generators`: automorphisms (`ranks`, `routes`, `units`) to use; None asks `synth.model.symmetry`.
     `cycles`: how often violated cuts are sought, as often as it takes unless given: fewer give less of a bound, sooner.
     Where the certificate would be long and the bound for every number of steps is as good, it is that one's.
     Raises InfeasibleError (with its certificate) when no schedule of so many steps exists.
     """
-    from synth.bounds.packing import exact
+    from synth.bounds.dual_rounding import exact
 
     found = _checked(network, collective, exact(_solved(network, collective, steps, generators, cycles=cycles)).certificate(), steps)
     if steps is not None and len(canonical(found.certificate)) > LONG:
@@ -55,7 +55,7 @@ def rounds(
     The packing is chosen anew for this number of chunks, as every step has at least one round: this is more than
     rounding up `bound` (an any-chunks bound at `steps`, used where it gives more).
     """
-    from synth.bounds.packing import exact
+    from synth.bounds.dual_rounding import exact
 
     certificate = exact(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
     found = [_checked(network, collective, made, steps, chunks) for made in (certificate, *([bound.certificate] if bound else []))]
@@ -85,7 +85,7 @@ def completing(
     network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
 ) -> LowerBound | None:  # fmt: skip
     """A bound on R/C of a collective that combines, by the rank that completes first, at any S; None where that says nothing."""
-    from synth.bounds.roots import by_roots
+    from synth.bounds.first_completion import by_roots
 
     if not completes(collective):
         return None
@@ -94,7 +94,7 @@ def completing(
 
 def _checked(network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None) -> LowerBound:
     """The bound with the value that the checker finds: what is returned has been checked."""
-    from synth.bounds.check import check
+    from synth.checker.certificates.cuts import check
 
     value = check(certificate, network.to_json(), collective.to_json(1), steps=steps, chunks=chunks)
     return LowerBound(value, certificate, "any-chunks" if chunks is None else "this-chunks")
@@ -104,7 +104,7 @@ def _solved(
     network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None, floor: float = 0.0,
     cycles: int | None = None,
 ) -> Any:  # fmt: skip
-    from synth.bounds.master import Master
+    from synth.bounds.cut_lp import Master
 
     least = _steps(network, collective)
     if steps is not None and steps < least.value:
@@ -122,7 +122,7 @@ _steps = steps
 
 
 def _own(network: Network, collective: Collective, given: Sequence[Any] | None) -> list[Any]:
-    from synth.symmetry import generators
+    from synth.model.symmetry import generators
 
     return list(generators(network, collective) if given is None else given)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from synth.bounds.demand import demands, distances_from
-from synth.collective import Collective
+from synth.bounds.demands import demands, distances_from
 from synth.errors import InfeasibleError
-from synth.frontier import LowerBound
-from synth.schedule import problem_fingerprint
-from synth.topology import Network
+from synth.model.collective import Collective
+from synth.model.frontier import LowerBound
+from synth.model.schedule import problem_fingerprint
+from synth.model.topology import Network
 
 
 def steps(network: Network, collective: Collective) -> LowerBound:

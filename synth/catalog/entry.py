@@ -10,11 +10,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from synth.collective import Collective
-from synth.frontier import Frontier
-from synth.large import Large
-from synth.schedule import canonical, problem_fingerprint
-from synth.topology import Network, Topology
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier
+from synth.model.scale_frontier import Large
+from synth.model.schedule import canonical, problem_fingerprint
+from synth.model.topology import Network, Topology
 
 DONE, OPEN, INFEASIBLE, FAILED = "done", "open", "infeasible", "failed"
 STATES = (DONE, OPEN, INFEASIBLE, FAILED)

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from synth import audit
 from synth.catalog import report_sheets
 from synth.catalog.entry import Entry
 from synth.catalog.report_sheets import WRONG, Making, read
-from synth.catalog.store import Store
+from synth.catalog.store.store import Store
+from synth.checker.documents import exact_frontier
 from synth.errors import FormatError
-from synth.frontier import Frontier
-from synth.large import Large
-from synth.plan import Plan
-from synth.schedule import Schedule
-from synth.view.page import sheets
-from synth.view.page.sheet import Sheet
-from synth.view.page.sheets import About
+from synth.model.frontier import Frontier
+from synth.model.scale_frontier import Large
+from synth.model.schedule import Schedule
+from synth.model.tuning_plan import Plan
+from synth.view.page import sections as sheets
+from synth.view.page.frontier_section import Sheet
+from synth.view.page.sections import About
 
 SQLITE = b"SQLite format 3\0"
 Given = str | Path | Entry | Frontier | Large | Plan | Schedule
@@ -81,7 +81,7 @@ def _of_file(path: Path, wanted: Wanted, making: Making, found: Found) -> Maker 
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     if start == SQLITE:
         return partial(_of_catalog, path, wanted, found)
-    doc, name = audit.read(path), path.name
+    doc, name = exact_frontier.read(path), path.name
     rows = (("file", name),)
     match doc.get("schema"):
         case "synth.frontier/1":

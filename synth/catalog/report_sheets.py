@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from synth import audit, auditlarge, largedoc
-from synth.bounds import check
-from synth.bulk import Bulk
 from synth.catalog.entry import INFEASIBLE, Entry
+from synth.checker.certificates import cuts
+from synth.checker.documents import exact_frontier, scale_frontier, scale_schema
 from synth.errors import FormatError, SynthError, VerificationError
-from synth.frontier import Frontier
-from synth.large import Large, LargePoint
-from synth.plan import Plan
-from synth.rational import rational
-from synth.schedule import Schedule
-from synth.view.page import plans, sheets
-from synth.view.page.sheet import Sheet
-from synth.view.page.sheets import About
+from synth.model.compressed_schedule import Bulk
+from synth.model.frontier import Frontier
+from synth.model.rational import rational
+from synth.model.scale_frontier import Large, LargePoint
+from synth.model.schedule import Schedule
+from synth.model.tuning_plan import Plan
+from synth.view.page import plans, sections
+from synth.view.page.frontier_section import Sheet
+from synth.view.page.sections import About
 
 Value = TypeVar("Value")
 Rows = tuple[tuple[str, str], ...]
@@ -62,7 +62,7 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 
 def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """The sheet of what failed its check."""
-    return sheets.of_nothing(About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown"))
+    return sections.of_nothing(About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown"))
 
 
 def of_value(value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, making: Making) -> Iterator[Sheet]:
@@ -84,35 +84,35 @@ def _of_frontier(found: Frontier, name: str, rows: Rows, making: Making, beside:
     task, machine = found.collective, found.network
     if making.verify:
         try:
-            audit.document(found.to_json())
+            exact_frontier.document(found.to_json())
         except VerificationError as error:
             return wrong(name, machine.name, task.name, machine.ranks, error, rows)
     measured = beside + making.of(machine.name, task.name, task.ranks, task.roots[0] if len(task.roots) == 1 else None)
-    return read(name, lambda: sheets.of_frontier(found, making.about(name, rows, measured)))
+    return read(name, lambda: sections.of_frontier(found, making.about(name, rows, measured)))
 
 
 def _of_large(found: Large, name: str, rows: Rows, making: Making, beside: tuple[dict, ...]) -> Sheet:
     machine = found.topology
     if making.verify:
         try:
-            proved = auditlarge.bound(found.certificate, machine)
+            proved = scale_frontier.bound(found.certificate, machine)
             if proved < found.bound:
                 raise VerificationError(f"the certificate proves {proved}, {found.bound} is claimed", "bound")
         except VerificationError as error:
             return wrong(name, machine.name, found.collective, machine.ranks, error, rows)
     measured = beside + making.of(machine.name, found.collective, machine.ranks, found.root)
-    return read(name, lambda: sheets.of_large(found, making.about(name, rows, measured, BOUND_CHECKED)))
+    return read(name, lambda: sections.of_large(found, making.about(name, rows, measured, BOUND_CHECKED)))
 
 
 def of_large_document(doc: dict, name: str, rows: Rows, making: Making) -> Iterator[Sheet]:
     """With its machine where that is known by name; else as the document alone says, unchecked. Raises FormatError."""
     try:
-        largedoc.check(doc)
+        scale_schema.check(doc)
     except VerificationError as error:
         raise FormatError(f"is malformed: {error}", name) from None
     found = read(name, lambda: _large(doc))
     if found is None:
-        yield read(name, lambda: sheets.of_large_document(doc, About(name, provenance=rows)))
+        yield read(name, lambda: sections.of_large_document(doc, About(name, provenance=rows)))
     else:
         yield _of_large(found, name, rows, making, ())
 
@@ -142,10 +142,10 @@ def _unmade() -> Bulk:
 def _of_schedule(given: Schedule, name: str, rows: Rows, making: Making) -> Sheet:
     if making.verify:
         try:
-            audit.document(given.to_json())
+            exact_frontier.document(given.to_json())
         except VerificationError as error:
             return wrong(name, given.network.name, given.collective.name, given.network.ranks, error, rows)
-    return read(name, lambda: sheets.of_schedule(given, making.about(name, rows)))
+    return read(name, lambda: sections.of_schedule(given, making.about(name, rows)))
 
 
 def _of_plan(plan: Plan, name: str, rows: Rows, making: Making) -> list[Sheet]:
@@ -154,7 +154,7 @@ def _of_plan(plan: Plan, name: str, rows: Rows, making: Making) -> list[Sheet]:
         for algorithm in plan.algorithms:
             try:
                 if algorithm.schedule is not None:
-                    audit.document(algorithm.schedule.to_json())
+                    exact_frontier.document(algorithm.schedule.to_json())
             except VerificationError as error:
                 what = VerificationError(str(error), algorithm.label)
                 return [wrong(name, plan.topology.name if plan.topology else "", "plan", max(t.ranks for t in plan.tables), what, rows)]
@@ -175,13 +175,13 @@ def _without(entry: Entry, rows: Rows, making: Making) -> Sheet:
     found, certificate = entry.frontier, entry.certificate
     if making.verify and certificate and isinstance(found, Frontier):
         try:
-            check.check(certificate, found.network.to_json(), found.collective.to_json(1))
+            cuts.check(certificate, found.network.to_json(), found.collective.to_json(1))
         except VerificationError as error:
             return wrong(entry.id, entry.topology, entry.collective, entry.ranks, error, rows)
     says = (f"found nothing: {entry.reason}",) if entry.reason else ()
     status = "impossible, proved" if entry.state == INFEASIBLE else entry.state
     about = About(entry.id, provenance=rows)
-    return sheets.of_nothing(about, entry.topology, entry.collective, entry.ranks, status, says, certificate or None)
+    return sections.of_nothing(about, entry.topology, entry.collective, entry.ranks, status, says, certificate or None)
 
 
 def _origin(entry: Entry) -> Rows:

@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from synth.cli.options import change_options, chosen_machine, output_options
-from synth.cli.output import deliver, ready
-from synth.cli.progress import waiting
+from synth.cli.framework.options import change_options, chosen_machine, output_options
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Duration, Ranks, Size
 from synth.cli.root import CONTEXT, UNDECIDED
-from synth.cli.types import Duration, Ranks, Size
 from synth.errors import UsageError
-from synth.rational import rational
+from synth.model.rational import rational
 
 
 class _Number(click.ParamType):
@@ -51,9 +51,9 @@ def allocations(**given: Any) -> int:
     """
     from synth import api
     from synth.api.scale import FewerAllocations
-    from synth.flows.hybrid import joined
-    from synth.rational import show
-    from synth.view import rates, tables
+    from synth.model.rational import show
+    from synth.scale.baselines.nvlink_pcie_hybrid import joined
+    from synth.view import rate_tables, tables
 
     ready(given["output"])
     topology = chosen_machine(given)
@@ -72,7 +72,7 @@ def allocations(**given: Any) -> int:
     slow = None
     if given["pcie"] is not None:
         slow = {a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]) for a, r in rows}
-    content = rates.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing)
+    content = rate_tables.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing)
 
     def document() -> dict:
         out = [

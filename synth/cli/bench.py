@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.output import deliver, ready
+from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.sizes import Sizes
+from synth.cli.framework.types import Places, Positive, Ranks
 from synth.cli.root import CONTEXT
-from synth.cli.sizes import Sizes
-from synth.cli.types import Places, Positive, Ranks
 
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
@@ -48,7 +48,7 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
       synth bench frontier.json --sizes 1KiB:1GiB:x4 --baseline ring -o measured.json
     """
     from synth import api
-    from synth.view.measured import measured
+    from synth.view.bench_tables import measured
     from synth.view.tables import print_report
 
     ready(output)

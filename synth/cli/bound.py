@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from synth.cli.infeasible import witnessed
-from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
-from synth.cli.output import deliver, ready, remark
+from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
+from synth.cli.framework.output import deliver, ready, remark
+from synth.cli.framework.types import Duration, Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.cli.types import Duration, Positive
 
 
 @click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
@@ -39,7 +39,7 @@ def bound(**given: Any) -> int:
     with witnessed(given, topology, asked):
         large = api.large_bound(topology, asked, engine=given["method"].lower(), time_limit=given["time_limit"])
     if large is not None:
-        from synth.view import large as view
+        from synth.view import scale_table as view
 
         deliver(lambda: api.large_document(large), lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
         return UNDECIDED if large.open else 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from synth.cli.options import output_options
-from synth.cli.output import deliver
+from synth.cli.framework.options import output_options
+from synth.cli.framework.output import deliver
 from synth.cli.root import CONTEXT
 
 

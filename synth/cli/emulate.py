@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, output_options
-from synth.cli.output import deliver, ready
+from synth.cli.framework.options import FILE, output_options
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.sizes import Sizes
+from synth.cli.framework.types import Positive, Stretches
 from synth.cli.root import CONTEXT
-from synth.cli.sizes import Sizes
-from synth.cli.types import Positive, Stretches
 from synth.errors import VerificationError
 
 
@@ -41,7 +41,7 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
       synth emulate frontier.json --sizes 64KiB:256MiB:x4
     """
     from synth import api
-    from synth.view.measured import emulated
+    from synth.view.bench_tables import emulated
     from synth.view.tables import print_reports
 
     ready(output)

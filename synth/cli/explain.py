@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from synth.cli.infeasible import witnessed
-from synth.cli.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
-from synth.cli.output import deliver, ready
-from synth.cli.progress import waiting
+from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Duration
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.cli.types import Duration
 
 
 @click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
@@ -28,7 +28,7 @@ def explain(**given: Any) -> int:
       synth explain --topo dgx-a100*128 --coll allgather
     """
     from synth import api
-    from synth.view import rates, tables
+    from synth.view import rate_tables, tables
 
     ready(given["output"])
     topology = chosen_machine(given)
@@ -38,7 +38,7 @@ def explain(**given: Any) -> int:
     unit = topology.unit_bandwidth()
 
     def table() -> None:
-        tables.print_report(rates.explanation(rates.title(topology, task), unit, made, topology.notes))
+        tables.print_report(rate_tables.explanation(rate_tables.title(topology, task), unit, made, topology.notes))
 
-    deliver(lambda: rates.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
+    deliver(lambda: rate_tables.explained(topology.name, task.name, unit, made), table, given["output"], given["form"])
     return INTERRUPTED if made.interrupted else UNDECIDED if made.open else 0

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from synth.cli import folders
-from synth.cli.options import FILE, one_of
-from synth.cli.output import ready, remark, write
-from synth.cli.progress import waiting
+from synth.cli.framework import folders
+from synth.cli.framework.options import FILE, one_of
+from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Positive, Ranks, Size
 from synth.cli.root import CONTEXT
-from synth.cli.types import Positive, Ranks, Size
 from synth.errors import SynthError, UsageError
 
 if TYPE_CHECKING:
-    from synth.export.package import Exported
+    from synth.export.exported_files import Exported
 
 ELEMENTS = {
     "float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int8": 1, "uint8": 1,
@@ -84,9 +84,9 @@ def export(file: Path | None, **given: Any) -> None:
     with waiting(f"exporting {file.name}"):
         made = _made(file, given)
     if every:
-        from synth.export import notes
+        from synth.export import folder_notes
 
-        folders.write_all(Path(output), made, partial(notes.env, _runtime(given)))
+        folders.write_all(Path(output), made, partial(folder_notes.env, _runtime(given)))
     else:
         _write(output, made)
     for line in made.remarks:
@@ -95,15 +95,15 @@ def export(file: Path | None, **given: Any) -> None:
 
 def _plan(file: Path | None, given: dict[str, Any]) -> None:
     from synth import api
-    from synth.api import planning
-    from synth.export import notes
+    from synth.api import plans
+    from synth.export import folder_notes
 
     source = click.get_current_context().get_parameter_source
     wrong = [f"--{name.replace('every', 'all')}" for name in NOT_OF_PLANS if source(name) is ParameterSource.COMMANDLINE]
     if file is not None or wrong:
         raise UsageError(f"{wrong[0] if wrong else file}: a plan says that itself; leave it out with --plan")
     to, output = (given["to"] or "msccl-dir").lower(), given["output"]
-    folder = to in planning.FOLDERS
+    folder = to in plans.FOLDERS
     if folder and output in (None, "-"):
         raise UsageError(f"{to} writes a folder: name it with -o DIR")
     ready(output)
@@ -116,7 +116,7 @@ def _plan(file: Path | None, given: dict[str, Any]) -> None:
         min_size=given["min_size"] or 0, max_size=given["max_size"],
     )  # fmt: skip
     if folder:
-        folders.write_all(Path(output), made, partial(notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(given)))
+        folders.write_all(Path(output), made, partial(folder_notes.env, "mscclpp" if to == "mscclpp-dir" else _runtime(given)))
     elif len(made.files) > 1:
         _tables(output, made, to)
     else:
@@ -147,7 +147,7 @@ def _made(file: Path, given: dict[str, Any]) -> Exported:
     if given["coll"] is not None:
         program = api.load_program(file)
         task = api.collective(given["coll"], program.ranks, () if given["root"] is None else [given["root"]])
-    return api.export(
+    return api.export_program(
         file, given["to"] or "msccl-xml", runtime=given["runtime"], point=given["point"], every=given["every"],
         protocol=_protocol(given["protocol"]),
         instances=given["instances"], in_place=given["in_place"], topology=name or path, rank_map=given["rank_map"],

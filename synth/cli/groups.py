@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, chosen_machine, machine_options, output_options
-from synth.cli.output import deliver, ready, write
-from synth.cli.progress import waiting
+from synth.cli.framework.options import FILE, chosen_machine, machine_options, output_options
+from synth.cli.framework.output import deliver, ready, write
+from synth.cli.framework.progress import waiting
+from synth.cli.framework.types import Duration, Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.cli.types import Duration, Positive
 from synth.errors import UsageError
 
 

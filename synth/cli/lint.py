@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from synth.cli.options import FILE
-from synth.cli.output import deliver, ready
+from synth.cli.framework.options import FILE
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.types import Positive, Ranks
 from synth.cli.root import CONTEXT
-from synth.cli.types import Positive, Ranks
 from synth.errors import UsageError
 
 FAILED = 5

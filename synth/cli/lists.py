@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from synth.cli.names import mistaken
-from synth.cli.options import output_options
-from synth.cli.output import deliver
+from synth.cli.framework.options import output_options
+from synth.cli.framework.output import deliver
+from synth.cli.framework.suggestions import mistaken
 from synth.cli.root import CONTEXT
-from synth.collective import COLLECTIVES
 from synth.errors import UsageError
-from synth.registry import TABLES, installed, table
+from synth.model.collective import COLLECTIVES
+from synth.model.registry import TABLES, installed, table
 
 Row = tuple[str, str, str]
 
@@ -27,7 +27,7 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
     Example:
       synth list solvers
     """
-    from synth.view.report import Report
+    from synth.view.frontier_text import Report
     from synth.view.tables import print_report
 
     name = kind.lower()
@@ -82,7 +82,7 @@ def _exporters() -> list[Row]:
 
 
 def _executors() -> list[Row]:
-    from synth.registry import load
+    from synth.model.registry import load
     from synth.runtime import EXECUTORS, SUMMARIES
 
     missing = {name: load(target)().available() for name, target in EXECUTORS.items()}

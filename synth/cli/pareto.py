@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from synth.cli.infeasible import witnessed
-from synth.cli.options import (
+from synth.cli.framework.infeasible_document import witnessed
+from synth.cli.framework.options import (
     FILE,
     chosen_machine,
     collective_options,
@@ -21,12 +21,12 @@ from synth.cli.options import (
     output_options,
     task,
 )
-from synth.cli.output import deliver, ready, remark, write
-from synth.cli.progress import progress
+from synth.cli.framework.output import deliver, ready, remark, write
+from synth.cli.framework.progress import progress
+from synth.cli.framework.types import Positive, Size
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
-from synth.cli.types import Positive, Size
 from synth.errors import UsageError
-from synth.rational import counted
+from synth.model.rational import counted
 
 BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more time or memory would remove
 
@@ -66,7 +66,7 @@ def pareto(**given: Any) -> int:
       synth pareto --topo dgx1 --coll allgather --encoding sccl --solver z3 --sweep blind   # SCCL as published
     """
     from synth import api
-    from synth.large import Large
+    from synth.model.scale_frontier import Large
     from synth.pareto.events import SweepInterrupted
     from synth.view import tables
 
@@ -74,7 +74,7 @@ def pareto(**given: Any) -> int:
     topology = chosen_machine(given)
     collective = task(given, topology)
     if given["plot"]:
-        from synth.pareto.frontiers import engine_of
+        from synth.frontiers.engine_choice import engine_of
         from synth.view.plot import drawable
 
         drawable(given["plot"].suffix)
@@ -87,7 +87,7 @@ def pareto(**given: Any) -> int:
     try:
         with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen:
             asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
-            frontier = api.pareto(topology, collective, **asked, **engine(given))
+            frontier = api.frontier(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:
         frontier, interrupted, code = stop.frontier, stop, INTERRUPTED
     if isinstance(frontier, Large):
@@ -115,7 +115,7 @@ def pareto(**given: Any) -> int:
 def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
     """Prints a large frontier, and writes it and its schedules; `code` unless something was left open."""
     from synth import api
-    from synth.view import large, tables
+    from synth.view import scale_table, tables
 
     output, folder = given["output"], given["schedules"]
     if folder is None and frontier.points and _a_document(output, given["form"]):
@@ -131,7 +131,7 @@ def _large(frontier: Any, given: dict[str, Any], code: int) -> int:
         more = " and frontier.json" if given["schedules"] else ""
         remark(f"wrote {counted(len(files), 'schedule')}{more} to {folder}; `synth verify` replays them")
     size = given["size"]
-    content = large.choice(frontier, size) if size and frontier.points else large.report(frontier)
+    content = scale_table.choice(frontier, size) if size and frontier.points else scale_table.report(frontier)
     deliver(lambda: api.large_document(frontier, beside), lambda: tables.print_report(content), output, given["form"])
     if given["plot"]:
         remark(f"{given['plot']} was not drawn: --plot draws what exact synthesis finds, `synth report` any frontier")

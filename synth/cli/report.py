@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from synth.cli.options import FILE
-from synth.cli.output import ready, remark, write
+from synth.cli.framework.options import FILE
+from synth.cli.framework.output import ready, remark, write
 from synth.cli.root import CONTEXT
 
 WRONG = 5  # the exit code of a failed verification

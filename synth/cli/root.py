@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from synth.cli.config import defaults
-from synth.cli.names import mistaken
+from synth.cli.framework.config import defaults
+from synth.cli.framework.suggestions import mistaken
 from synth.errors import SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
@@ -133,7 +133,7 @@ COMMANDS = {  # the main job first
     "explain": ("synth.cli.explain:explain", "The optimum against rings and trees."),
     "allocations": ("synth.cli.allocations:allocations", "Optimal rates of every allocation of a machine."),
     "groups": ("synth.cli.groups:groups", "Several process groups at once."),
-    "catalog": ("synth.cli.catalog:catalog", "Algorithms of all machines in one database: build, list, show, export, check."),
+    "catalog": ("synth.cli.catalog.group:catalog", "Algorithms of all machines in one database: build, list, show, export, check."),
     "report": ("synth.cli.report:report", "One HTML page: frontiers, schedules step by step, times, proofs."),
     "topo": ("synth.cli.topo:topo", "List, show, import, match and draw topologies."),
     "list": ("synth.cli.lists:lists", "What there is, and what is missing."),

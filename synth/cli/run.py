@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.output import deliver, ready, remark, write
+from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
+from synth.cli.framework.output import deliver, ready, remark, write
+from synth.cli.framework.types import Places, Positive, Ranks, Size
 from synth.cli.root import CONTEXT
-from synth.cli.types import Places, Positive, Ranks, Size
 from synth.errors import SynthError, UsageError
-from synth.rational import rational
-from synth.schedule import Schedule
-from synth.topology import Topology
+from synth.model.rational import rational
+from synth.model.schedule import Schedule
+from synth.model.topology import Topology
 
 # options that api.run calls the same
 SAME = (
@@ -78,9 +78,9 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
     Exit codes: 1 with the cycle where ranks wait for each other for ever, 5 where an output is wrong.
     """
     from synth import api
-    from synth.runtime.mpi_world import speaks
-    from synth.runtime.sizes import IndivisibleError
-    from synth.view.execution import execution
+    from synth.runtime.mpi.environment import speaks
+    from synth.runtime.slicing import IndivisibleError
+    from synth.view.run_table import execution
     from synth.view.tables import print_report
 
     ready(output, given["trace"])

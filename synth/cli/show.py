@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from synth.cli.options import FILE
-from synth.cli.output import ready, remark, write
+from synth.cli.framework.options import FILE
+from synth.cli.framework.output import ready, remark, write
+from synth.cli.framework.types import Positive, Ranks
 from synth.cli.root import CONTEXT
-from synth.cli.types import Positive, Ranks
 
 
 @click.command(context_settings=CONTEXT, short_help="Print a program, or draw it.")
@@ -48,7 +48,7 @@ def show(
         in_place=way,  # type: ignore[arg-type]
     )  # fmt: skip
     if svg is not None:
-        from synth.view.spacetime import program_svg
+        from synth.view.space_time_diagram import program_svg
 
         write(svg, program_svg(program))
         remark(f"{svg}: {program.ops} instructions drawn")

@@ -7,14 +7,22 @@ from typing import Any
 
 import click
 
-from synth.cli.options import chosen_collective, chosen_machine, collective_options, engine, engine_options, machine_options, output_options
-from synth.cli.output import deliver, ready, remark
-from synth.cli.progress import progress
+from synth.cli.framework.options import (
+    chosen_collective,
+    chosen_machine,
+    collective_options,
+    engine,
+    engine_options,
+    machine_options,
+    output_options,
+)
+from synth.cli.framework.output import deliver, ready, remark
+from synth.cli.framework.progress import progress
+from synth.cli.framework.types import Positive
 from synth.cli.root import CONTEXT
-from synth.cli.types import Positive
 from synth.errors import InfeasibleError, UndecidedError
-from synth.rational import counted, show
-from synth.verdict import Sat, Unknown, Unsat
+from synth.model.outcome import Sat, Unknown, Unsat
+from synth.model.rational import counted, show
 
 
 @click.command(context_settings=CONTEXT, short_help="One question: C chunks, S steps, R rounds.")

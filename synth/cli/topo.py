@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from synth.cli.framework.options import FILE, change_options, changes, output_options
+from synth.cli.framework.output import deliver, remark, write
 from synth.cli.lists import lists
-from synth.cli.options import FILE, change_options, changes, output_options
-from synth.cli.output import deliver, remark, write
 from synth.cli.root import CONTEXT, Commands
 from synth.errors import SynthError, UsageError
-from synth.rational import show
-from synth.topology import Topology
+from synth.model.rational import show
+from synth.model.topology import Topology
 
 COUNTED = 10_000  # groups larger than this are not counted
 
@@ -59,7 +59,7 @@ def show_(name: str, **given: Any) -> None:
       synth topo show torus:4x4 --without 0-1 --format json
     """
     from synth import api
-    from synth.topologies.files import dump
+    from synth.topologies.topology_files import dump
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
@@ -85,7 +85,7 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **give
     """
     from synth import api
     from synth.topologies import importers
-    from synth.topologies.files import dump
+    from synth.topologies.topology_files import dump
     from synth.view.machine import topology_report
     from synth.view.tables import print_reports
 
@@ -134,7 +134,7 @@ def draw(name: str, output: str | None, **given: Any) -> None:
       synth topo draw dgx1 -o dgx1.svg
     """
     from synth import api
-    from synth.view.svg import topology_svg
+    from synth.view.topology_svg import topology_svg
 
     if output not in (None, "-") and Path(output).suffix.lower() != ".svg":
         raise UsageError(f"drawings are SVG; call the file {Path(output).with_suffix('.svg')} instead of {output}")
@@ -148,7 +148,7 @@ def draw(name: str, output: str | None, **given: Any) -> None:
 
 def _symmetries(topology: Topology) -> tuple[int, str]:
     """How many generators the automorphisms have, and how many automorphisms there are, as far as they are worth counting."""
-    from synth import symmetry
+    from synth.model import symmetry
 
     generators = symmetry.generators(topology.network())
     group = symmetry.closure([g.ranks for g in generators], COUNTED)

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from synth.cli.options import FILE, machine_if_named, machine_options, output_options
-from synth.cli.output import deliver, ready
-from synth.cli.progress import progress
+from synth.cli.framework.options import FILE, machine_if_named, machine_options, output_options
+from synth.cli.framework.output import deliver, ready
+from synth.cli.framework.progress import progress
+from synth.cli.framework.sizes import Sizes
+from synth.cli.framework.types import Duration, Positive
 from synth.cli.root import CONTEXT
-from synth.cli.sizes import Sizes
-from synth.cli.types import Duration, Positive
 from synth.errors import UsageError
 
 CONFLICTS = {"topo": "topo", "topo_file": "topo-file", "from_files": "from", "measured": "measured", "db": "db", "logs": "log"}

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from synth.cli.options import FILE
-from synth.cli.output import remark
-from synth.cli.piped import announced
-from synth.cli.progress import waiting
+from synth.cli.framework.options import FILE
+from synth.cli.framework.output import remark
+from synth.cli.framework.piped_progress import announced
+from synth.cli.framework.progress import waiting
 from synth.cli.root import CONTEXT, UNDECIDED
 from synth.errors import FormatError, VerificationError
-from synth.rational import counted
+from synth.model.rational import counted
 
 
 @click.command(context_settings=CONTEXT, short_help="Replay schedules and re-check certificates.")
@@ -29,7 +29,7 @@ def verify(files: tuple[Path, ...], proof: Path | None) -> int:
       synth pareto --topo dgx1 --coll allgather -o frontier.json && synth verify frontier.json
     """
     from synth import api
-    from synth.strict import Unchecked
+    from synth.model.documents.json_reader import Unchecked
 
     code, wrong = 0, []
     for file in files:

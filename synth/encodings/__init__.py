@@ -16,7 +16,7 @@ ENCODINGS: Mapping[str, str] = {
     "quotient-mono": "synth.encodings.quotient:MonotoneQuotient",
     "quotient-shift": "synth.encodings.quotient:ShiftedQuotient",
     "sccl": "synth.encodings.sccl:solve",
-    "tree": "synth.encodings.trees:solve",
+    "tree": "synth.encodings.tree_packing.search:solve",
 }
 
 SUMMARIES: Mapping[str, str] = {
@@ -39,10 +39,10 @@ ALIASES: Mapping[str, str] = {"path": "sccl"}
 
 # solver -> class
 SOLVERS: Mapping[str, str] = {
-    "cadical": "synth.encodings.solvers.cadical:Cadical",
-    "cpsat": "synth.encodings.solvers.cpsat:CpSat",
-    "minicard": "synth.encodings.solvers.minicard:MiniCard",
-    "z3": "synth.encodings.solvers.z3sat:Z3Sat",
+    "cadical": "synth.solvers.cadical:Cadical",
+    "cpsat": "synth.solvers.cp_sat:CpSat",
+    "minicard": "synth.solvers.minicard:MiniCard",
+    "z3": "synth.solvers.z3_sat:Z3Sat",
 }
 
 # what must be installed: name -> (module, command that installs it)

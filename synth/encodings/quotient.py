@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from synth.encodings.model import Model
-from synth.encodings.orbits import Automorphism, orbits
+from synth.encodings.quotient_orbits import Automorphism, orbits
 from synth.encodings.step import Inverse, build, read
-from synth.schedule import Problem, Schedule
+from synth.model.schedule import Problem, Schedule
+from synth.solvers.boolean_model import Model
 
 
 @dataclass(frozen=True)
 class Quotient:
-    """`generators` must be automorphisms of the problem's network and collective (see `synth.symmetry`)."""
+    """`generators` must be automorphisms of the problem's network and collective (see `synth.model.symmetry`)."""
 
     complete = False
 

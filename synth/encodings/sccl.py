@@ -27,12 +27,12 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from synth.encodings.solvers.z3sat import reason
-from synth.encodings.tidy import assemble
+from synth.encodings.decoding import assemble
 from synth.errors import UsageError
-from synth.registry import need
-from synth.schedule import Problem, Schedule
-from synth.verdict import Budget, Cost, Sat, Unknown, Unsat, Verdict
+from synth.model.outcome import Budget, Cost, Sat, Unknown, Unsat, Verdict
+from synth.model.registry import need
+from synth.model.schedule import Problem, Schedule
+from synth.solvers.z3_sat import reason
 
 
 @dataclass(frozen=True)

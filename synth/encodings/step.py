@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from synth.encodings.model import Model
-from synth.encodings.orbits import Orbits, orbits
-from synth.encodings.tidy import assemble
-from synth.encodings.tight import full_wires, tight_cuts
+from synth.encodings.decoding import assemble
+from synth.encodings.quotient_orbits import Orbits, orbits
+from synth.encodings.tight_cuts import full_wires, tight_cuts
 from synth.errors import UsageError
-from synth.schedule import Problem, Schedule
+from synth.model.schedule import Problem, Schedule
+from synth.solvers.boolean_model import Model
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MonotoneStep(Step):
 def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = True) -> tuple[Model, Inverse]:
     """The model restricted to schedules that are invariant under the group of `quotient`.
 
-    `tight` adds what follows from cuts without slack (`synth.encodings.tight`): no schedule is lost.
+    `tight` adds what follows from cuts without slack (`synth.encodings.tight_cuts`): no schedule is lost.
     """
     coll = problem.collective
     if coll.combining:

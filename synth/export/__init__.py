@@ -13,17 +13,13 @@ The same program and request give the same text.
 
 from collections.abc import Mapping
 
-from synth.callmodule import make_callable
-
 EXPORTERS: Mapping[str, str] = {
-    "msccl-xml": "synth.export.msccl_xml:MscclXml",
-    "mscclpp": "synth.export.mscclpp:Mscclpp",
-    "trace": "synth.export.trace:Trace",
+    "msccl-xml": "synth.export.msccl_xml.emit:MscclXml",
+    "mscclpp": "synth.export.mscclpp.emit:Mscclpp",
+    "trace": "synth.export.chrome_trace:Trace",
 }
 SUMMARIES: Mapping[str, str] = {
     "msccl-xml": "MSCCL-IR for msccl, msccl-executor-nccl and RCCL (--runtime msccl|executor|rccl)",
     "mscclpp": "MSCCL++ execution plan (JSON)",
     "trace": "timeline of the steps, for Perfetto or chrome://tracing",
 }
-
-make_callable(__name__)

@@ -12,10 +12,10 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from synth.plan import Plan
+from synth.model.topology import Network, Topology
+from synth.model.tuning_plan import Plan
 from synth.program.events import Event
 from synth.program.program import Program
-from synth.topology import Network, Topology
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synth.collective import Collective
 from synth.errors import InfeasibleError, UndecidedError
-from synth.frontier import Frontier, LowerBound, Point
-from synth.rational import show
-from synth.topology import Network
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.rational import show
+from synth.model.topology import Network
 
 if TYPE_CHECKING:
-    from synth.large import Large
+    from synth.model.scale_frontier import Large
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class NoBoundError(UndecidedError):
     """The time limit came before any bound on rounds per chunk: there is no frontier to speak of."""
 
     def __init__(self, network: Network, collective: Collective) -> None:
-        from synth.large import COLLECTIVES
+        from synth.model.scale_frontier import COLLECTIVES
 
         instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
         super().__init__(f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from synth.schedule import Problem
+from synth.model.schedule import Problem
 
 VERSION = 2  # of what is asked, too: a model that allows more asks again
 HEAD = b'{"kind":"head"'  # how every log begins, without blanks

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
 
-from synth import audit, bounds, jobs
-from synth.frontier import Frontier, LowerBound, Open
-from synth.pareto import closing, higher, ontrees, remarks, sums
+from synth import bounds
+from synth.checker.documents import exact_frontier
+from synth.model.frontier import Frontier, LowerBound, Open
+from synth.model.outcome import Unknown
+from synth.model.rational import show
+from synth.pareto import bound_notes, close_step_count, notes, prefetched_bounds
+from synth.pareto.combining import sweep
 from synth.pareto.events import NoBoundError, SweepInterrupted, too_few_allowed
-from synth.pareto.ledger import Ledger
-from synth.pareto.racers import Racer
-from synth.rational import show
-from synth.verdict import Unknown
+from synth.pareto.portfolio.members import Racer
+from synth.pareto.sweep_state import Ledger
+from synth.solvers.processes import jobs
 
 STEPS_BEYOND = 6  # how far past the least S an infinite frontier is followed
 FEW_RANKS = 16  # up to here a quick bound takes no less time than the best
@@ -43,7 +46,7 @@ class Sweep(Ledger):
             if first == 0:
                 self.complete = True
             elif direct:
-                sums.sweep(self)
+                sweep.sweep(self)
             else:
                 self._sweep(first)
         except KeyboardInterrupt:
@@ -62,7 +65,7 @@ class Sweep(Ledger):
         if not self.complete or not points:
             return
         bounds_here = [(steps, bound.value) for steps, bound in self.bounds]
-        for _, end in audit.unproved(points, bounds_here, points[-1][0] if self.last is None else self.last):
+        for _, end in exact_frontier.unproved(points, bounds_here, points[-1][0] if self.last is None else self.last):
             lower = max((value for steps, value in bounds_here if steps is None or steps >= end), default=Fraction(0))
             upper = min(bandwidth for steps, bandwidth in points if steps <= end)
             self.leave(Open(end, lower, upper, "time"))
@@ -92,13 +95,13 @@ class Sweep(Ledger):
             if self.best is not None and bound.value >= self.best:
                 self.bounds.append((steps, bound))
             else:
-                closing.close(self, steps, bound)
+                close_step_count.close(self, steps, bound)
             if self.best == floor.value:
                 break
             if self.options.max_steps is None and bound.value <= floor.value * (1 + LITTLE):
                 ahead = self._bound(steps + 1, floor)
                 if ahead.value > floor.value:
-                    self.notes += (remarks.followed(self.best, steps, floor.value),)
+                    self.notes += (notes.followed(self.best, steps, floor.value),)
                     end = steps
                     break
             if self.out_of_time and steps < end:
@@ -108,9 +111,9 @@ class Sweep(Ledger):
                 break
         self._again()
         if steps == end and bound.value > floor.value and not self.out_of_time:
-            self.notes += (remarks.unattained(self, steps, bound.value, floor),)
+            self.notes += (notes.unattained(self, steps, bound.value, floor),)
         self.complete = not self.open and self.best is not None
-        self.notes = higher.settled(self.notes, self.best, floor.value)
+        self.notes = bound_notes.settled(self.notes, self.best, floor.value)
         self.last = None if self.best == floor.value else end
 
     def _again(self) -> None:
@@ -127,7 +130,7 @@ class Sweep(Ledger):
             self.tell("query", f"S={some.steps}: again, with the time that is left", some.steps, some.lower)
             self.open.remove(some)
             try:
-                closing.close(self, some.steps, LowerBound(some.lower, some.certificate))
+                close_step_count.close(self, some.steps, LowerBound(some.lower, some.certificate))
             except KeyboardInterrupt:
                 self.open.append(some)
                 raise
@@ -145,21 +148,21 @@ class Sweep(Ledger):
         if limit is None or self.network.ranks <= FEW_RANKS:
             found = self.ahead.bound(None)
             return self._noted(found, bounds.flow(self.network, self.collective, None, cycles=1)) if isinstance(found, Unknown) else found
-        quick = ontrees.begin_quick(self.network, self.collective, replace(self.budget(None), seconds=None))
+        quick = prefetched_bounds.begin_quick(self.network, self.collective, replace(self.budget(None), seconds=None))
         try:
             found = self.ahead.bound(None)
             if not isinstance(found, Unknown):
                 return found
-            least = ontrees.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
+            least = prefetched_bounds.finish_quick(quick, max(self.started + limit, time.monotonic()) + GRACE)
         finally:
-            ontrees.drop(quick)
+            prefetched_bounds.drop(quick)
         if least is None:
             raise NoBoundError(self.network, self.collective)
         return self._noted(found, least)
 
     def _noted(self, why: Unknown, bound: LowerBound) -> LowerBound:
         """`bound`, with a note that there may be a higher one, and why that was not found."""
-        self.notes += (higher.note(ENDED.get(why.reason, "its search ended early")),)
+        self.notes += (bound_notes.note(ENDED.get(why.reason, "its search ended early")),)
         return bound
 
     def _bound(self, steps: int, floor: LowerBound) -> LowerBound:
@@ -170,6 +173,6 @@ class Sweep(Ledger):
     def _keep_seeds(self, steps: range, floor: LowerBound) -> None:
         """Seeds that improve on what is known, where no time is left for more."""
         for s in steps:
-            seed = closing.seed(self, s, floor)
+            seed = close_step_count.seed(self, s, floor)
             if seed is not None and (self.best is None or seed.bandwidth < self.best):
                 self.keep(seed)

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from synth.collective import Collective
+from synth.model.collective import Collective
 
 SCHEMA = "synth.program/1"
 SENDING = frozenset({"s", "rcs", "rrs", "rrcs"})

@@ -22,8 +22,8 @@ import json
 import re
 from typing import NoReturn
 
-from synth.collective import COLLECTIVES, Collective, collective
 from synth.errors import FormatError, UsageError
+from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, Dep, Gpu, Op, Port, Program, Span
 
 _SPAN = re.compile(r"(?:(\d+)\.)?([a-z])\[(\d+)(?::(\d+))?\](!?)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 EXECUTORS: Mapping[str, str] = {
-    "reference": "synth.runtime.reference:Reference",
-    "host": "synth.runtime.host:Host",
-    "cuda": "synth.runtime.cuda:Cuda",
-    "mpi": "synth.runtime.mpi:Mpi",
+    "reference": "synth.runtime.reference.executor:Reference",
+    "host": "synth.runtime.host.executor:Host",
+    "cuda": "synth.runtime.cuda.executor:Cuda",
+    "mpi": "synth.runtime.mpi.executor:Mpi",
 }
 SUMMARIES: Mapping[str, str] = {
     "reference": "NumPy: the result, checked, and the time under the cost model",

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from synth.registry import installed, load
-from synth.runtime import EXECUTORS, mpi_world
+from synth.model.registry import installed, load
+from synth.runtime import EXECUTORS
+from synth.runtime.mpi import environment
 
 WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
 INSTALL = "pip install 'ccl-synth[cuda13]' (CUDA 13, from sm_75 on) or 'ccl-synth[cuda12]' (CUDA 12, V100 too)"
@@ -65,8 +66,8 @@ def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
     if executor == "cuda":
         return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
     if executor == "mpi":
-        world = mpi_world.inside()
-        return f"the MPI job of {world.size} processes that runs this" if world else f"processes of this machine, by {mpi_world.mpirun()}"
+        world = environment.inside()
+        return f"the MPI job of {world.size} processes that runs this" if world else f"processes of this machine, by {environment.mpirun()}"
     return {"reference": "this process", "host": "threads of this process"}.get(executor, "a plug-in's choice")
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synth.collective import Collective
-from synth.program.layout import Layout
+from synth.model.collective import Collective
+from synth.program.buffer_layout import Layout
 
 
 class Padding(NamedTuple):

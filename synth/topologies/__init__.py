@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from synth.topologies.families import FAMILIES
 from synth.topologies.machines import MACHINES
-from synth.topologies.names import ALIASES, summaries, topology
+from synth.topologies.name_grammar import ALIASES, summaries, topology
 
 __all__ = ["ALIASES", "FAMILIES", "MACHINES", "summaries", "topology"]

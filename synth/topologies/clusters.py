@@ -7,15 +7,15 @@ from fractions import Fraction
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from synth.collector import collector_off
 from synth.errors import UsageError
-from synth.rational import rational
-from synth.topologies.build import LARGE, MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, table_limits
-from synth.topologies.declared import with_generators
-from synth.topology import Limit, Link, Topology
+from synth.model.gc_pause import collector_off
+from synth.model.rational import rational
+from synth.model.topology import Limit, Link, Topology
+from synth.topologies.builders import LARGE, MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, table_limits
+from synth.topologies.declared_symmetries import with_generators
 
 if TYPE_CHECKING:
-    from synth.linktable import LinkTable
+    from synth.model.link_table import LinkTable
 
 OPTIONS = {
     "cross": "ranks of a box wired to their like in the next box, one unit each way, such as 0+2+5+7; no NICs",
@@ -131,7 +131,7 @@ def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> 
     """The links of the boxes, then those across: from every rank, box by box, to the peers of its number in each other box."""
     import numpy as np
 
-    from synth.linktable import LinkTable, Sort
+    from synth.model.link_table import LinkTable, Sort
 
     size = len(peers)
     rows = []

@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 from synth.errors import UsageError
-from synth.rational import rational
-from synth.topologies.build import (
+from synth.model.rational import rational
+from synth.model.topology import Link, Topology
+from synth.topologies.builders import (  # fmt: skip
     LARGE,
     MAX_LINKS,
     MAX_RANKS,
@@ -23,15 +24,14 @@ from synth.topologies.build import (
     duplex,
     port_limits,
     symmetric_group,
-)  # fmt: skip
-from synth.topologies.declared import with_generators
+)
+from synth.topologies.declared_symmetries import with_generators
 from synth.topologies.grids import grid, large_grid
-from synth.topology import Link, Topology
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from synth.linktable import LinkTable
+    from synth.model.link_table import LinkTable
 
 Options = dict[str, str]
 COMMON = {"units": "bandwidth of a link in units of 1 GB/s (1)", "latency": "µs of a link (1)"}
@@ -72,7 +72,7 @@ def _direct(
 def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) -> LinkTable:
     import numpy as np
 
-    from synth.linktable import LinkTable, Sort
+    from synth.model.link_table import LinkTable, Sort
 
     low, high = edges.min(axis=1), edges.max(axis=1)
     first = np.sort(np.unique(low * ranks + high, return_index=True)[1])

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from synth.topologies.build import Permutation
+from synth.topologies.builders import Permutation
 
 if TYPE_CHECKING:
     import numpy as np

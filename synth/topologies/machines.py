@@ -10,10 +10,10 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from synth.errors import UsageError
-from synth.rational import rational
-from synth.topologies.build import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
-from synth.topologies.declared import with_generators
-from synth.topology import Link, Topology
+from synth.model.rational import rational
+from synth.model.topology import Link, Topology
+from synth.topologies.builders import Entry, Nic, crossbar, duplex, port_limits, symmetric_group
+from synth.topologies.declared_symmetries import with_generators
 
 NVLINK_US = Fraction(3, 5)
 PCIE_US = Fraction(1)

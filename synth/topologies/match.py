@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from synth import symmetry
-from synth.rational import show
+from synth.model import symmetry
+from synth.model.rational import show
+from synth.model.topology import Network, Route, Topology
 from synth.topologies.machines import MACHINES
-from synth.topologies.names import topology as named
-from synth.topology import Network, Route, Topology
+from synth.topologies.name_grammar import topology as named
 
 # Larger topologies are compared with machines only; the search for a broken link would take too long.
 NEAR_MISS_ROUTES = 256

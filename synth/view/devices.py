@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from synth.view.report import Report, size_text
+from synth.model.number_text import size_text
+from synth.view.frontier_text import Report
 
 
 def gpus(doc: dict) -> list[Report]:

@@ -1,12 +1,13 @@
-"""What `synth groups` prints: a row per kind of group. Takes any object with the fields of `synth.flows.groups.Together`."""
+"""What `synth groups` prints: a row per kind of group. Takes any object with the fields of `synth.scale.groups.joint.Together`."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
 
-from synth.rational import counted, show
-from synth.view.report import Report, number
+from synth.model.number_text import number
+from synth.model.rational import counted, show
+from synth.view.frontier_text import Report
 
 COLUMNS = (
     ("groups", "right"), ("ranks of the first", "left"), ("collective", "left"), ("size", "right"), ("alone GB/s", "right"),

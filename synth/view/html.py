@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from html import escape
 
-from synth.frontier import Frontier
-from synth.view import report
-from synth.view.report import Report
+from synth.model.frontier import Frontier
+from synth.view import frontier_text
+from synth.view.frontier_text import Report
 
 
 def frontier_html(frontier: Frontier) -> str:
     """What a notebook shows for a frontier: the table of `synth pareto`."""
-    return report_html(report.frontier(frontier))
+    return report_html(frontier_text.frontier(frontier))
 
 
 def report_html(content: Report) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from synth.rational import counted, show
-from synth.topology import Topology
-from synth.view.report import Report, number
+from synth.model.number_text import number
+from synth.model.rational import counted, show
+from synth.model.topology import Topology
+from synth.view.frontier_text import Report
 
 MATRIX_RANKS = 20  # wider matrices do not fit a terminal: links are then counted by bandwidth
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from synth.plan import OURS, Algorithm, Plan, Range, Table
+from synth.model.number_text import number, size_text
+from synth.model.tuning_plan import OURS, Algorithm, Plan, Range, Table
+from synth.view.frontier_text import Report
 from synth.view.html import report_html
-from synth.view.report import Report, number, size_text
 
 SHOWN = 2  # of the algorithms that stand in where a runtime does not take the first; the document has all
 RANGES = (

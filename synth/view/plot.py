@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from synth.errors import UsageError
-from synth.frontier import Frontier
-from synth.registry import need
+from synth.model.frontier import Frontier
+from synth.model.registry import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

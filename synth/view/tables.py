@@ -10,15 +10,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from synth.collective import Collective
-from synth.frontier import Frontier, LowerBound
-from synth.rational import show
-from synth.schedule import Schedule
-from synth.topology import Topology
-from synth.verdict import Cost
-from synth.view import report
-from synth.view.advice import Wire
-from synth.view.report import WHY, Report
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound
+from synth.model.outcome import Cost
+from synth.model.rational import show
+from synth.model.schedule import Schedule
+from synth.model.topology import Topology
+from synth.view import frontier_text
+from synth.view.frontier_text import WHY, Report
+from synth.view.size_advice import Wire
 
 __all__ = ["WHY", "bounds_document", "choice_document", "print_bounds", "print_choice", "print_frontier", "print_report", "print_schedule"]
 WIDE = 400  # columns when stdout is no terminal: rows are never folded or cut there
@@ -44,12 +44,12 @@ def print_report(content: Report) -> None:
 
 def print_frontier(frontier: Frontier) -> None:
     """The table of `synth pareto`."""
-    print_report(report.frontier(frontier))
+    print_report(frontier_text.frontier(frontier))
 
 
 def print_choice(frontier: Frontier, size: int) -> None:
     """The table of `synth pareto --size`."""
-    print_report(report.choice(frontier, size))
+    print_report(frontier_text.choice(frontier, size))
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
@@ -63,7 +63,7 @@ def choice_document(frontier: Frontier, size: int) -> dict:
             "best_from": None if span is None else float(span[0]), "best_to": None if span is None or span[1] is None else float(span[1]),
             "chunk_bytes": show(wire.chunk(size, point.chunks)), "divides": wire.divides(size, point.chunks),
         }
-        for point, span in zip(frontier.points, report.spans(frontier), strict=True)
+        for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True)
     ]  # fmt: skip
     return {
         "schema": "synth.choice/1", "topology": frontier.network.name, "collective": frontier.collective.name, "size": size,
@@ -91,7 +91,7 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
     if any(s.local for step in schedule.steps for s in step.sends):
         key += ", to the rank itself: adds it again, without a link"
     key += "; --format json has all sends"
-    print_report(Report(report.title(schedule.network, schedule.collective, labels), columns, rows, (found, key)))
+    print_report(Report(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (found, key)))
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
@@ -105,7 +105,7 @@ def print_bounds(topology: Topology, collective: Collective, found: Sequence[tup
     columns = (("bound on", "left"), ("for", "left"), ("at least", "right"), ("certificate", "left"), ("bytes", "right"))
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
     lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",)
-    print_report(Report(report.title(topology.network(), collective, topology.labels), columns, rows, lines))
+    print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 
 def _bound_row(steps: int | None, bound: LowerBound) -> tuple[str, ...]:

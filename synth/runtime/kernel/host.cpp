@@ -1,4 +1,4 @@
-// The kernel on CPU threads: a POSIX thread for each GPU thread. Instantiations are appended by synth/runtime/kernels.py.
+// The kernel on CPU threads: a POSIX thread for each GPU thread. Instantiations are appended by synth/runtime/kernel/sources.py.
 #define SYNTH_HOST
 #include "interp.cuh"
 

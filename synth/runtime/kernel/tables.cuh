@@ -1,4 +1,4 @@
-// What the host hands to the kernel: the one place that says what each field is. synth/runtime/arrays.py and clocked.py
+// What the host hands to the kernel: the one place that says what each field is. synth/runtime/kernel/tables.py and clocked.py
 // mirror these structs byte by byte (tests compare the sizes). Blocks, ops, dependencies and connections of the ranks of a
 // launch are numbered through; buffer 3 * rank + 0, 1, 2 is a rank's input, output, scratch; offsets into buffers count chunks.
 #pragma once

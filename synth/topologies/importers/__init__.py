@@ -16,9 +16,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from synth.errors import FormatError
-from synth.rational import rational
-from synth.textfile import text_of
-from synth.topology import Topology
+from synth.model.documents.text_file import text_of
+from synth.model.rational import rational
+from synth.model.topology import Topology
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SMI_HEADER = re.compile(r"(?m)^[ \t]*GPU\d{1,4}[ \t]+\S")
@@ -76,9 +76,9 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
             "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which has links", file
         )
     else:
-        from synth.topologies import files
+        from synth.topologies import topology_files
 
-        return files.load(path)
+        return topology_files.load(path)
     return read(text, file, name, assumed)
 
 

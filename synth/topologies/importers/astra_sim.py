@@ -6,8 +6,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
-from synth.topologies.reading import Fields, parse_yaml
-from synth.topology import Limit, Link, Topology
+from synth.model.topology import Limit, Link, Topology
+from synth.topologies.file_reader import Fields, parse_yaml
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

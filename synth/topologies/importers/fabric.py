@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from synth.rational import show
+from synth.model.rational import show
+from synth.model.topology import Limit, Link, Topology
 from synth.topologies.machines import NVLINK_US, PCIE_US
-from synth.topology import Limit, Link, Topology
 
 # NCCL's figures (src/graph/topo.h): PCIe 3.0 x16, and what crosses between two sockets of Intel's since Skylake.
 PCIE3_GBPS = Fraction(12)

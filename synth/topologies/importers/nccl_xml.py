@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
-from synth.rational import rational, show
+from synth.model.documents.xml_tree import Element, parse
+from synth.model.rational import rational, show
+from synth.model.topology import Topology
 from synth.topologies.importers.fabric import Fabric, Pcie, topology
-from synth.topology import Topology
-from synth.xmltree import Element, parse
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

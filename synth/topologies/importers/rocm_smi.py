@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
-from synth.rational import show
+from synth.model.rational import show
+from synth.model.topology import Topology
 from synth.topologies.importers.fabric import Fabric, Pcie, topology
-from synth.topology import Topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

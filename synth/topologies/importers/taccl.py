@@ -7,10 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from synth.rational import show
+from synth.model.rational import show
+from synth.model.topology import Topology
+from synth.topologies.file_reader import Fields, parse_json
 from synth.topologies.machines import dgx1_v100, nvswitch
-from synth.topologies.reading import Fields, parse_json
-from synth.topology import Topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

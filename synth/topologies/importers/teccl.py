@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from synth.errors import FormatError
-from synth.rational import show
-from synth.topologies.names import topology
-from synth.topologies.reading import Fields, Plain, parse_json
-from synth.topology import Topology
+from synth.model.rational import show
+from synth.model.topology import Topology
+from synth.topologies.file_reader import Fields, Plain, parse_json
+from synth.topologies.name_grammar import topology
 
 if TYPE_CHECKING:
     from synth.topologies.importers import Assumed

@@ -15,8 +15,8 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 
-from synth.view.page import words
-from synth.view.page.sheet import Sheet
+from synth.view.page import certificate_text
+from synth.view.page.frontier_section import Sheet
 
 # In the order they are put together: each uses names of those before it.
 SCRIPTS = ("dom", "numbers", "list", "chart", "stairs", "times", "replay", "machine", "heat", "player", "entry", "main")
@@ -66,7 +66,7 @@ def _data(sheets: Sequence[Sheet], title: str, made: str, room: int) -> list[str
         drawing = None if sheet.machine is None else _json(sheet.machine.to_json())
         doc["machine"] = None if drawing is None else machines.setdefault(drawing, len(machines))
         blocks.append(_block(f"entry-{i}", _json(doc)))
-    head = {"title": title, "made": made, "assumed": list(words.ASSUMED), "entries": [sheet.head() for sheet in sheets]}
+    head = {"title": title, "made": made, "assumed": list(certificate_text.ASSUMED), "entries": [sheet.head() for sheet in sheets]}
     return [_block("head", _json(head)), *(_block(f"machine-{k}", text) for text, k in machines.items()), *blocks]
 
 

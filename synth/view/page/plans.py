@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.plan import Algorithm as Chosen
-from synth.plan import Plan, Range, Table
-from synth.rational import show
-from synth.schedule import Schedule
-from synth.topology import Network
-from synth.view import report
-from synth.view.page import motion, times
-from synth.view.page.sheet import GOOD, Algorithm, Mark, Sheet, Times
-from synth.view.page.sheets import About
+from synth.model import number_text
+from synth.model.rational import show
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.model.tuning_plan import Algorithm as Chosen
+from synth.model.tuning_plan import Plan, Range, Table
+from synth.view.page import animation_data, time_chart
+from synth.view.page.frontier_section import GOOD, Algorithm, Mark, Sheet, Times
+from synth.view.page.sections import About
 
 COLUMNS = (
     ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"), ("counts of", "right"), ("steps", "right"),
@@ -46,7 +46,7 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
         about.id, name, called, table.ranks, f"plan: {plan.source}", GOOD,
         f"plan for {called} on {name}: {table.ranks} ranks", _says(plan, table), COLUMNS,
         tuple(_algorithm(a, network) for a in chosen), None, _rate(table), None, seen,
-        motion.machine(network) if network else None, (),
+        animation_data.machine(network) if network else None, (),
         (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance), (_ranges(plan, table),),
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ def _marks(plan: Plan, table: Table) -> tuple[Mark, ...]:
     modelled = plan.source == "model"
     marks = []
     for label, values in (("the best at each size", table.best), ("what the plan takes", table.seconds)):
-        points = tuple(times.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
+        points = tuple(time_chart.measurement(size, t, t, t) for size, t in zip(table.sizes, values, strict=False) if t)
         if points:
             marks.append(Mark(label, points, plan.says, modelled))
     return tuple(marks)
@@ -87,10 +87,10 @@ def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
     row = (chosen.label, chosen.backend, chosen.protocol, str(chosen.instances), str(chosen.divisor), *facts)
     if made is None:
         return Algorithm(chosen.label, row, "", 0, None, f"{chosen.backend}'s own: its schedule is not known here")
-    lack = motion.lack(made)
+    lack = animation_data.lack(made)
     if not lack and network is not None and made.network.routes != network.routes:
         lack = "it is for a network of other links than the plan's"
-    return Algorithm(chosen.label, row, "", len(made.steps), None if lack else motion.packed(made), lack)
+    return Algorithm(chosen.label, row, "", len(made.steps), None if lack else animation_data.packed(made), lack)
 
 
 def _ranges(plan: Plan, table: Table) -> dict:
@@ -105,5 +105,5 @@ def _order(plan: Plan, found: Range) -> tuple[str, str]:
 
 def _span(found: Range) -> str:
     if found.high is None:
-        return f"{report.size_text(found.low)} and more"
-    return f"{report.size_text(found.low)} to {report.size_text(found.high)}"
+        return f"{number_text.size_text(found.low)} and more"
+    return f"{number_text.size_text(found.low)} to {number_text.size_text(found.high)}"

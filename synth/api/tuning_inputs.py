@@ -1,0 +1,275 @@
+"""What a plan is made from: frontiers, the measurements of their programs, and other libraries' logs, by collective."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, gcd
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from synth.api import synthesis
+from synth.api.inputs import collective as task_of
+from synth.api.programs import read
+from synth.errors import SynthError, UsageError
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, LowerBound, Point
+from synth.model.outcome import Sat
+from synth.model.scale_frontier import Large
+from synth.model.schedule import Schedule
+from synth.model.topology import Network, Topology
+
+if TYPE_CHECKING:
+    from synth.catalog.tuner.measurements import Measurement
+    from synth.pareto.events import Listener
+
+MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
+TRIES = 3  # numbers of chunks, the best first
+SECONDS = 3.0  # wall time for one of them, where nothing limits all
+DIVIDING_SECONDS = 20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
+
+
+# Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of one frontier:
+# what flow methods may add to it, about.
+FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
+AFTER = 3.0  # what the baselines and predictions of the points take after they are written out, at most about, per second of that
+
+
+@dataclass(frozen=True)
+class Search:
+    """How frontiers and schedules are searched: all of it until `end` (seconds of `clock`; None: no limit), which `limit` names."""
+
+    end: float | None = None
+    jobs: int | None = None
+    on_event: Listener | None = None
+    for_frontiers: float = 1.0
+    limit: str = "the time limit"
+    clock: Callable[[], float] = lambda: time.monotonic()
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the end, none below 0; None without one."""
+        return None if self.end is None else max(0.0, self.end - self.clock())
+
+
+class Work(NamedTuple):
+    """One collective: its frontiers and the network that they share (None: there are logs only)."""
+
+    name: str
+    ranks: int | None
+    root: int | None
+    network: Network | None
+    frontiers: tuple[Frontier, ...]
+    measured: tuple[Measurement, ...]
+    dividing: tuple[Schedule, ...] = ()
+    notes: tuple[str, ...] = ()
+    flows: bool = False  # the frontier is of flow methods
+
+
+def frontier(given: Frontier | str | Path) -> Frontier:
+    """A value, or what a file holds, its schedules replayed. Raises FormatError, VerificationError, UsageError for something else."""
+    from synth.checker.schedule import replay
+
+    found = given if isinstance(given, Frontier) else read(Path(given))
+    if not isinstance(found, Frontier):
+        raise UsageError(f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one")
+    for point in found.points:
+        replay.schedule(point.schedule)
+    return found
+
+
+def measurements(
+    measured: Sequence[str | Path | dict], catalog: str | Path | None, machine: str | None, in_place: bool
+) -> list[Measurement]:
+    """All of the files and documents; of the catalog those of `machine` (None: of every one)."""
+    from synth.catalog.tuner import measurements as tune_measured
+
+    found: list[Measurement] = []
+    for given in measured:
+        if isinstance(given, dict):
+            found += tune_measured.document(given, "measured", in_place)
+        else:
+            found += tune_measured.load(Path(given), in_place)
+    if catalog is not None:
+        from synth.catalog.store.store import Store
+
+        with Store.open(catalog) as store:
+            for fingerprint in store.fingerprints():
+                for doc in store.measurements(fingerprint):
+                    if machine is None or doc.get("topology") in (None, machine):
+                        found += tune_measured.document(doc, f"{catalog}, entry {fingerprint[:12]}", in_place)
+    return found
+
+
+def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -> list[Measurement]:
+    """What the logs say of the collective of `work`. Raises FormatError, UsageError where they are of different numbers of ranks."""
+    from synth.catalog.tuner import logs as readers
+
+    found = [m for backend, file in logs for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)]
+    counts = {m.ranks for m in (*work.measured, *found)}
+    if len(counts) > 1:
+        raise UsageError(f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say which: ranks")
+    return found
+
+
+def works(
+    machine: Topology | None,
+    collective: str | Sequence[str],
+    root: int | None,
+    ranks: int | None,
+    frontiers: Sequence[Frontier],
+    held: Sequence[Measurement],
+    search: Search,
+    catalog: str | Path | None = None,
+) -> list[Work]:
+    """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else synthesized.
+
+    Raises UsageError where nothing is known.
+    """
+    network = None if machine is None else machine.network()
+    asked = [collective] if isinstance(collective, str) else list(collective)
+    names = list(dict.fromkeys(asked)) or list(dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held]))
+    if not names:
+        raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
+    found = []
+    for place, name in enumerate(names):
+        count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
+        own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
+        if len({f.collective for f in own}) > 1:
+            raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
+        timed = any(m.collective == name for m in held)
+        task = own[0].collective if own else _task(name, count, root, timed)
+        notes: tuple[str, ...] = ()
+        flows = False
+        if not own and machine is not None and task is not None:
+            own, notes, flows = _kept(catalog, machine, task, search)
+            if not own:
+                made, notes, flows = _synthesized(machine, task, search, len(names) - place)
+                own = [made]
+        there = next((f.network for f in own), network)
+        for other in (*(f.network for f in own), *((network,) if network else ())):
+            if there is not None and not _same(other, there):
+                raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
+        wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
+        measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
+        found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows))
+    return found
+
+
+def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collective | None:
+    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody does."""
+    try:
+        return task_of(name, ranks or 2 + (root or 0), () if root is None else (root,))
+    except UsageError:
+        if timed:
+            return None
+        raise
+
+
+def _same(one: Network, other: Network) -> bool:
+    return one is other or (one.to_json() | {"name": ""}) == (other.to_json() | {"name": ""})
+
+
+def _kept(
+    catalog: str | Path | None, machine: Topology, task: Collective, search: Search
+) -> tuple[list[Frontier], tuple[str, ...], bool]:  # fmt: skip
+    """The frontier of the catalog that answers this, up to numbering, replayed; notes that say so, and which points it lacks; and
+    whether it is of flow methods."""
+    if catalog is None:
+        return [], (), False
+    from synth.catalog.store.store import Store
+
+    with Store.open(catalog) as store:
+        entry, _ = store.find(machine.network(), task, labels=machine.labels) or (None, None)
+    if entry is None or entry.frontier is None or not entry.frontier.points:
+        return [], (), False
+    held = entry.frontier
+    found, notes = (held, ()) if isinstance(held, Frontier) else _written_out(held, machine.network(), task, search)
+    return (
+        [frontier(found)],
+        (f"the frontier of {task.name} is that of the catalog {catalog}, entry {entry.id} ({entry.state})", *notes),
+        isinstance(held, Large),
+    )
+
+
+def _synthesized(machine: Topology, task: Collective, search: Search, to_come: int) -> tuple[Frontier, tuple[str, ...], bool]:
+    """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks; and
+    whether it is of flow methods."""
+    left = search.left
+    limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
+    made = synthesis.frontier(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
+    if isinstance(made, Frontier):
+        return made, (), False
+    left = search.left
+    end = None if left is None else search.clock() + left / to_come
+    return *_written_out(made, machine.network(), task, replace(search, end=end)), True
+
+
+def _written_out(found: Large, network: Network, task: Collective, search: Search) -> tuple[Frontier, tuple[str, ...]]:
+    """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that are too large to
+    be written out, or for which no time is left, judged by what the one before took for each of its chunks."""
+    from synth.scale.greedy.bulk_expansion import TooLarge, schedule
+
+    bound = LowerBound(found.bound, found.certificate)
+    points: list[Point] = []
+    notes: list[str] = []
+    late: list[int] = []
+    pace, spent = 0.0, 0.0  # seconds a chunk, and in all
+    for point in found.points:
+        left = search.left
+        if late or (left is not None and left <= AFTER * spent + (1 + AFTER) * pace * point.chunks):
+            late.append(point.steps)
+            continue
+        start = search.clock()
+        try:
+            one = replace(schedule(point.make()), network=network)
+        except TooLarge as error:
+            notes.append(f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate")
+        except SynthError as error:
+            notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
+        else:
+            points.append(Point(one, bound, "optimal" if one.bandwidth == found.bound else "best-known", point.engine))
+        took = search.clock() - start
+        pace, spent = took / point.chunks, spent + took
+    if late:
+        notes.append(f"{search.limit} left no time to write out the points of {', '.join(map(str, late))} steps: not candidates")
+    return Frontier(network, task, tuple(points), notes=found.notes), tuple(notes)
+
+
+def dividing(
+    found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: Search, to_come: int = 1
+) -> tuple[list[Schedule], list[int]]:
+    """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of the
+    frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give.
+
+    And the numbers of steps at which the time was over before all were tried. `to_come`: frontiers that share what is left of it.
+    """
+    count = gcd(*sizes) // element if all(size % element == 0 for size in sizes) else 0
+    units = found.collective.buffer_units
+    able = [c for c in range(1, MOST_CHUNKS + 1) if count and count % (c * units) == 0]
+    made: list[Schedule] = []
+    late: list[int] = []
+    best = None
+    for place, point in enumerate(found.points):
+        if point.chunks in able:
+            best = point.bandwidth
+            continue
+        tries = sorted((Fraction(max(point.steps, ceil(c * point.bandwidth)), c), c) for c in able)
+        for rate, chunks in tries[:TRIES]:
+            if best is not None and rate >= best:
+                break
+            left = search.left
+            if left == 0:
+                late.append(point.steps)
+                break
+            seconds = SECONDS if left is None else left / (to_come * (len(found.points) - place))
+            answer = synthesis.solve(
+                machine, found.collective, chunks, point.steps, int(rate * chunks), time_limit=seconds, jobs=search.jobs
+            )
+            if isinstance(answer, Sat):
+                made.append(answer.schedule)
+                best = rate
+                break
+    return made, late

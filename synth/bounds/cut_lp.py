@@ -1,0 +1,318 @@
+"""Flow bounds on R/C: what the links must carry, whatever the number of chunks, with every destination's flow separate.
+
+The linear program, per chunk: loads g[unit, route, step] that carry a unit flow from the sources to each destination
+on its own (time-expanded over S steps; g is shared, the flows are not), and rounds r[step] with
+
+    Σ_units Σ_{routes of k} g  ≤  bandwidth_k · r[step]   for every link and limit k;      minimise Σ r
+
+"Carries a unit flow" is written as its cuts: Σ g over the sends that enter a deadline cut ≥ 1, and cuts are added where
+a maximum flow finds one that is violated. The dual of the last master is a packing of deadline cuts: the certificate.
+Loads are kept on orbits of routes under the stabiliser of one representative unit per orbit, which loses nothing:
+averaging a solution over the group keeps it a solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from synth.bounds.demands import Demand, demands, distances_from
+from synth.bounds.independent_sums import Family, families, independent
+from synth.bounds.receive_covers import Cover, covers, places
+from synth.model.collective import Collective
+from synth.model.symmetry.stabilisers import Generator, orbit, orbits, stabiliser
+from synth.model.topology import Network
+from synth.solvers.linear_program import LinearProgram
+
+Cut = tuple[int, ...]  # θ: rank n is inside through time θ[n], -1: never
+Item = Cut | Cover
+SCALE = 1 << 40
+TOLERANCE = 1e-8
+MAX_CYCLES = 400
+SUMS_RANKS = 10  # independent sums are looked for up to here; on larger networks only in the bound for every S
+
+
+def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
+    """The (route, step) pairs whose sends enter the cut: from outside at step - 1 to inside at step."""
+    return [(i, t) for i, route in enumerate(network.routes) for t in range(max(1, cut[route.src] + 2), min(steps, cut[route.dst]) + 1)]
+
+
+def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
+    """The (route, step) pairs that pay for a cut or a cover."""
+    return places(network, item, steps) if isinstance(item, Cover) else entered(network, item, steps)
+
+
+def gain(collective: Collective, unit: int, item: Item, steps: int) -> int:
+    """Sends that each chunk of the unit must make where the item counts them."""
+    if isinstance(item, Cover):
+        return item.sends
+    if not collective.combining or collective.wants is None:
+        return 1
+    outside = [n for n, theta in enumerate(item) if theta < 0]
+    return independent(collective, unit, outside, [n for n, theta in enumerate(item) if theta >= steps])
+
+
+@dataclass
+class Share:
+    """One representative unit: its orbit's size, its stabiliser, its demands, the columns of its loads, its cuts."""
+
+    unit: int
+    orbit: int
+    group: tuple[Generator, ...]
+    demands: tuple[Demand, ...]
+    families: list[Family] = field(default_factory=list)
+    covers: list[Cover] = field(default_factory=list)
+    columns: dict[tuple[int, int], int] = field(default_factory=dict)
+    known: set[tuple] = field(default_factory=set)
+
+
+class Master:
+    """The linear program on orbits. `steps` None is the static one: a single layer, in which time is not seen.
+
+    `floor`: least value of each r[step] (1/C for the least R at C chunks). `count`: sends that one chunk needs in all.
+    """
+
+    def __init__(
+        self, network: Network, collective: Collective, steps: int | None, generators: Sequence[Generator],
+        floor: float = 0.0, count: int = 0,
+    ) -> None:  # fmt: skip
+        self.network, self.static, self.steps, self.generators = network, steps is None, steps or 1, tuple(generators)
+        self.collective = collective
+        self.routes = orbits(len(network.routes), [g.routes for g in generators])
+        self.caps = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
+        self.shares = [self._share(*pair) for pair in _representatives(collective, generators)]
+        self.shares = [s for s in self.shares if s.demands]
+        if not self.static:
+            for share in self.shares:
+                share.covers = covers(network, share.demands, self.steps)
+        self.count = count
+        self._number_columns()
+        self.lp = LinearProgram(
+            [1.0] * self.steps + [0.0] * (self.size - self.steps), [floor] * self.steps + [0.0] * (self.size - self.steps)
+        )
+        self.capacities = self._add_capacities()
+        self.order: list[tuple[Share, Item]] = []
+        if count:
+            tally: dict[int, float] = {}
+            for column in self.shares[0].columns.values():
+                tally[column] = tally.get(column, 0.0) + 1.0
+            self.lp.add_rows([(float(count), tally, None)])
+
+    def _share(self, unit: int, size: int) -> Share:
+        group = stabiliser(unit, self.generators, lambda g, u: g.units[u])
+        many = not self.static and self.network.ranks > SUMS_RANKS
+        return Share(unit, size, group, demands(self.collective, unit), [] if many else families(self.collective, unit))
+
+    def _number_columns(self) -> None:
+        self.size = self.steps
+        self.far: dict[Demand, tuple[list, list]] = {}
+        back = self.network.reversed()
+        for share in self.shares:
+            same = orbits(len(self.network.routes), [g.routes for g in share.group])
+            useful: set[tuple[int, int]] = set()
+            for demand in share.demands:
+                reach = self.far[demand] = distances_from(self.network, sorted(demand.sources)), distances_from(back, [demand.dst])
+                for i, route in enumerate(self.network.routes):
+                    useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
+            if self.count or share.covers:  # these are paid by sends of no use too
+                useful = {(i, t) for i in range(len(same)) for t in range(1, self.steps + 1)}
+            fresh: dict[tuple[int, int], int] = {}
+            for i, t in sorted(useful):
+                share.columns[i, t] = fresh.setdefault((same[i], t), self.size + len(fresh))
+            self.size += len(fresh)
+            share.demands = _demand_representatives(share.demands, share.group)
+
+    def _times(self, early: int | None, late: int | None) -> range:
+        if early is None or late is None:
+            return range(0)
+        return range(1, 2) if self.static else range(early + 1, self.steps - late + 1)
+
+    def _add_capacities(self) -> list[tuple[str, int, int]]:
+        """Rows Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step; returns what each row is."""
+        rows: dict[tuple[str, int, int], dict[int, float]] = {}
+        of_route = [[("link", self.routes[i])] + [("limit", self.caps[k]) for k in ks] for i, ks in enumerate(self.network.caps_of)]
+        for share in self.shares:
+            for (i, t), column in share.columns.items():
+                for kind, k in of_route[i]:
+                    row = rows.setdefault((kind, k, t), {})
+                    row[column] = row.get(column, 0.0) + share.orbit
+        for kind, bandwidths, same in (
+            ("link", [r.units for r in self.network.routes], self.routes),
+            ("limit", [c.units for c in self.network.caps], self.caps),
+        ):
+            total: dict[int, int] = {}
+            for k, units in zip(same, bandwidths, strict=True):
+                total[k] = total.get(k, 0) + units
+            for k, units in total.items():
+                for t in range(1, self.steps + 1):
+                    if (kind, k, t) in rows:
+                        rows[kind, k, t][t - 1] = -float(units)
+        self.lp.add_rows([(None, row, 0.0) for row in rows.values()])
+        return list(rows)
+
+    def run(self, cycles: int | None = None) -> float:
+        """Add violated cuts until there are none; returns the optimum (or, after `cycles`, or very many, a bound below it)."""
+        loads = [1e-3] * self.size
+        searches = [_Search(self, share) for share in self.shares]
+        first = [(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)]
+        self._add([*first, *((share, cover) for share in self.shares for cover in share.covers)])
+        best = 0.0
+        for _ in range(cycles or MAX_CYCLES):
+            answer = self.lp.solve()
+            if answer is None:
+                raise ArithmeticError("the linear solver found no optimum")
+            best, loads, self.duals = answer
+            if not self._add([found for search in searches for found in search.violated(loads)]):
+                break
+        self.optimum = best
+        return best
+
+    def _first_cuts(self, demand: Demand) -> list[Cut]:
+        out = tuple(-1 if n in demand.sources else self.steps for n in range(self.network.ranks))
+        into = tuple(self.steps if n == demand.dst else -1 for n in range(self.network.ranks))
+        return [self.tight(out, demand), self.tight(into, demand)]
+
+    def tight(self, cut: Cut, demand: Demand) -> Cut:
+        """The cut moved so that only sends that could serve the demand enter it (a cut of no greater capacity)."""
+        if self.static:
+            return cut
+        early, late = self.far[demand]
+        moved = []
+        for theta, a, b in zip(cut, early, late, strict=True):
+            low = self.steps if a is None else a - 1
+            high = -1 if b is None else self.steps - b
+            moved.append(min(self.steps, max(low, -1, min(theta, high))))
+        return tuple(moved)
+
+    def _add(self, found: Sequence[tuple[Share, Item]]) -> bool:
+        rows = []
+        for share, item in found:
+            row: dict[int, float] = {}
+            for place in paid(self.network, item, self.steps):
+                column = share.columns.get(place)
+                if column is not None:
+                    row[column] = row.get(column, 0.0) + 1.0
+            least = gain(self.collective, share.unit, item, self.steps)
+            key = (least, *sorted(row.items()))
+            if key not in share.known:
+                share.known.add(key)
+                self.order.append((share, item))
+                rows.append((float(least), row, None))
+        if rows:
+            self.lp.add_rows(rows)
+        return bool(rows)
+
+    def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
+        """Duals of the last optimum: price per link or limit orbit and step, weight per cut and unit, weight of the count."""
+        n = len(self.capacities)
+        prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}
+        count = self.duals[n] if self.count else 0.0
+        weights = self.duals[n + bool(self.count) :]
+        solved = self.order[: len(weights)]  # the last cycle may have added cuts that were never solved with
+        cuts = [(share, cut, a / share.orbit) for (share, cut), a in zip(solved, weights, strict=True) if a > 1e-12]
+        return prices, cuts, count
+
+
+class _Search:
+    """Looks for violated cuts of one representative unit by maximum flow."""
+
+    def __init__(self, master: Master, share: Share) -> None:
+        from ortools.graph.python.max_flow import SimpleMaxFlow
+
+        self.master, self.share, self.graph = master, share, SimpleMaxFlow()
+        layers = 0 if master.static else master.steps
+        self.layers = layers
+        self.arcs = []
+        for (i, t), column in share.columns.items():
+            route = master.network.routes[i]
+            tail, head = self._node(route.src, t - 1), self._node(route.dst, t)
+            self.arcs.append((self.graph.add_arc_with_capacity(tail, head, 0), column))
+        plenty = SCALE << 12
+        for n in range(master.network.ranks):
+            for t in range(layers):
+                self.graph.add_arc_with_capacity(self._node(n, t), self._node(n, t + 1), plenty)
+        self.start: dict[frozenset[int], int] = {}
+        spare = master.network.ranks * (layers + 1)
+        for sources in dict.fromkeys(d.sources for d in share.demands):
+            if len(sources) == 1:
+                self.start[sources] = self._node(min(sources), 0)
+                continue
+            self.start[sources], spare = spare, spare + 1
+            for n in sorted(sources):
+                self.graph.add_arc_with_capacity(self.start[sources], self._node(n, 0), plenty)
+        self.ends = (spare, spare + 1)  # where the flows of families come from and go to
+        ranks = range(master.network.ranks if share.families else 0)
+        self.gates = [
+            [self.graph.add_arc_with_capacity(spare, self._node(n, 0), 0) for n in ranks],
+            [self.graph.add_arc_with_capacity(self._node(n, layers), spare + 1, 0) for n in ranks],
+        ]
+
+    def _node(self, rank: int, time: int) -> int:
+        return rank if self.layers == 0 else rank * (self.layers + 1) + time
+
+    def violated(self, loads: list[float]) -> list[tuple[Share, Cut]]:
+        found = []
+        for arc, column in self.arcs:
+            self.graph.set_arc_capacity(arc, int(loads[column] * SCALE) if loads[column] > 0 else 0)
+        for demand in self.share.demands:
+            self.graph.solve(self.start[demand.sources], self._node(demand.dst, self.layers))
+            if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
+                continue
+            inside = set(self.graph.get_sink_side_min_cut())
+            found.append((self.share, self.master.tight(self._theta(inside), demand)))
+        return found + [cut for family in self.share.families for cut in self._violated(family)]
+
+    def _violated(self, family: Family) -> list[tuple[Share, Cut]]:
+        gates = [gate[n] for gate, ranks in zip(self.gates, (family.outside, family.inside), strict=True) for n in ranks]
+        for gate in gates:
+            self.graph.set_arc_capacity(gate, SCALE << 12)
+        self.graph.solve(*self.ends)
+        flow, inside = self.graph.optimal_flow(), set(self.graph.get_sink_side_min_cut())
+        for gate in gates:
+            self.graph.set_arc_capacity(gate, 0)
+        return [(self.share, self._theta(inside))] if flow < SCALE * family.sums * (1 - TOLERANCE) else []
+
+    def _theta(self, inside: set[int]) -> Cut:
+        if self.layers == 0:
+            return tuple(1 if n in inside else -1 for n in range(self.master.network.ranks))
+        theta = []
+        for n in range(self.master.network.ranks):
+            first_outside = next((t for t in range(self.layers + 1) if self._node(n, t) not in inside), self.layers + 1)
+            theta.append(first_outside - 1)
+        return tuple(theta)
+
+
+def cap_permutation(network: Network, g: Generator) -> tuple[int, ...]:
+    """Where the automorphism sends each limit."""
+    places: dict[tuple, list[int]] = {}
+    for k, cap in enumerate(network.caps):
+        places.setdefault((tuple(sorted(cap.routes)), cap.units), []).append(k)
+    taken: dict[tuple, int] = {}
+    image = []
+    for cap in network.caps:
+        key = tuple(sorted(g.routes[i] for i in cap.routes)), cap.units
+        image.append(places[key][taken.get(key, 0)])
+        taken[key] = taken.get(key, 0) + 1
+    return tuple(image)
+
+
+def _representatives(collective: Collective, generators: Sequence[Generator]) -> list[tuple[int, int]]:
+    sizes: dict[int, int] = {}
+    for u in orbits(collective.units, [g.units for g in generators]):
+        sizes[u] = sizes.get(u, 0) + 1
+    return sorted(sizes.items())
+
+
+def _demand_representatives(found: tuple[Demand, ...], group: tuple[Generator, ...]) -> tuple[Demand, ...]:
+    seen: set[Demand] = set()
+    kept = []
+    for demand in found:
+        if demand not in seen:
+            kept.append(demand)
+            seen.update(orbit(demand, group, move_demand) or ())
+    return tuple(kept)
+
+
+def move_demand(g: Generator, demand: Demand) -> Demand:
+    """The image of a demand."""
+    return Demand(frozenset(g.ranks[n] for n in demand.sources), g.ranks[demand.dst])

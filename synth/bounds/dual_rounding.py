@@ -1,0 +1,215 @@
+"""From the float dual of a flow bound to an exact certificate: rationals, a capacity pass, canonical JSON.
+
+Any feasible packing proves something, so nothing here can make a wrong bound: rounding only risks a weaker one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+
+from synth.bounds.cut_lp import Item, Master, cap_permutation, gain, paid
+from synth.bounds.receive_covers import Cover
+from synth.model.collective import Collective
+from synth.model.schedule import problem_fingerprint
+from synth.model.symmetry.stabilisers import Generator, orbit, orbits
+from synth.model.topology import Network
+
+DENOMINATORS = (100, 1_000, 10_000, 100_000, 1_000_000)
+FLOOR_SCALE = 10**9
+MAX_IMAGES = 5_000
+
+
+@dataclass
+class Packing:
+    """Integer prices ``y`` (per link or limit, per step) of total value ≤ `scale` a step, and cuts that fit them."""
+
+    network: Network
+    collective: Collective
+    steps: int | None
+    scale: int
+    generators: tuple[Generator, ...]
+    links: dict[int, list[int]]
+    limits: dict[int, list[int]]
+    cuts: dict[int, list[tuple[int, Item]]]
+    orbits: dict[int, int]
+    count: int = 0
+    sends: int = 0
+    kind: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kind = "static-cuts" if self.steps is None else "deadline-cuts"
+
+    @property
+    def layers(self) -> int:
+        """Steps that prices are given for: one when they are the same at every step."""
+        return self.steps or 1
+
+    def capacity(self, route: int, step: int) -> int:
+        """What the cuts entered by `route` at `step` may weigh together."""
+        y = self.links[route][step - 1] if route in self.links else 0
+        for k in self.network.caps_of[route]:
+            y += self.limits[k][step - 1] if k in self.limits else 0
+        return y - self.count
+
+    def slacks(self) -> list[int]:
+        """`scale` less the value of all bandwidth, per step."""
+        left = [self.scale] * self.layers
+        for table, units in (
+            (self.links, [r.units for r in self.network.routes]),
+            (self.limits, [c.units for c in self.network.caps]),
+        ):
+            for k, row in table.items():
+                for t, y in enumerate(row):
+                    left[t] -= units[k] * y
+        return left
+
+    @property
+    def value(self) -> Fraction:
+        """The bound on R/C for any number of chunks."""
+        return Fraction(self._total(), self.scale)
+
+    def _total(self) -> int:
+        return sum(
+            size * (sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ())) + self.sends * self.count)
+            for u, size in self.orbits.items()
+        )
+
+    def rounds(self, chunks: int) -> int:
+        """The bound on R at `chunks` chunks: every step has at least one round."""
+        spare = 0 if self.steps is None else sum(self.slacks())
+        return -(-(chunks * self._total() + spare) // self.scale)
+
+    def fit(self) -> bool:
+        """Cut the weights down to what the prices allow, heaviest first; False where the prices themselves are too high."""
+        if self.count < 0 or min(self.slacks(), default=0) < 0:
+            return False
+        if self.count and any(self.capacity(i, t) < 0 for i in range(len(self.network.routes)) for t in range(1, self.layers + 1)):
+            return False
+        for unit, rows in self.cuts.items():
+            left: dict[tuple[int, int], int] = {}
+            fitted = []
+            for weight, cut in sorted(rows, key=_order, reverse=True):
+                places = paid(self.network, cut, self.layers)
+                for place in places:
+                    if place not in left:
+                        left[place] = self.capacity(*place)
+                weight = min([weight, *(left[p] for p in places)])
+                if weight > 0:
+                    fitted.append((weight, cut))
+                    for place in places:
+                        left[place] -= weight
+            self.cuts[unit] = fitted
+        return True
+
+    def certificate(self) -> dict:
+        """The certificate as JSON (docs/proofs.md)."""
+        doc: dict = {
+            "kind": self.kind, "problem": problem_fingerprint(self.network, self.collective), "steps": self.steps,
+            "scale": self.scale, "prices": show_prices(self.network, self.links, self.limits, self.generators),
+            "cuts": self._rows(False),
+            "generators": [show_generator(g, self.network) for g in self.generators],
+        }  # fmt: skip
+        covers = self._rows(True)
+        return doc | ({"count": self.count} if self.count else {}) | ({"covers": covers} if covers else {})
+
+    def _rows(self, covers: bool) -> dict[str, list]:
+        kept = {str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers] for u, rows in sorted(self.cuts.items())}
+        return {u: rows for u, rows in kept.items() if rows}
+
+
+def _order(row: tuple[int, Item]) -> tuple:
+    return row[0], isinstance(row[1], Cover), row[1]
+
+
+def show_prices(
+    network: Network, links: dict[int, list[int]], limits: dict[int, list[int]], generators: Sequence[Generator]
+) -> list[list]:  # fmt: skip
+    """Rows of prices, one for each orbit that is not free; a link of several between the same ranks is told by its switches."""
+    shown: list[list] = []
+    of_route = orbits(len(network.routes), [g.routes for g in generators])
+    of_limit = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
+    for i, row in sorted(links.items()):
+        r = network.routes[i]
+        if any(row) and of_route[i] == i:
+            shown.append(["link", r.src, r.dst, *([list(r.via)] if r.via else []), *row])
+    return shown + [["limit", k, *row] for k, row in sorted(limits.items()) if any(row) and of_limit[k] == k]
+
+
+def show_generator(g: Generator, network: Network) -> list:
+    """Ranks, units, and links where ranks do not tell them."""
+    parallel = len({(r.src, r.dst) for r in network.routes}) < len(network.routes)
+    return [list(g.ranks), list(g.units), *([list(g.routes)] if parallel else [])]
+
+
+def exact(master: Master) -> Packing:
+    """The best exact packing to be had from the master's last dual."""
+    prices, cuts, count = master.packing()
+    images: dict[int, list[tuple[float, Item]]] = {}
+    for share, cut, weight in cuts:
+        same = orbit(cut, share.group, _move_cut, MAX_IMAGES) or [cut]
+        images.setdefault(share.unit, []).extend((weight / len(same), c) for c in same)
+    best: Packing | None = None
+    for most in (*DENOMINATORS, None):
+        scale = _scale([*prices.values(), *(w for rows in images.values() for w, _ in rows), count], most)
+        if scale is None:
+            continue
+        packing = _scaled(master, scale, prices, images, count, near=most is not None)
+        if packing.fit():
+            if best is None or packing.value > best.value:
+                best = packing
+            if float(best.value) >= master.optimum - 1e-9:
+                break
+    if best is None:
+        raise ArithmeticError("no exact packing could be made")
+    return best
+
+
+def _scale(values: list[float], most: int | None) -> int | None:
+    if most is None:
+        return FLOOR_SCALE
+    scale = lcm(*(Fraction(v).limit_denominator(most).denominator for v in values))
+    return scale if scale <= FLOOR_SCALE else None
+
+
+def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float, near: bool) -> Packing:
+    less = (1 - 1e-12) / max(1.0, _spent(master, prices))
+    whole = (lambda x: round(x * scale)) if near else (lambda x: int(x * scale * less))
+    tables: dict[str, dict[int, list[int]]] = {"link": {}, "limit": {}}
+    for kind, same in (("link", master.routes), ("limit", master.caps)):
+        for k, representative in enumerate(same):
+            row = [whole(prices.get((kind, representative, t), 0.0)) for t in range(1, master.steps + 1)]
+            if any(row):
+                tables[kind][k] = row
+    cuts = {u: [(w, c) for w, c in ((whole(w), c) for w, c in rows) if w] for u, rows in images.items()}
+    steps = None if master.static else master.steps
+    sizes = {share.unit: share.orbit for share in master.shares}
+    return Packing(
+        master.network, master.collective, steps, scale, master.generators, tables["link"], tables["limit"], cuts, sizes,
+        whole(count), master.count,
+    )  # fmt: skip
+
+
+def _spent(master: Master, prices: dict[tuple[str, int, int], float]) -> float:
+    """The value of all bandwidth in the dearest step: 1, but for the solver's tolerance."""
+    units: Counter[tuple[str, int]] = Counter()
+    for i, route in enumerate(master.network.routes):
+        units["link", master.routes[i]] += route.units
+    for k, cap in enumerate(master.network.caps):
+        units["limit", master.caps[k]] += cap.units
+    spent: Counter[int] = Counter()
+    for (kind, k, t), price in prices.items():
+        spent[t] += price * units[kind, k]  # type: ignore[assignment]
+    return float(max(spent.values(), default=0.0))
+
+
+def _move_cut(g: Generator, item: Item) -> Item:
+    if isinstance(item, Cover):
+        return item._replace(rank=g.ranks[item.rank])
+    moved = [0] * len(item)
+    for n, theta in enumerate(item):
+        moved[g.ranks[n]] = theta
+    return tuple(moved)

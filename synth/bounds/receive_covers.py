@@ -1,0 +1,81 @@
+"""Arrivals that one chunk needs because no fewer neighbours know enough: integrality that flows do not see.
+
+A rank that wants many contributions and hears, after step `time`, from one neighbour only, ends with what was within
+`time` of it and what that neighbour can know by the step before the last. Where that leaves a contribution out, it
+needs two receipts after `time`, and so on; departures are the same turned round in time. The least number of neighbours
+that would do is found by trying all small sets of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from synth.bounds.demands import Demand, distances_from
+from synth.model.topology import Network
+
+MOST_SENDS = 4
+
+
+class Cover(NamedTuple):
+    """At least `sends` sends of each chunk go into `rank` after step `time` ("in"), or leave it by step `time` ("out")."""
+
+    side: str
+    rank: int
+    time: int
+    sends: int
+
+
+def places(network: Network, cover: Cover, steps: int) -> list[tuple[int, int]]:
+    """The (route, step) pairs that the cover counts."""
+    if cover.side == "in":
+        return [(i, t) for i in network.into[cover.rank] for t in range(cover.time + 1, steps + 1)]
+    return [(i, t) for i in network.out[cover.rank] for t in range(1, cover.time + 1)]
+
+
+def covers(network: Network, demands: Sequence[Demand], steps: int) -> list[Cover]:
+    """The covers of one unit that say more than its cuts: two sends or more, each with the narrowest window."""
+    back = network.reversed()
+    far = [distances_from(network, [n]) for n in range(network.ranks)]
+    found: list[Cover] = []
+    for rank in sorted({d.dst for d in demands}):
+        sources = [min(d.sources) for d in demands if d.dst == rank and len(d.sources) == 1]
+        near = {b: [far[i][b] for i in sources] for b in {network.routes[i].src for i in network.into[rank]}}
+        found += _side("in", rank, [far[i][rank] for i in sources], near, steps)
+    for rank in sorted({min(d.sources) for d in demands if len(d.sources) == 1}):
+        ends = [d.dst for d in demands if d.sources == {rank}]
+        near = {b: [far[b][d] for d in ends] for b in {back.routes[i].src for i in back.into[rank]}}
+        found += _side("out", rank, [far[rank][d] for d in ends], near, steps)
+    return found
+
+
+def _side(side: str, rank: int, own: list[int | None], near: dict[int, list[int | None]], steps: int) -> list[Cover]:
+    brings = sorted({_mask(row, steps - 1) for row in near.values()}, reverse=True)
+    found: list[Cover] = []
+    for idle in range(steps):
+        needs = _mask([0] * len(own), 0) & ~_mask(own, idle)
+        sends = _least(needs, brings)
+        if sends < 2:
+            break
+        narrowest = Cover(side, rank, idle if side == "in" else steps - idle, sends)
+        if found and found[-1].sends == sends:
+            found.pop()
+        found.append(narrowest)
+    return found
+
+
+def _mask(hops: Sequence[int | None], within: int) -> int:
+    return sum(1 << k for k, d in enumerate(hops) if d is not None and d <= within)
+
+
+def _least(needs: int, brings: Sequence[int]) -> int:
+    """The fewest of `brings` whose union has all of `needs`, or `MOST_SENDS` where that is as many or more."""
+    for size in range(MOST_SENDS):
+        for some in combinations(brings, size):
+            union = 0
+            for mask in some:
+                union |= mask
+            if not needs & ~union:
+                return size
+    return MOST_SENDS

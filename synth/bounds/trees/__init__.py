@@ -1,0 +1,1 @@
+"""The tree bound: branch and price over time-expanded trees."""

@@ -1,0 +1,249 @@
+"""What one chunk costs at least at given prices, when it must travel whole: deadline cuts in a binary case tree.
+
+The cuts alone (a linear program over flows) may be beaten where chunks cannot be split. Then one asks "does rank n hold
+the chunk at time t?": where it does, (n, t) is one more destination; where it does not, all sends into n at steps ≤ t are
+gone. Each answer makes the cuts weigh more; the price of any tree is at least the least over all leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from synth.bounds.cut_lp import Cut, entered
+from synth.bounds.demands import distances_from
+from synth.bounds.trees.time_expanded_trees import Grower, Tree
+from synth.model.topology import Network
+from synth.solvers.linear_program import LinearProgram
+
+SCALE = 1 << 40
+TOLERANCE = 1e-7
+MAX_CYCLES = 400
+TRIED = 4
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Weighted cuts of one case; `cuts` None where the case cannot happen, as `dead` shows."""
+
+    value: float
+    cuts: tuple[tuple[float, Cut], ...] | None
+    dead: Cut | None = None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Both answers to "does `node[0]` hold the chunk at time `node[1]`?"."""
+
+    node: tuple[int, int]
+    has: Branch | Leaf
+    hasnot: Branch | Leaf
+
+    @property
+    def value(self) -> float:
+        """The least over both."""
+        return min(self.has.value, self.hasnot.value)
+
+
+class Cases:
+    """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
+
+    `prices[route, step - 1]` are whole; `until` is a time of this process (CPU seconds) after which cases are no longer split.
+    """
+
+    def __init__(
+        self, network: Network, steps: int, sources: Sequence[int], targets: Sequence[int], prices: np.ndarray,
+        seed: int = 0, until: float = float("inf"),
+    ) -> None:  # fmt: skip
+        self.network, self.steps, self.prices = network, steps, prices
+        self.sources = tuple(sorted(sources))
+        self.targets = tuple(sorted(set(targets) - set(sources)))
+        self.late = {n: distances_from(network.reversed(), [n]) for n in range(network.ranks)}
+        self.seed, self.until = seed, until
+        self.leaves = 0
+
+    def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
+        """A case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best case tree so far."""
+        best: Branch | Leaf | Tree = self._prove({}, {}, goal, most, None)
+        return best
+
+    def _prove(self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None) -> Branch | Leaf | Tree:
+        case = known or self._case(has, gone)
+        if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.process_time() > self.until:
+            return case.leaf
+        options = case.doubtful()
+        if not options:
+            tree = case.tree(self.seed)
+            return case.leaf if tree is None or self.cost(tree) >= goal * (1 - 1e-9) else tree
+        pick: tuple[float, float] = (-1.0, -1.0)
+        chosen: tuple[tuple[int, int], _Case, _Case] | None = None
+        for n, t in options[:TRIED]:
+            yes = self._case(has | {n: min(t, has.get(n, t))}, gone)
+            no = self._case(has, gone | {n: max(t, gone.get(n, t))})
+            low, high = sorted((min(yes.leaf.value, goal), min(no.leaf.value, goal)))
+            if (low, high) > pick:
+                pick, chosen = (low, high), ((n, t), yes, no)
+            if low >= goal:
+                break
+        if chosen is None:
+            return case.leaf
+        (n, t), yes, no = chosen
+        left = self._prove(has | {n: min(t, has.get(n, t))}, gone, goal, most, yes)
+        if not isinstance(left, Branch | Leaf):
+            return left
+        right = self._prove(has, gone | {n: max(t, gone.get(n, t))}, goal, most, no)
+        return Branch((n, t), left, right) if isinstance(right, Branch | Leaf) else right
+
+    def _case(self, has: dict[int, int], gone: dict[int, int]) -> _Case:
+        self.leaves += 1
+        return _Case(self, has, gone)
+
+    def cost(self, tree: Tree) -> float:
+        """The price of a tree."""
+        return float(sum(self.prices[route, step - 1] for step, route in tree))
+
+
+class _Case:
+    """One leaf: the linear program over cuts, solved by adding violated ones."""
+
+    def __init__(self, cases: Cases, has: dict[int, int], gone: dict[int, int]) -> None:
+        self.cases, network, steps = cases, cases.network, cases.steps
+        self.gone = gone
+        self.ends = dict.fromkeys(cases.targets, steps)
+        self.ends.update({n: t for n, t in has.items() if n not in cases.sources and n not in self.ends})
+        extra = [(n, t) for n, t in has.items() if n in cases.targets and t < steps]
+        self.ends.update(extra)
+        self.early = self._earliest()
+        alive = [
+            (i, t) for i, r in enumerate(network.routes) for t in range(1, steps + 1) if self.early[r.src] < t and t > gone.get(r.dst, 0)
+        ]
+        self.free = [(i, t) for i, t in alive if cases.prices[i, t - 1] == 0]
+        self.paid = [(i, t) for i, t in alive if cases.prices[i, t - 1] > 0]
+        self.at = {place: c for c, place in enumerate(self.paid)}
+        self.loads = [0.0] * len(self.paid)
+        unreached = [n for n, t in self.ends.items() if self.early[n] > t]
+        if unreached:
+            self.leaf = Leaf(float("inf"), None, tuple(min(steps, e - 1) for e in self.early))
+        else:
+            self.leaf = self._solve()
+
+    def _earliest(self) -> list[int]:
+        """The first time at which each rank can hold the chunk; steps + 1 where it never can."""
+        steps, routes = self.cases.steps, self.cases.network.routes
+        early = [0 if n in self.cases.sources else steps + 1 for n in range(self.cases.network.ranks)]
+        for t in range(1, steps + 1):
+            for n in {r.dst for r in routes if early[r.src] < t and early[r.dst] > t and t > self.gone.get(r.dst, 0)}:
+                early[n] = t
+        return early
+
+    def _solve(self) -> Leaf:
+        from ortools.graph.python.max_flow import SimpleMaxFlow
+
+        self.graph = SimpleMaxFlow()
+        plenty = SCALE << 12
+        network, steps = self.cases.network, self.cases.steps
+        self.arcs = [self._arc(place, 0) for place in self.paid]
+        for place in self.free:
+            self._arc(place, plenty)
+        for n in range(network.ranks):
+            for t in range(steps):
+                self.graph.add_arc_with_capacity(self._node(n, t), self._node(n, t + 1), plenty)
+        self.start = network.ranks * (steps + 1)
+        for n in self.cases.sources:
+            self.graph.add_arc_with_capacity(self.start, self._node(n, 0), plenty)
+        lp = LinearProgram([float(self.cases.prices[i, t - 1]) for i, t in self.paid])
+        rows: dict[tuple[int, ...], Cut] = {}
+        order: list[Cut] = []
+        value, duals = 0.0, []
+        for _ in range(MAX_CYCLES):
+            if duals and time.process_time() > self.cases.until:
+                break
+            fresh = []
+            for cut in self._violated():
+                row = tuple(self.at[place] for place in entered(network, cut, steps) if place in self.at)
+                if row not in rows:
+                    rows[row] = cut
+                    order.append(cut)
+                    fresh.append((1.0, dict.fromkeys(row, 1.0), None))
+            if not fresh:
+                break
+            lp.add_rows(fresh)
+            answer = lp.solve()
+            if answer is None:
+                break
+            value, self.loads, duals = answer
+        weights = tuple((w, cut) for w, cut in zip(duals, order, strict=False) if w > 1e-9)
+        return Leaf(value, weights)
+
+    def _arc(self, place: tuple[int, int], capacity: int) -> int:
+        route = self.cases.network.routes[place[0]]
+        return self.graph.add_arc_with_capacity(self._node(route.src, place[1] - 1), self._node(route.dst, place[1]), capacity)
+
+    def _node(self, rank: int, time: int) -> int:
+        return rank * (self.cases.steps + 1) + time
+
+    def _violated(self) -> Iterator[Cut]:
+        for arc, load in zip(self.arcs, self.loads, strict=True):
+            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SCALE))
+        for n, t in self.ends.items():
+            self.graph.solve(self.start, self._node(n, t))
+            if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
+                continue
+            near, far = set(self.graph.get_source_side_min_cut()), set(self.graph.get_sink_side_min_cut())
+            yield self._tight([[self._node(r, s) not in near for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t)
+            yield self._tight([[self._node(r, s) in far for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t)
+
+    def _tight(self, inside: Sequence[Sequence[bool]], end: int, time: int) -> Cut:
+        """The cut as θ, moved so that only sends that can serve (end, time) enter."""
+        found = []
+        for n, row in enumerate(inside):
+            theta = next((t for t, yes in enumerate(row) if not yes), len(row)) - 1
+            far = self.cases.late[end][n]
+            theta = min(theta, -1 if far is None else time - far)
+            found.append(min(self.cases.steps, max(theta, min(self.early[n] - 1, self.cases.steps), -1)))
+        return tuple(found)
+
+    def doubtful(self) -> list[tuple[int, int]]:
+        """Ranks and times of which the linear program says neither yes nor no, the most doubtful first."""
+        found = []
+        for arc, load in zip(self.arcs, self.loads, strict=True):
+            self.graph.set_arc_capacity(arc, int(max(0.0, load) * SCALE))
+        for n in range(self.cases.network.ranks):
+            for t in range(self.early[n], self.cases.steps + 1):
+                if t == 0 or t >= self.ends.get(n, self.cases.steps + 1):
+                    break
+                self.graph.solve(self.start, self._node(n, t))
+                share = min(1.0, self.graph.optimal_flow() / SCALE)
+                if 1e-4 < share < 1 - 1e-4:
+                    found.append((abs(share - 0.5), n, t))
+        return [(n, t) for _, n, t in sorted(found)]
+
+    def tree(self, seed: int) -> Tree | None:
+        """A tree along the sends that the linear program uses."""
+        steps, network = self.cases.steps, self.cases.network
+        prices = np.full((len(network.routes), steps), 1e6)
+        for place, load in zip(self.paid, self.loads, strict=True):
+            if load > 1e-6:
+                prices[place[0], place[1] - 1] = self.cases.prices[place[0], place[1] - 1] * (1.01 - min(load, 1.0)) + 1e-6
+        for i, t in self.free:
+            prices[i, t - 1] = 1e-6
+        found = Grower(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)
+        return min((tree for _, tree in found), key=self.cases.cost, default=None)
+
+
+def leaves(tree: Branch | Leaf) -> Iterator[Leaf]:
+    """All leaves of a case tree."""
+    if isinstance(tree, Leaf):
+        yield tree
+    else:
+        yield from leaves(tree.has)
+        yield from leaves(tree.hasnot)
+
+
+def rational(value: float, most: int) -> Fraction:
+    """The nearest fraction with a denominator up to `most`."""
+    return Fraction(value).limit_denominator(most)

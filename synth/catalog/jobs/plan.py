@@ -1,0 +1,145 @@
+"""From a job file to its tasks: topologies × collectives × options, every allocation and variant by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from synth.catalog.jobs.job_file import Change, Fleet, Machine, Wanted
+from synth.catalog.jobs.task import LISTED, Task
+from synth.errors import FormatError, SynthError
+from synth.model.collective import COLLECTIVES, Collective
+from synth.model.collective import collective as named_collective
+from synth.model.topology import Topology
+
+MOST_TASKS = 100_000
+
+
+def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
+    """Every task of the job, in the order of the file; their sweeps' logs go to the folder `logs`.
+
+    `time_limit` replaces that of every task. Raises FormatError, with the line, for what the machines do not have: a rank,
+    a link, a name.
+    """
+    found: list[Task] = []
+    for machine in fleet.machines:
+        for task in machine_tasks(fleet, machine, logs, time_limit):
+            found.append(task)
+            if len(found) > MOST_TASKS:
+                fleet.read.fail(f"makes more than {MOST_TASKS} tasks; split the job", machine.place)
+    return found
+
+
+def machine_tasks(fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None) -> Iterator[Task]:
+    """The tasks of one line of the job file: topology by topology, with every collective and choice of options."""
+    wanted = fleet.collectives if machine.collectives is None else machine.collectives
+    options = machine.options or fleet.options
+    if time_limit is not None:
+        options = tuple(replace(choice, time_limit=time_limit) for choice in options)
+    for topology in topologies(fleet, machine):
+        network = None
+        for (collective, root), place in _collectives(fleet, topology, wanted):
+            for choice in options:
+                task = Task(topology, collective, root, choice, logs)
+                try:
+                    if task.engine == "exact":
+                        network = task.__dict__["network"] = network or task.network  # one for all tasks of the machine
+                except SynthError as error:
+                    fleet.read.told(error, place)
+                yield task
+
+
+def topologies(fleet: Fleet, machine: Machine) -> Iterator[Topology]:
+    """The machine or its allocations, then its variants."""
+    base = _base(fleet, machine)
+    if machine.allocations is None:
+        yield base
+    else:
+        yield from _allocations(fleet, machine, base)
+    changes = _each_link(base) if machine.degraded == "all" else machine.degraded
+    for change in changes:
+        yield _changed(fleet, base, change, change.place or f"{machine.place}.degraded")
+
+
+def _base(fleet: Fleet, machine: Machine) -> Topology:
+    from synth import topologies as built
+    from synth.topologies import importers
+
+    if machine.file is None:
+        try:
+            return built.topology(machine.name)
+        except SynthError as error:
+            fleet.read.told(error, f"{machine.place}.name")
+    try:
+        return importers.load(machine.file)
+    except FormatError as error:
+        fleet.read.told(error, f"{machine.place}.file")
+
+
+def _allocations(fleet: Fleet, machine: Machine, base: Topology) -> Iterator[Topology]:
+    from synth.scale.baselines import allocations
+    from synth.topologies import modify
+
+    sizes = None if machine.allocations == "all" else machine.allocations
+    try:
+        for made in allocations.classes(base.network(), sizes):
+            yield modify.apply(base, ranks=made.ranks)
+    except SynthError as error:
+        fleet.read.told(error, f"{machine.place}.allocations")
+
+
+def _each_link(base: Topology) -> Iterator[Change]:
+    """The machine with each of its links broken in turn, both ways."""
+    names = {base.ranks + i: name for i, name in enumerate(base.switches)}
+    pairs = sorted({(min(k.src, k.dst), max(k.src, k.dst)) for k in base.links})
+    for pair in pairs:
+        yield Change(without=("-".join(str(names.get(end, end)) for end in pair),))
+
+
+def _changed(fleet: Fleet, base: Topology, change: Change, place: str) -> Topology:
+    from synth.topologies import modify
+
+    try:
+        return modify.apply(base, ranks=change.ranks, without=change.without, degrade=change.degrade)
+    except SynthError as error:
+        fleet.read.told(error, place)
+
+
+def _collectives(fleet: Fleet, topology: Topology, wanted: tuple[Wanted, ...]) -> Iterator[tuple[tuple[Collective | str, int], str]]:
+    """The collectives over the ranks of `topology`, each with its root and its place in the job file."""
+    n = topology.ranks
+    for row in wanted:
+        rooted = row.file is None and "root" in COLLECTIVES[row.name][1]
+        if row.roots == "all" and not (rooted and not row.name.startswith("multi-")):
+            fleet.read.fail(f"{row.name} has no single root; remove roots: all", row.place)
+        try:
+            if row.file is not None:
+                from synth.model.collective_files import load
+
+                yield (load(row.file, n), 0), row.place
+            elif row.roots == "all":
+                for root in range(n):
+                    yield _named(row, n, (root,)), row.place
+            else:
+                yield _named(row, n, row.roots), row.place  # type: ignore[arg-type]
+        except SynthError as error:
+            fleet.read.told(error, row.place)
+
+
+def _named(row: Wanted, ranks: int, roots: tuple[int, ...]) -> tuple[Collective | str, int]:
+    if ranks > LISTED and row.sizes is None and len(roots) <= 1:
+        named_collective(row.name, ranks if roots else 2, roots)  # refuses a root that makes no sense
+        return row.name, roots[0] if roots else 0
+    return named_collective(row.name, ranks, roots, _repeated(row, ranks)), 0
+
+
+def _repeated(row: Wanted, ranks: int) -> list | None:
+    """The chunk counts, repeated over the ranks where fewer are given."""
+    sizes = row.sizes
+    if sizes is None:
+        return None
+    if row.name.startswith("alltoall"):
+        rows = [s if isinstance(s, tuple) else sizes for s in sizes]
+        return [[rows[a % len(rows)][b % len(rows[a % len(rows)])] for b in range(ranks)] for a in range(ranks)]  # type: ignore[index]
+    return [sizes[r % len(sizes)] for r in range(ranks)]

@@ -1,0 +1,173 @@
+"""Calls on the workers of a Dask scheduler: a local cluster, one that runs already, or SLURM jobs.
+
+Each worker carries a call out in a child of its own, as `processes` does, with the deadline and the memory limit there; a
+worker that dies has its call started again elsewhere by the scheduler, a few times (`distributed.scheduler.allowed-failures`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from synth.catalog.jobs.runners import Answer, Call, Work
+from synth.catalog.jobs.runners.processes import Processes
+from synth.errors import SynthError, UsageError
+from synth.model.registry import need
+
+INSTALL = "pip install 'ccl-synth[cluster]'"
+CONNECT_SECONDS = 5.0
+CLOSE_SECONDS = 15.0
+LOCAL = "local"
+
+# On a worker: the runner of each of its threads for each client, so that a client that leaves ends its own children only.
+_runners: dict[tuple[str, int], Processes] = {}
+
+
+def carry_out(work: Work, call: Call, owner: str) -> Answer:
+    """On a worker: the call in a child of this process."""
+    runner = _runners.setdefault((owner, threading.get_ident()), Processes(work, 1))
+    runner.start(call)
+    while not (found := runner.wait(None)):
+        pass
+    return found[0]
+
+
+def give_up(owner: str) -> None:
+    """On a worker: end the children of a client that leaves; the threads that wait for them come free."""
+    for (whose, _), runner in list(_runners.items()):
+        if whose == owner:
+            runner.abandon()
+
+
+class Cluster:
+    """Calls as Dask tasks. `cluster`: one that ends with this runner. `slots`: None for as many as there are workers."""
+
+    def __init__(self, work: Work, client: Any, cluster: Any = None, slots: int | None = None) -> None:
+        self.work, self.client, self.cluster = work, client, cluster
+        self._slots = slots
+        self.owner = uuid.uuid4().hex
+        self._futures: dict[Any, tuple[int, float]] = {}
+
+    @property
+    def slots(self) -> int:
+        """Threads of all workers there are now; at least 1, so that calls wait for workers that are still to come."""
+        if self._slots is not None:
+            return self._slots
+        return max(1, sum(self.client.nthreads().values()))
+
+    def start(self, call: Call) -> None:
+        """Hand it to the scheduler."""
+        future = self.client.submit(carry_out, self.work, call, self.owner, pure=False)
+        self._futures[future] = call.number, time.monotonic()
+
+    def wait(self, seconds: float | None) -> list[Answer]:
+        """The answers that have come; waits for one, at most `seconds`. Raises SynthError when the scheduler is gone."""
+        if not self._futures:
+            return []
+        with contextlib.suppress(TimeoutError):
+            _distributed().wait(list(self._futures), timeout=seconds, return_when="FIRST_COMPLETED")
+        if self.client.status != "running":
+            raise SynthError("the connection to the Dask scheduler is lost; the same command continues")
+        return [self._answer(future) for future in list(self._futures) if future.done()]
+
+    def _answer(self, future: Any) -> Answer:
+        number, began = self._futures.pop(future)
+        seconds = time.monotonic() - began
+        if future.status == "finished":
+            try:
+                return future.result()
+            except Exception as error:
+                return Answer(number, None, "crash", f"its answer was lost: {error}", seconds)
+        if future.status == "cancelled":
+            raise SynthError("the Dask scheduler dropped a task; is it still there? the same command continues")
+        error = future.exception()
+        return Answer(number, None, "crash", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", seconds)
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the cluster if it is ours."""
+        with contextlib.suppress(Exception):
+            if self._futures:
+                self.client.cancel(list(self._futures), force=True)
+                self.client.run(give_up, self.owner, on_error="ignore")
+        for thing in (self.client, self.cluster):
+            with contextlib.suppress(Exception):
+                if thing is not None:
+                    thing.close(timeout=CLOSE_SECONDS)
+
+
+def connect(work: Work, address: str, jobs: int) -> Cluster:
+    """A runner on the scheduler at `address`, or on `jobs` workers of this machine for "local".
+
+    Raises MissingDependencyError, UsageError for no address, SynthError for a scheduler that does not answer.
+    """
+    distributed = _distributed()
+    if address.lower() == LOCAL:
+        cluster = distributed.LocalCluster(
+            n_workers=jobs, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, memory_limit=0,
+            silence_logs=logging.CRITICAL,
+        )  # fmt: skip
+        return Cluster(work, distributed.Client(cluster), cluster, jobs)
+    if ":" not in address.removeprefix("tcp://"):
+        raise UsageError(f"--dask {address}: expected local, or the address of a scheduler such as tcp://host:8786")
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS)
+    except Exception as error:  # whatever listens there may answer with anything
+        why = " ".join(str(error).split())[:120] or type(error).__name__
+        raise SynthError(f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?") from None
+    same_version(client, address)
+    return Cluster(work, client)
+
+
+def slurm(work: Work, options: Mapping[str, Any], jobs: int) -> Cluster:
+    """A runner on `jobs` SLURM jobs of the kind that the job file's `slurm` describes. Raises MissingDependencyError, SynthError."""
+    cluster = slurm_cluster(options)
+    if shutil.which("sbatch") is None:
+        cluster.close()
+        raise SynthError("there is no `sbatch` on this machine; --slurm is for a login node of a SLURM cluster")
+    cluster.scale(jobs=jobs)
+    distributed = _distributed()
+    return Cluster(work, distributed.Client(cluster), cluster, jobs * int(options.get("processes", 1)))
+
+
+def slurm_cluster(options: Mapping[str, Any]) -> Any:
+    """dask-jobqueue's SLURMCluster with the job file's options; nothing is submitted. Raises SynthError."""
+    _distributed()
+    jobqueue = need("dask_jobqueue", "--slurm", INSTALL)
+    missing = [key for key in ("cores", "memory") if key not in options]
+    if missing:
+        raise SynthError(f"--slurm needs {' and '.join(missing)} of a SLURM job; say so under the job file's key slurm")
+    return jobqueue.SLURMCluster(**{"processes": 1, **options}, scheduler_options={"dashboard_address": None})
+
+
+def _distributed() -> Any:
+    """The module `distributed`, silent. Raises MissingDependencyError."""
+    found = need("distributed", "a Dask cluster", INSTALL)
+    for name in ("distributed", "tornado", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return found
+
+
+def version() -> str:
+    """The version of synth where this runs."""
+    from importlib import metadata
+
+    return metadata.version("ccl-synth")
+
+
+def same_version(client: Any, address: str) -> None:
+    """Refuses workers with another synth, or none. Raises SynthError."""
+    try:
+        found = set(client.run(version).values())
+    except Exception as error:
+        client.close()
+        why = " ".join(str(error).split())[:120]
+        raise SynthError(f"the workers of {address} cannot run synth ({why}); install the same version there") from None
+    if found - {version()}:
+        client.close()
+        raise SynthError(f"the workers of {address} have synth {', '.join(sorted(found))}, here it is {version()}; use the same version")

@@ -1,0 +1,130 @@
+"""Calls in children of this machine, forked from one process that has the libraries loaded (`synth.solvers.processes.fork_server`)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+from synth.catalog.jobs.runners import Answer, Call, Work
+from synth.solvers.processes.fork_server import Job, Nursery
+
+# What nearly every task needs; imported once, before the first fork.
+MODULES = (
+    "synth.catalog.jobs.task",
+    "synth.pareto.sweep",
+    "synth.pareto.combining.combining_frontier",
+    "synth.bounds.cut_lp",
+    "synth.checker.documents.exact_frontier",
+    "scipy.optimize",
+)
+
+
+@dataclass
+class _Running:
+    call: Call
+    job: Job
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def until(self) -> float | None:
+        return None if self.call.deadline is None else self.began + self.call.deadline
+
+
+class Processes:
+    """At most `slots` children at a time are worth starting. A child that is killed, by anybody, ends as an answer."""
+
+    def __init__(self, work: Work, slots: int, modules: tuple[str, ...] = MODULES) -> None:
+        self.work, self.slots, self.modules = work, slots, modules
+        self._nursery: Nursery | None = None
+        self._running: dict[int, _Running] = {}
+        self._numbers = itertools.count(1)
+
+    def start(self, call: Call) -> None:
+        """Fork a child for it."""
+        if self._nursery is None or self._nursery.dead:
+            self._nursery = Nursery(self.modules)
+        number = next(self._numbers)
+        self._running[number] = _Running(call, self._nursery.start(number, self.work, (call.text,), call.memory))
+
+    def wait(self, seconds: float | None) -> list[Answer]:
+        """The answers that have come; waits for one, at most `seconds`. Children past their deadline are killed."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._running:
+            now = time.monotonic()
+            ends = [end for r in self._running.values() if (end := r.until) is not None]
+            late = [n for n, r in self._running.items() if r.until is not None and now >= r.until]
+            for number in late:
+                self._running[number].job.kill()
+            ended = [n for n, r in self._running.items() if n in late or r.job.result is not None or r.job.ended]
+            if ended or (until is not None and now >= until):
+                return [self._answer(self._running.pop(n), n in late) for n in ended]
+            if until is not None:
+                ends.append(until)
+            self._listen(max(0.0, min(ends) - now) if ends else None)
+        return []
+
+    def _listen(self, seconds: float | None) -> None:
+        """Takes what children and their nursery say, for at most `seconds`."""
+        with selectors.DefaultSelector() as selector:
+            for nursery in {id(r.job.nursery): r.job.nursery for r in self._running.values()}.values():
+                if not nursery.dead:
+                    selector.register(nursery.control, selectors.EVENT_READ, nursery)
+            for running in self._running.values():
+                if running.job.channel.fileno() >= 0:
+                    selector.register(running.job.channel, selectors.EVENT_READ, running.job)
+            for key, _ in selector.select(seconds):
+                key.data.receive()
+
+    def _answer(self, running: _Running, late: bool) -> Answer:
+        call, job = running.call, running.job
+        if job.ended and not late:  # it may have answered just before
+            while job.channel.fileno() >= 0:
+                job.receive()
+        job.channel.close()
+        seconds = time.monotonic() - running.began
+        match job.result:
+            case ("ok", text):
+                return Answer(call.number, text, seconds=seconds)
+            case ("error", MemoryError()):
+                return Answer(call.number, None, "memory", "out of memory", seconds)
+            case ("error", error):
+                return Answer(call.number, None, "crash", f"{type(error).__name__}: {error}", seconds)
+            case _ if late:
+                return Answer(call.number, None, "time", f"ended after {seconds:.0f} s", seconds)
+            case _:
+                over = job.over_memory or (call.memory is not None and job.peak > 0.8 * call.memory)
+                return Answer(call.number, None, "memory" if over else "crash", _ending(job.status), seconds)
+
+    def abandon(self) -> None:
+        """End every child, from another thread than the one that waits for them; that one gets crashes as answers."""
+        nursery = self._nursery
+        if nursery is not None and not nursery.dead:
+            with contextlib.suppress(OSError):
+                nursery.control.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process that children are forked from; for tests and diagnosis."""
+        return [] if self._nursery is None or self._nursery.dead else [self._nursery._process.pid]
+
+    def close(self) -> None:
+        """End every child, and the process they are forked from."""
+        for running in self._running.values():
+            running.job.channel.close()
+        self._running.clear()
+        if self._nursery is not None:
+            self._nursery.close()
+            self._nursery = None
+
+
+def _ending(status: int) -> str:
+    """A wait status in words."""
+    if os.WIFSIGNALED(status):
+        return f"its process was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"its process ended with code {os.WEXITSTATUS(status) if os.WIFEXITED(status) else status}"

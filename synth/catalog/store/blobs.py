@@ -1,0 +1,70 @@
+"""Documents as a catalog keeps them: compressed, with a checksum; nothing read back is trusted, its size included."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from typing import NamedTuple
+
+from synth.errors import FormatError, json_kind
+from synth.model.schedule import canonical
+
+# What one document may unpack to; a frontier of a thousand times this size would be no use to anybody.
+MOST_BYTES = 1 << 28
+LEVEL = 6
+
+
+class Blob(NamedTuple):
+    """`sum`: SHA-256 of `body` as it lies in the database. `size`: bytes once unpacked."""
+
+    sum: str
+    size: int
+    body: bytes
+
+
+def pack(doc: object) -> Blob:
+    """The canonical JSON of `doc`, compressed."""
+    return pack_bytes(canonical(doc))
+
+
+def pack_bytes(data: bytes) -> Blob:
+    """`data`, compressed. Raises FormatError where it is larger than would be read back."""
+    if len(data) > MOST_BYTES:
+        raise FormatError(f"a document of {len(data)} bytes; a catalog keeps at most {MOST_BYTES}")
+    body = zlib.compress(data, LEVEL)
+    return Blob(hashlib.sha256(body).hexdigest(), len(data), body)
+
+
+def unpack(blob: Blob) -> dict:
+    """The JSON object in `blob`. Raises FormatError where it is not what was written, or unpacks to too much."""
+    try:
+        doc = json.loads(unpack_bytes(blob))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"holds no JSON: {error}"[:200]) from None
+    if not isinstance(doc, dict):
+        raise FormatError(f"holds {json_kind(doc)}, not an object")
+    return doc
+
+
+def unpack_bytes(blob: Blob) -> bytes:
+    """What was packed. Raises FormatError as `unpack` does."""
+    intact(blob)
+    if not 0 <= blob.size <= MOST_BYTES:
+        raise FormatError(f"says it unpacks to {blob.size} bytes; at most {MOST_BYTES} are read")
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(blob.body, blob.size + 1)
+    except zlib.error as error:
+        raise FormatError(f"cannot be unpacked: {error}") from None
+    if len(data) != blob.size or not unpacker.eof:
+        raise FormatError(f"does not unpack to the {blob.size} bytes that were written")
+    return data
+
+
+def intact(blob: Blob) -> None:
+    """Raises FormatError where the bytes are not those that were written."""
+    if not isinstance(blob.body, bytes) or not isinstance(blob.size, int):
+        raise FormatError("is no compressed document")
+    if hashlib.sha256(blob.body).hexdigest() != blob.sum:
+        raise FormatError("its checksum does not fit: the bytes are not those that were written")

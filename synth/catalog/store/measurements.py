@@ -1,0 +1,81 @@
+"""`import`: documents of measurements come to the entries whose programs they timed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from synth.catalog.store import programs as store_programs
+from synth.catalog.store.blobs import Blob, pack
+from synth.catalog.store.programs import Kept
+from synth.catalog.store.sqlite_file import said, transaction
+from synth.catalog.store.store import Store
+from synth.errors import FormatError, SynthError
+from synth.program.program import Program
+
+
+class Attached(NamedTuple):
+    """The entry that a document came to, how many of the document's programs are its own, and whether it was there already."""
+
+    fingerprint: str
+    programs: int
+    fresh: bool
+
+
+class Match(NamedTuple):
+    """A measured program that is one of an entry's: made again, or None where the catalog has it."""
+
+    entry: str
+    kept: Kept
+    program: Program | None
+
+
+def attach(store: Store, doc: dict) -> list[Attached]:
+    """Attach a document ``synth.measured/1`` to every entry that some of its programs belong to, with these programs.
+
+    Raises FormatError for another document, SynthError where no program belongs to any entry.
+    """
+    rows = store_programs.measured(doc)
+    matches: dict[str, list[Match]] = {}
+    for row in rows:
+        for match in _matches(store, doc, row):
+            matches.setdefault(match.entry, []).append(match)
+    if not matches:
+        raise SynthError(_nothing(store, doc, len(rows)))
+    blob = pack(doc)
+    return [Attached(entry, len(found), _write(store, entry, found, doc, blob)) for entry, found in matches.items()]
+
+
+def _matches(store: Store, doc: dict, row: dict) -> list[Match]:
+    with said(store.path):
+        known = store.base.execute(
+            "SELECT e.fingerprint, p.fingerprint, p.point, p.runtime, p.protocol, p.instances FROM programs p"
+            " JOIN entries e ON e.id = p.entry WHERE p.fingerprint = ?", (row["fingerprint"],),
+        ).fetchall()  # fmt: skip
+        if known:
+            return [Match(entry, Kept(*kept), None) for entry, *kept in known]
+        names = store_programs.candidates(store.base, doc, row)
+    for name in names:
+        try:
+            found = store_programs.lowered(store.get(name), row)
+        except FormatError:  # a damaged entry has no programs; `verify` names it
+            continue
+        if found is not None:
+            return [Match(store.entry_of(name), *found)]
+    return []
+
+
+def _write(store: Store, entry: str, found: list[Match], doc: dict, blob: Blob) -> bool:
+    number = store.row_of(entry)
+    with said(store.path), transaction(store.base):
+        for match in found:
+            if match.program is not None:
+                store_programs.write(store.base, number, match.program, match.kept)
+        return store.attach(number, str(doc["executor"]), blob, [match.kept.fingerprint for match in found])
+
+
+def _nothing(store: Store, doc: dict, count: int) -> str:
+    what = f"{doc.get('collective') or 'a program'} on {doc.get('topology') or doc.get('ranks')}"
+    return (
+        f"none of its {count} programs ({what}) was lowered from a point of {store.path};"
+        " measure one of the catalog's: `synth catalog export ID --to frontier -o f.json`, then `synth bench f.json`"
+    )

@@ -1,0 +1,146 @@
+"""The SQLite file of a catalog: opened, migrated, and its errors said in one line.
+
+WAL mode lets readers read while one writer writes; a second writer waits. A transaction that a kill interrupts is undone
+when the file is next opened.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from synth.catalog.store.migrations import APPLICATION, MIGRATIONS, VERSION
+from synth.errors import FormatError, SynthError
+
+# Seconds to wait for another writer; each holds the file for one entry at a time.
+PATIENCE = 60.0
+DAMAGED = "is damaged: SQLite cannot read part of it; `sqlite3 FILE .recover` saves what can be saved"
+
+Finish = Callable[[sqlite3.Connection, int], None]
+
+
+def connect(path: Path, create: bool, finish: Finish = lambda base, version: None) -> sqlite3.Connection:
+    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version, SynthError.
+
+    `finish`, given the version it had, does what statements alone cannot, in the same transaction.
+    """
+    if not path.exists():
+        if not create:
+            raise SynthError(f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another")
+        if not path.parent.is_dir():
+            raise SynthError(f"cannot write {path}: its folder does not exist")
+    elif not path.is_file():
+        raise SynthError(f"{path} is a folder or a device, no catalog")
+    with said(path):
+        base = sqlite3.connect(_address(path), timeout=PATIENCE, isolation_level=None, uri=True)
+        base.text_factory = _text
+        try:
+            base.execute("PRAGMA foreign_keys = ON")
+            _ready(base, path, create, finish)
+        except BaseException:
+            base.close()
+            raise
+    return base
+
+
+def _text(raw: bytes) -> str:
+    """Damaged bytes where a text should be come out as a text that fits nothing: one entry is bad then, not the whole query."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def _address(path: Path) -> str:
+    """The file as SQLite takes it. Where nothing may be written, not even the files beside it that readers share, it is taken as it is."""
+    file = path.resolve().as_uri()
+    if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        return file
+    return f"{file}?mode=ro" if path.with_name(f"{path.name}-wal").exists() else f"{file}?immutable=1"
+
+
+def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -> None:
+    version = _version(base, path)
+    if version == VERSION:
+        return
+    if not os.access(path, os.W_OK):
+        raise SynthError(f"{path} is of version {version} and read-only; make it writable once so that it can become version {VERSION}")
+    if version == 0 and not create:
+        raise FormatError("is an empty database, no catalog", str(path))
+    base.execute("PRAGMA journal_mode = WAL")
+    with transaction(base):  # another process may have done it since
+        version = _version(base, path)
+        for step in MIGRATIONS[version:]:
+            for statement in step:
+                base.execute(statement)
+        finish(base, version)
+        base.execute(f"PRAGMA application_id = {APPLICATION}")
+        base.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _version(base: sqlite3.Connection, path: Path) -> int:
+    version, owner = (base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("user_version", "application_id"))
+    tables = base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if owner != APPLICATION and (tables or owner or version):
+        raise FormatError("is an SQLite database, but no catalog of synth", str(path))
+    if version > VERSION:
+        raise FormatError(f"is a catalog of version {version}, this synth reads up to {VERSION}; update synth", str(path))
+    return version
+
+
+@contextmanager
+def transaction(base: sqlite3.Connection) -> Iterator[None]:
+    """All that is written inside, or nothing of it."""
+    base.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        base.execute("COMMIT")
+    except BaseException:
+        if base.in_transaction:  # SQLite has undone it itself after some errors
+            base.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def snapshot(base: sqlite3.Connection) -> Iterator[None]:
+    """All that is read inside is of one moment, whatever others write meanwhile."""
+    if base.in_transaction:
+        yield
+        return
+    base.execute("BEGIN")
+    try:
+        yield
+    finally:
+        base.execute("ROLLBACK")
+
+
+@contextmanager
+def said(path: Path) -> Iterator[None]:
+    """SQLite's errors as one line each. Raises SynthError, FormatError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _told(error, path) from error
+    except sqlite3.Warning as error:
+        raise SynthError(f"{path}: {error}") from error
+    except UnicodeDecodeError as error:  # damaged texts, those in SQLite's own messages too
+        raise FormatError(DAMAGED, str(path)) from error
+
+
+def _told(error: sqlite3.Error, path: Path) -> SynthError:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            return SynthError(f"{path}: no space left to write; the open entry was not kept, everything before it is unharmed")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return SynthError(f"{path}: another process has been writing for {PATIENCE:g} s; try again when it is done")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return SynthError(f"{path}: cannot be written, it or its folder is read-only")
+        case sqlite3.SQLITE_CANTOPEN:
+            return SynthError(f"{path}: cannot be opened; is it, and its folder, readable and writable?")
+        case sqlite3.SQLITE_IOERR:
+            return SynthError(f"{path}: reading or writing failed ({error}); is the disk full or broken?")
+        case sqlite3.SQLITE_NOTADB:
+            return FormatError("is no catalog: not an SQLite database", str(path))
+        case sqlite3.SQLITE_CORRUPT:
+            return FormatError(DAMAGED, str(path))
+    return SynthError(f"{path}: {error}")

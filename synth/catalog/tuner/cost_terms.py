@@ -1,0 +1,124 @@
+"""What the cost model knows of an algorithm, and the terms that its time is a sum of.
+
+    Shape  share steps wire links ops block
+
+A *class* of links is all routes of one latency (an NVLink, a NIC); its name is the latency in µs. The terms of a call:
+
+    launch              1                                                     seconds a call
+    step CLASS PROTO    steps whose slowest link is of the class              seconds a step: α and what a step costs beside it
+    wire CLASS PROTO    chunks on the busiest link of the class, × b/β        1: the nominal bandwidth
+    stall               times that the longest block waits for credit         seconds a wait
+    block PROTO         bytes through the busiest thread block                seconds a byte
+    op                  operations of the longest block, slices counted       seconds an operation
+
+b is the bytes of a chunk, β the nominal bandwidth of a unit. What no schedule says (blocks) comes from its program.
+
+Instances share the links, and one moves data while another waits for a latency. So a call takes the longer of two ways: the
+*chain*, all steps of one instance with its share of the data and one step of the others', each step as long as its busiest
+link; and the *links*, all that the busiest link of the whole schedule carries, with one latency. Of a chunk in slices the
+first goes the chain, the others follow at the pace of that busiest link. With one instance and one slice the chain is the
+synchronous model, without its whole rounds, and always the longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from synth.model.rational import show
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.program.program import RECEIVING, SENDING, Block, Program
+from synth.program.runtimes import FIFO_DEPTH, RUNTIMES
+
+MOVING = SENDING | RECEIVING
+
+
+class Shape(NamedTuple):
+    """One schedule. `share`: bytes of a chunk per byte of the size. `steps`: how many by class. `wire`: seconds per byte of a
+    chunk, the busiest link of each step by class; `links`: of the busiest of all steps together. `ops`, `block`: messages
+    and chunks of the longest and the busiest block of one instance (0: not known)."""
+
+    share: Fraction
+    steps: tuple[tuple[str, int], ...]
+    wire: tuple[tuple[str, float], ...]
+    links: tuple[tuple[str, float], ...]
+    ops: int = 0
+    block: int = 0
+
+
+def shape(schedule: Schedule, program: Program | None = None) -> Shape:
+    """The shape of `schedule`; `program`, its lowering in one instance, says what blocks do."""
+    network = schedule.network
+    index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
+    steps: Counter[str] = Counter()
+    rounds: dict[str, Fraction] = {}
+    total: Counter[int] = Counter()
+    for step in schedule.steps:
+        load = Counter(index[send.src, send.dst, send.via] for send in step.sends if not send.local)
+        total += load
+        latencies = {network.routes[i].latency for i in load}
+        steps[show(max(latencies, default=network.latency))] += 1
+        for name, busy in _busiest(network, load).items():
+            rounds[name] = rounds.get(name, Fraction(0)) + busy
+    unit = float(network.unit) * 1e9
+    blocks = [block for gpu in program.gpus for block in gpu.blocks] if program else []
+    return Shape(
+        schedule.collective.unit_share / schedule.chunks,
+        tuple(sorted(steps.items())),
+        tuple((name, float(busy) / unit) for name, busy in sorted(rounds.items())),
+        tuple((name, float(busy) / unit) for name, busy in _busiest(network, total).items()),
+        max((_messages(block) for block in blocks), default=0),
+        max((_chunks(block) for block in blocks), default=0),
+    )
+
+
+def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
+    """The rounds that the link or the limit with most to do is busy, by the class it belongs to; {} without a load."""
+    through: Counter[int] = Counter()
+    for i, count in load.items():
+        for k in network.caps_of[i]:
+            through[k] += count
+    busiest: dict[int, int] = {}  # by units
+    links, caps = ((network.routes[i].units, n) for i, n in load.items()), ((network.caps[k].units, n) for k, n in through.items())
+    for units, count in (*links, *caps):
+        busiest[units] = max(count, busiest.get(units, 0))
+    if not busiest:
+        return {}
+    most = max(Fraction(count, units) for units, count in busiest.items())
+    full = {network.routes[i].latency for i, count in load.items() if count == most * network.routes[i].units}
+    for k, count in through.items():
+        if count == most * network.caps[k].units:
+            full |= {network.routes[i].latency for i in network.caps[k].routes if i in load}
+    return {show(max(full)): most}
+
+
+def _messages(block: Block) -> int:
+    return sum(1 for op in block.ops if op.code in MOVING)
+
+
+def _chunks(block: Block) -> int:
+    return sum(op.count for op in block.ops if op.code in MOVING)
+
+
+def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[str, float], dict[str, float]]:
+    """The terms of a call of `size` bytes by name: of its chain, and of its links; seconds of each are their sum, each times
+    its coefficient, and seconds of the call the greater."""
+    chunk = float(size * found.share)
+    slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))
+    common = {
+        "launch": 1.0, "stall": float(max(0, -(-found.ops // FIFO_DEPTH[protocol]) - 1)),
+        f"block {protocol}": found.block * chunk / instances, "op": found.ops * slices,
+    }  # fmt: skip
+    count = max(1, sum(n for _, n in found.steps))
+    part = 1 / instances + (1 - 1 / instances) / count
+    chain = {f"step {name} {protocol}": float(n) for name, n in found.steps}
+    wire, through = dict(found.wire), dict(found.links)
+    for name in wire.keys() | through.keys():
+        paced = wire.get(name, 0.0) / slices + through.get(name, 0.0) * (1 - 1 / slices)
+        chain[f"wire {name} {protocol}"] = paced * chunk * part
+    links = {f"step {name} {protocol}": n / count for name, n in found.steps}
+    links |= {f"wire {name} {protocol}": cost * chunk for name, cost in found.links}
+    return chain | common, links | common

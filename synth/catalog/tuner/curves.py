@@ -1,0 +1,67 @@
+"""Time against size of one algorithm: by measured times where there are any, else by the cost model.
+
+Between two measured sizes the time is linear in the size, as α + β·bytes is: held-back times of a DGX-1's programs were met
+to 2% so, to 10% by a straight line between logarithms, which a knee bends away from. The first and the last line go on to
+half and twice the sizes measured, no further, and no steeper than in proportion to the size. A single time scales the
+model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from synth.catalog.tuner.measurements import Sample
+
+BEYOND = 2  # times the last measured size that times are carried on to
+Predict = Callable[[int], float | None]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """`samples` by growing size, at most one a size; `model` predicts seconds, None where it knows nothing."""
+
+    samples: tuple[Sample, ...] = ()
+    model: Predict | None = None
+
+    def seconds(self, size: int) -> float | None:
+        """The expected time of a call of `size` bytes; None where nothing says it."""
+        if not self.samples:
+            return self.model(size) if self.model else None
+        first, last = self.samples[0], self.samples[-1]
+        if size * BEYOND < first.size or size > last.size * BEYOND:
+            return None
+        if len(self.samples) == 1:
+            return first.seconds * self._scale(first.size, size)
+        i = min(max(1, bisect_right(self.samples, size, key=lambda s: s.size)), len(self.samples) - 1)
+        a, b = self.samples[i - 1 : i + 1]
+        slope = (b.seconds - a.seconds) / (b.size - a.size)
+        if size < first.size:
+            return first.seconds - _tame(slope, first) * (first.size - size)
+        if size > last.size:
+            return last.seconds + _tame(slope, last) * (size - last.size)
+        return a.seconds + slope * (size - a.size)
+
+    def spread(self, size: int) -> float:
+        """How far repeats at `size` lie apart, as a share of the time: the greater of the samples on both sides."""
+        if not self.samples:
+            return 0.0
+        i = bisect_right(self.samples, size, key=lambda s: s.size)
+        return max(s.spread / s.seconds for s in self.samples[max(0, i - 1) : i + 1])
+
+    def _scale(self, measured: int, size: int) -> float:
+        """What the model says of the time at `size` over that at `measured`; 1 without a model."""
+        then, now = (self.model(measured), self.model(size)) if self.model else (None, None)
+        return now / then if then and now else 1.0
+
+
+def _tame(slope: float, at: Sample) -> float:
+    """Time neither falls with the size nor grows faster than in proportion to it."""
+    return min(max(slope, 0.0), at.seconds / at.size)
+
+
+def remembered(curve: Curve) -> Predict:
+    """`curve.seconds`, each size worked out once."""
+    return cache(curve.seconds)

@@ -1,0 +1,1 @@
+"""What `synth verify` trusts: replay of schedules, every certificate, whole documents. Imports values and errors only."""

@@ -1,0 +1,296 @@
+"""Re-checks any lower-bound certificate by sums of integers: no solver, no numpy, nothing of what made it.
+
+The argument for each kind is in docs/proofs.md. In one line: sends of a chunk must enter every cut between where it is
+and where it must be; if the cuts entered by a send weigh no more than its price, and the prices of all bandwidth come to
+at most `scale` a step, then R/C ≥ Σ weights / scale. A stated bound is never read: it is computed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from synth.checker.certificates import case_trees, single_chunk
+from synth.checker.certificates.instance import BIG, Instance, Orbits, keyed, listed, need, permutation, whole
+from synth.checker.certificates.renumbering import renumbered
+from synth.errors import VerificationError, malformed
+
+_CUTS = {"steps", "scale", "prices", "cuts", "generators"}
+KEYS = {  # kind: (fields it must have, fields it may have)
+    "distance": ({"pair", "distance"}, set()),
+    "unreachable": ({"pair", "closed"}, set()),
+    "static-cuts": (_CUTS, {"count", "reversed"}),
+    "deadline-cuts": (_CUTS, {"count", "covers", "reversed"}),
+    "deadline-cut-trees": (_CUTS, {"reversed"}),
+    "allreduce-cuts": ({"scale", "prices", "roots", "generators"}, {"reversed"}),
+    "one-chunk": ({"steps", "scale", "prices", "chunk", "generators"}, {"numbering"}),
+    "too-few-steps": ({"steps", "unit", "proof"}, {"numbering"}),
+}
+TIMED = ("deadline-cuts", "deadline-cut-trees", "one-chunk")  # for one number of steps
+MOST_STEPS = 1 << 14
+ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
+
+
+def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None) -> Fraction:
+    """The bound that the certificate proves: on R/C for every schedule of `steps` steps, or of any number when None.
+
+    `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
+    `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
+    `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps; ``unreachable`` proves that there is
+    no schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not prove a bound.
+    """
+    try:
+        return _check(certificate, topology_doc, collective_doc, steps, chunks)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise VerificationError(malformed(error, "certificate or problem")) from None
+
+
+def _check(certificate: dict, topology: dict, collective: dict, steps: int | None, chunks: int | None) -> Fraction:
+    need(type(certificate) is dict, "malformed certificate: expected an object", "$")
+    kind = certificate["kind"]
+    need(isinstance(kind, str) and kind in KEYS, f"unknown kind {str(kind)[:40]!r}", "kind")
+    must, may = KEYS[kind]
+    wrong = (certificate.keys() ^ (must | {"kind", "problem"})) - may
+    need(not wrong, f"{sorted(map(str, wrong))[:1]} is missing or unknown", "$")
+    problem = Instance(topology, collective, certificate.get("reversed", False))
+    need(certificate["problem"] == problem.digest, f"speaks about another problem than this: {ALTERED}", "problem")
+    if "numbering" in certificate:
+        problem = Instance(*renumbered(topology, collective, certificate["numbering"]), False)
+    if kind in UNTIMED:
+        need(steps is None and chunks is None, f"{kind} says nothing about rounds", "kind")
+        return UNTIMED[kind](certificate, problem)
+    layers = 1
+    if kind in TIMED:
+        layers = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+        need(layers == steps, f"is for {layers} steps, not {steps or 'any number'}", "steps")
+    elif "steps" in must:
+        need(certificate["steps"] is None, "is null where the bound is for every number of steps", "steps")
+    packing = Packing(certificate, problem, layers)
+    match kind:
+        case "allreduce-cuts":
+            total = case_trees.first_to_complete(packing, certificate["roots"])
+        case "one-chunk":
+            total = single_chunk.total(packing, certificate["chunk"])
+        case _:
+            total = packing.units(certificate)
+    if chunks is None:
+        return Fraction(total, packing.scale)
+    spare = sum(packing.slack) if kind in TIMED else 0
+    rounds = -(-(whole(chunks, 1, BIG, "chunks") * total + spare) // packing.scale)
+    return Fraction(max(rounds, steps or 0), chunks)
+
+
+def _pair(certificate: dict, problem: Instance) -> tuple[int, int]:
+    unit, rank = certificate["pair"]
+    wanted = problem.post[whole(unit, 0, len(problem.post), "pair")]
+    need(whole(rank, 0, problem.ranks, "pair") in wanted, "is no destination", "pair")
+    return unit, rank
+
+
+def _distance(certificate: dict, problem: Instance) -> Fraction:
+    far: float = 0
+    if certificate["pair"] == []:
+        need(nothing_to_do(problem), "names no pair, but something must move", "pair")
+    else:
+        unit, rank = _pair(certificate, problem)
+        far = max((problem.hops(s)[rank] for s in problem.sources(unit, rank)), default=0)  # none: a sum of nothing
+    stated = whole(certificate["distance"], 0, BIG, "distance")
+    need(stated == far, f"says {stated}, found {far}", "distance")
+    return Fraction(stated)
+
+
+def nothing_to_do(problem: Instance) -> bool:
+    """Whether each rank has all that it wants before the first step. True where nothing is wanted."""
+    wants = [(unit, rank) for unit, rows in enumerate(problem.post) for rank in rows]
+    return all(rank in source for unit, rank in wants for source in problem.sources(unit, rank))
+
+
+def _unreachable(certificate: dict, problem: Instance) -> Fraction:
+    unit, rank = _pair(certificate, problem)
+    closed = {whole(n, 0, problem.ranks, "closed") for n in listed(certificate["closed"], "closed")}
+    need(rank not in closed, "holds the destination", "closed")
+    # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not proved here.
+    need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
+    need(all(v in closed for u, v, _ in problem.links if u in closed), "is left by a link", "closed")
+    return Fraction(0)
+
+
+def _too_few(certificate: dict, problem: Instance) -> Fraction:
+    unit = whole(certificate["unit"], 0, len(problem.pre), "unit")
+    steps = whole(certificate["steps"], 1, MOST_STEPS, "steps")
+    single_chunk.none_at_all(problem, unit, steps, certificate["proof"])
+    return Fraction(steps + 1)
+
+
+UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": _too_few}
+
+
+class Packing:
+    """Prices, and cuts (or cases of cuts) that the prices pay for. Static bounds have one layer, where 1 is inside for ever."""
+
+    def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
+        self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
+        self.scale = whole(certificate["scale"], 1, BIG, "scale")
+        self.count = whole(certificate.get("count", 0), 0, BIG, "count")
+        problem.spend(layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits)))
+        sizes = {"unit": len(problem.pre), "rank": problem.ranks, "link": len(problem.links), "limit": len(problem.limits)}
+        self.orbits = {what: Orbits(size) for what, size in sizes.items()}
+        for g, generator in enumerate(listed(certificate["generators"], "generators")):
+            self._generator(generator, f"generators[{g}]")
+        told: dict[tuple[str, int], tuple[int, ...]] = {}
+        for p, row in enumerate(listed(certificate["prices"], "prices")):
+            what, orbit, prices = self._price(row, f"prices[{p}]")
+            need(told.setdefault((what, orbit), prices) == prices, "differs from the price of a link or limit like it", f"prices[{p}]")
+        free = (0,) * layers
+        self.prices = {what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])] for what in ("link", "limit")}
+        room: list[list[int]] = [list(row) for row in self.prices["link"]]
+        for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
+            for i in links:
+                room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
+        capacity = [units for _, _, units in problem.links] + [units for _, units in problem.limits]
+        rows = [*self.prices["link"], *self.prices["limit"]]
+        self.slack = [self.scale - sum(b * row[t] for b, row in zip(capacity, rows, strict=True)) for t in range(layers)]
+        need(min(self.slack) >= 0, "come to more than the scale", "prices")
+        self.room = [[w - self.count for w in row] for row in room]
+        need(all(w >= 0 for row in self.room for w in row), "is more than the price of a link", "count")
+
+    def _price(self, row: list, place: str) -> tuple[str, int, tuple[int, ...]]:
+        """Which orbit of links or limits, and its price at each step."""
+        what, key, *rest = listed(row, place)
+        need(what in ("link", "limit"), "expected link or limit", place)
+        if what == "link":
+            ends = whole(key, 0, self.problem.ranks, place), whole(rest.pop(0), 0, self.problem.ranks, place)
+            name = (*ends, tuple(rest.pop(0))) if rest and type(rest[0]) is list else ends
+            need(name in self.problem.names, f"no link {ends}", place)
+            key = self.problem.names[name]
+        orbits = self.orbits[what]
+        whole(key, 0, len(orbits.parent), place)
+        need(len(rest) == self.layers, f"expected {self.layers} prices", place)
+        return what, orbits.of(key), tuple(whole(y, 0, BIG, place) for y in rest)
+
+    def _generator(self, generator: list, place: str) -> None:
+        """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
+        p = self.problem
+        p.spend(p.ranks + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True)) + sum(len(a) for a, _ in p.limits))
+        need(len(listed(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
+        ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
+        if len(generator) == 3:
+            links = permutation(generator[2], len(p.links), place)
+        else:
+            ends = {(u, v): i for i, (u, v, _) in enumerate(p.links)}
+            need(len(ends) == len(p.links), "parallel links need a permutation of links", place)
+            links = [ends.get((ranks[u], ranks[v]), -1) for u, v, _ in p.links]
+        for i, j in enumerate(links):
+            u, v, b = p.links[i]
+            need(j >= 0 and p.links[j] == (ranks[u], ranks[v], b), f"link {u} to {v} has no such image", place)
+        places: dict[tuple, list[int]] = {}
+        for k, limit in enumerate(p.limits):
+            places.setdefault(limit, []).append(k)
+        images = [places.get((tuple(sorted(links[i] for i in inside)), b), []) for inside, b in p.limits]
+        need(all(images), "limits are not kept", place)
+        limits = [image.pop(0) for image in images]  # equal limits in their order
+        for u, w in enumerate(units):
+            post = {ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()}
+            need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
+        for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
+            self.orbits[what].join(image)
+
+    def units(self, certificate: dict) -> int:
+        """Σ V over all units: one representative of each orbit is given, all of the orbit cost the same."""
+        p, total = self.problem, 0
+        if self.count:
+            need(all(map(p.symmetric, range(len(p.pre)))), "is known only where those who contribute want it all", "count")
+            total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
+        sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
+        cuts, covers = keyed(certificate["cuts"], "cuts"), keyed(certificate.get("covers", {}), "covers")
+        for name in cuts | covers:
+            unit = self.index(name, len(p.pre))
+            size = sizes.pop(self.orbits["unit"].of(unit), 0)
+            need(size > 0, "is in the orbit of another unit", f"cuts.{name}")
+            part, place = cuts.get(name, []), f"cuts.{name}"
+            if self.kind == "deadline-cut-trees" and type(part) is dict:
+                total += size * case_trees.least(self, part, unit, place)
+            else:
+                total += size * self.cuts(part, unit, place, covers=covers.get(name, []))
+        return total
+
+    def index(self, name: str, size: int) -> int:
+        """The unit or rank that a key names, in its one spelling."""
+        need(type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name, f"{name!r}", "cuts")
+        return whole(int(name), 0, size, "cuts")
+
+    def cut(self, row: list, place: str) -> tuple[int, list[int]]:
+        """A weight and the time through which each rank is inside (-1: never)."""
+        need(type(row) is list and len(row) == 1 + self.problem.ranks, f"expected a weight and {self.problem.ranks} times", place)
+        theta = [whole(x, -1, self.layers + 1, place) for x in row[1:]]
+        need(self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place)
+        return whole(row[0], 0, BIG, place), theta
+
+    def entered(self, theta: list[int]) -> list[tuple[int, int]]:
+        """The (link, step) that enter the cut: tail outside before the step, head inside after it."""
+        links = enumerate(self.problem.links)
+        found = [(i, t) for i, (u, v, _) in links for t in range(max(1, theta[u] + 2), min(self.layers, theta[v]) + 1)]
+        self.problem.spend(len(found) + len(self.problem.links) + self.problem.ranks)
+        return found
+
+    def absent(self, link: int, step: int, lacks: tuple) -> bool:
+        """Whether the case rules the send out: it would enter a rank that lacks the chunk later on."""
+        return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
+
+    def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
+        """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from them."""
+        p = self.problem
+        ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
+        ends += [p.pre[unit] for n, t in has if theta[n] >= t]
+        # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from nothing.
+        return any(source and all(theta[s] < 0 for s in source) for source in ends)
+
+    def sums(self, theta: list[int], unit: int) -> int:
+        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that are independent."""
+        p = self.problem
+        if not p.special:
+            return 1
+        outside = [s for s in p.pre[unit] if theta[s] < 0]
+        pivots: list[int] = []
+        for row in {sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers}:
+            p.spend(len(outside) + len(pivots))
+            for pivot in pivots:
+                row = min(row, row ^ pivot)
+            if row:
+                pivots.append(row)
+        return len(pivots)
+
+    def cuts(self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None) -> int:
+        """Σ weights, after checking that they are cuts (and covers) and that every send pays for those it enters.
+
+        In a case of a tree: `has` (rank, time) are destinations too, and no send enters a rank of `lacks` by its time.
+        """
+        load: Counter[tuple[int, int]] = Counter()
+        total = 0
+        for c, row in enumerate(listed(rows, place)):
+            weight, theta = self.cut(row, f"{place}[{c}]")
+            need(self.parts(theta, unit, has), "does not part a source from a destination", f"{place}[{c}]")
+            total += weight * self.sums(theta, unit)
+            for entry in self.entered(theta):
+                load[entry] += weight
+        for c, row in enumerate(listed(covers or [], "covers")):
+            gain, entries = self.cover(row, unit, f"covers[{c}]")
+            total += gain
+            for entry in entries:
+                load[entry] += row[0]
+        for (i, t), weight in load.items():
+            fits = weight <= self.room[i][t - 1] or self.absent(i, t, lacks)
+            need(fits, f"overload link {self.problem.links[i][:2]} at step {t}", place)
+        return total
+
+    def cover(self, row: list, unit: int, place: str) -> tuple[int, list[tuple[int, int]]]:
+        """weight × sends, and the (link, step) that count: into the rank after the time, or out of it by then."""
+        weight, side, rank, time, sends = listed(row, place)
+        need(side in ("in", "out"), "expected in or out", place)
+        whole(weight, 0, BIG, place)
+        whole(time, 0, self.layers + 1, place)
+        found = self.problem.needs(unit, side, whole(rank, 0, self.problem.ranks, place), time, whole(sends, 1, 9, place), self.layers)
+        need(found, f"rank {rank} does not need {sends} sends", place)
+        window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)
+        ends = enumerate((v if side == "in" else u) for u, v, _ in self.problem.links)
+        return weight * sends, [(i, t) for i, end in ends if end == rank for t in window]

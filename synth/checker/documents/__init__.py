@@ -1,0 +1,1 @@
+"""Checkers of whole documents, one schema a file: every field is required, derived again, or refused."""

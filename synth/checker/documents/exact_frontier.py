@@ -1,0 +1,323 @@
+"""What `synth verify` does: replays schedules, re-checks certificates and the claims of a frontier. No solver is imported."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+from synth.checker.certificates import cuts
+from synth.checker.certificates.instance import Instance
+from synth.checker.schedule import replay as verify
+from synth.errors import FormatError, VerificationError, json_kind, malformed
+from synth.model.bitwise_equality import same_bits
+from synth.model.documents import json_diff, json_reader
+from synth.model.documents.json_reader import MACHINE
+from synth.model.rational import counted, show
+from synth.model.schedule import Schedule
+
+MAX_BYTES = 1 << 30
+OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
+PROBLEM = frozenset({"schema", "topology", "collective"})
+POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"})
+BOUND = frozenset({"value", "scope", "certificate"})
+FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
+NO_CERTIFICATE = "there is no certificate: nothing proves this"
+# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: " instead.
+ASSUMED = {
+    "synth.schedule/1": MACHINE,
+    "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons, notes and answers",
+    "synth.bounds/1": MACHINE,
+    "synth.infeasible/1": MACHINE,
+    "synth.refutation/1": MACHINE,
+}
+# What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
+SCHEMAS = (
+    "synth.schedule/1", "synth.frontier/1", "synth.bounds/1", "synth.infeasible/1", "synth.refutation/1", "synth.large/1", "synth.groups/1",
+)  # fmt: skip
+
+
+def read(path: Path, what: str = "a schedule or a frontier") -> dict:
+    """The JSON object in `path`, said to be `what`. Raises FormatError with the line for anything else."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise FormatError(f"{path.stat().st_size} bytes; at most {MAX_BYTES} are read", str(path))
+        doc = json_reader.parsed(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not JSON: {error.msg} at column {error.colno}", str(path), error.lineno) from None
+    except RecursionError:
+        raise FormatError("is nested too deeply", str(path)) from None
+    except ValueError as error:
+        raise FormatError(f"not JSON: {error}", str(path)) from None
+    if not isinstance(doc, dict):
+        raise FormatError(f"expected {what}, found {json_kind(doc)}", str(path))
+    return doc
+
+
+def document(doc: dict) -> list[str]:
+    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside them.
+
+    Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another schema.
+    """
+    match schema := doc.get("schema"):
+        case "synth.schedule/1":
+            replay = verify.schedule(doc)
+            sends = counted(replay.sends, "send")
+            lines = [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"]
+        case "synth.frontier/1":
+            lines = frontier(doc)
+        case "synth.bounds/1":
+            lines = bounds(doc)
+        case "synth.infeasible/1":
+            lines = [infeasible(doc)]
+        case other:
+            raise FormatError(f"schema is {other!r}; synth verifies {', '.join(SCHEMAS)}, and synth.bulk/1 (.npz)")
+    return [*lines, ASSUMED[schema]]
+
+
+def bounds(doc: dict) -> list[str]:
+    """Check every bound of the document that `synth bound -o` writes."""
+    json_reader.fields(doc, "$", PROBLEM | {"bounds"})
+    try:
+        verify.problem(doc["topology"], doc["collective"])
+        rows = json_reader.items(doc["bounds"], "$.bounds")
+        entries = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(malformed(error), "$") from None
+    if not entries:
+        raise VerificationError("is empty: the document claims nothing", "$.bounds")
+    return [f"bound: {_said(steps, value)}, certificate checked" for steps, value in entries]
+
+
+def _said(steps: int | None, value: Fraction) -> str:
+    """What a bound for `steps` says: None is any number of steps, 0 is about the number of steps itself."""
+    if steps == 0:
+        return f"S ≥ {show(value)}"
+    return f"R/C ≥ {show(value)} " + ("for any S" if steps is None else f"at S={steps}")
+
+
+def infeasible(doc: dict) -> str:
+    """Check the proof that there is no schedule at all, or none of at most `max_steps` steps."""
+    json_reader.fields(doc, "$", PROBLEM | {"max_steps", "certificate"})
+    most = None if doc["max_steps"] is None else json_reader.number(doc["max_steps"], "$.max_steps", 0)
+    try:
+        verify.problem(doc["topology"], doc["collective"])
+        certificate = doc["certificate"]
+        if not isinstance(certificate, dict):
+            raise VerificationError(NO_CERTIFICATE, "$.certificate")
+        kinds = ("unreachable",) if most is None else OF_STEPS
+        if certificate["kind"] not in kinds:
+            raise VerificationError(f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind")
+        value = proved(doc, certificate, "$.certificate")
+        name = f"{doc['collective']['name']} on {doc['topology']['name']}"
+        if most is None:
+            unit, rank = certificate["pair"]
+            return f"{name}: no schedule, unit {unit} cannot reach rank {rank}, certificate checked"
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(malformed(error), "$") from None
+    if value <= most:
+        raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
+    return f"{name}: no schedule of {most} step{'' if most == 1 else 's'} or fewer, S ≥ {show(value)}, certificate checked"
+
+
+def frontier(doc: dict) -> list[str]:
+    """Check every point, bound, open interval and the completeness of a frontier document: a line for each claim."""
+    json_reader.fields(doc, "$", FRONTIER, {"answers", "bounds", "notes", "labels"})
+    json_reader.one_of(doc["schema"], ("synth.frontier/1",), "$.schema")
+    try:
+        verify.problem(doc["topology"], doc["collective"])
+        return _frontier(doc)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise VerificationError(malformed(error), "$") from None
+
+
+def _frontier(doc: dict) -> list[str]:
+    said, points, floors = [], [], []
+    for i, entry in enumerate(json_reader.items(doc["points"], "$.points")):
+        point, floor = _point(doc, entry, f"$.points[{i}]", said)
+        points.append(point)
+        floors.append((point[0], floor))
+    for i, (before, after) in enumerate(itertools.pairwise(points)):
+        if after[0] <= before[0] or after[1] >= before[1]:
+            raise VerificationError("is dominated by the point before it", f"$.points[{i + 1}]")
+    rows = json_reader.items(doc.get("bounds", []), "$.bounds")
+    bounds = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
+    if bounds:
+        said.append(f"bounds: {'; '.join(itertools.starmap(_said, bounds))}: {counted(len(bounds), 'certificate')} checked")
+    for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
+        said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
+    if not isinstance(doc["complete"], bool):
+        raise VerificationError("is true or false", "$.complete")
+    if doc["max_steps"] is not None:
+        json_reader.number(doc["max_steps"], "$.max_steps", points[-1][0] if points else 0)
+    json_reader.seconds(doc["seconds"], "$.seconds")
+    for i, line in enumerate(json_reader.items(doc.get("notes", []), "$.notes")):
+        json_reader.text(line, f"$.notes[{i}]")
+    for i, row in enumerate(json_reader.items(doc.get("answers", []), "$.answers")):
+        _answer(row, f"$.answers[{i}]")
+    labels = json_reader.items(doc.get("labels", []), "$.labels")
+    for i, label in enumerate(labels):
+        json_reader.number(label, f"$.labels[{i}]", 0)
+    if labels and (len(labels) != doc["topology"]["ranks"] or len(set(labels)) < len(labels)):
+        raise VerificationError("must give each rank a label of its own", "$.labels")
+    said.append(_completeness(doc, points, bounds) if doc["complete"] else "not complete: there may be other points")
+    return said
+
+
+def _answer(row: dict, place: str) -> None:
+    """A record of who answered a question has the form of one; nothing rests on it."""
+    json_reader.fields(row, place, {"chunks", "steps", "rounds", "verdict", "solver"})
+    for key in ("chunks", "steps", "rounds"):
+        json_reader.number(row[key], f"{place}.{key}", 1)
+    json_reader.text(row["solver"], f"{place}.solver")
+    json_reader.one_of(row["verdict"], ("schedule", "infeasible", "undecided"), f"{place}.verdict")
+
+
+def _at_one(coll: dict, chunks: int) -> dict:
+    """The collective of a schedule, whose chunks of a unit are all alike (`synth.checker.schedule.collective`), with one chunk of each unit."""
+
+    def keep(rows: list) -> list:
+        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
+
+    return coll | {"chunks": coll["chunks"] // chunks, "pre": keep(coll["pre"]), "post": keep(coll["post"])}
+
+
+def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[int, Fraction, bool], Fraction]:
+    """S, R/C and whether that is optimal, and what is proved of R/C at S for any number of chunks."""
+    json_reader.fields(entry, place, POINT)
+    json_reader.text(entry["construction"], f"{place}.construction")
+    replay = verify.schedule(entry["schedule"], f"{place}.schedule")
+    inner = entry["schedule"]
+    if inner["topology"] != doc["topology"]:
+        differs = json_diff.told(inner["topology"], doc["topology"], "in $.topology")
+        raise VerificationError(f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology")
+    asked = _at_one(inner["collective"], inner["chunks"])
+    if asked != doc["collective"]:
+        differs = json_diff.told(asked, doc["collective"], "in $.collective")
+        raise VerificationError(f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective")
+    for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
+        if type(entry[key]) is not int or entry[key] != value:
+            raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
+    stated = json_reader.fraction(entry["bandwidth"], f"{place}.bandwidth")
+    if stated != replay.bandwidth:
+        raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
+    json_reader.seconds(entry["seconds"], f"{place}.seconds")
+    value = _certificate(doc, json_reader.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks)
+    if value > replay.bandwidth:
+        raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
+    any_chunks = entry["bound"]["scope"] == "any-chunks"
+    optimal = value == replay.bandwidth and any_chunks
+    if entry["status"] not in ("optimal", "best-known") or (entry["status"] == "optimal") != optimal:
+        raise VerificationError(f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status")
+    _same_bits(entry, place)
+    proved = "optimal for any C" if optimal else f"bound {show(value)}" + ("" if any_chunks else f" at C={replay.chunks}")
+    if inner["collective"]["combining"]:
+        proved += ", same bits on all ranks" if entry["same_bits"] else ", bits may differ"
+    sends = counted(replay.sends, "send")
+    said.append(f"S={replay.steps}: R/C {show(replay.bandwidth)} with C={replay.chunks}, {sends} replayed, {proved}")
+    return (replay.steps, replay.bandwidth, optimal), value if any_chunks else Fraction(0)
+
+
+def _same_bits(entry: dict, place: str) -> None:
+    if not isinstance(entry["same_bits"], bool):
+        raise VerificationError("'same_bits' is true or false", f"{place}.same_bits")
+    combining = entry["schedule"]["collective"]["combining"]
+    found = not combining or same_bits(Schedule.from_json(entry["schedule"]))
+    if entry["same_bits"] != found:
+        raise VerificationError(f"says {entry['same_bits']}, the order of the sums says {found}", f"{place}.same_bits")
+
+
+def proved(doc: dict, certificate: dict, place: str, steps: int | None = None, chunks: int | None = None) -> Fraction:
+    """What the certificate at `place` proves about the problem of the document."""
+    try:
+        return cuts.check(certificate, doc["topology"], doc["collective"], steps=steps, chunks=chunks)
+    except VerificationError as error:
+        raise error.within(place) from None
+
+
+def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
+    if not isinstance(entry["certificate"], dict):
+        raise VerificationError(NO_CERTIFICATE, f"{place}.certificate")
+    scope = json_reader.one_of(entry["scope"], ("any-chunks", "this-chunks") if chunks else ("any-chunks",), f"{place}.scope")
+    value = proved(doc, entry["certificate"], f"{place}.certificate", steps, chunks if scope == "this-chunks" else None)
+    stated = json_reader.fraction(entry["value"], f"{place}.value")
+    if stated != value:
+        raise VerificationError(f"says {show(stated)}, the certificate proves {show(value)}", f"{place}.value")
+    return value
+
+
+def _bound(doc: dict, entry: dict, place: str) -> tuple[int | None, Fraction]:
+    json_reader.fields(entry, place, BOUND | {"steps"})
+    steps = None if entry["steps"] is None else json_reader.number(entry["steps"], f"{place}.steps", 0)
+    kind = entry["certificate"].get("kind") if isinstance(entry["certificate"], dict) else None
+    if kind == "unreachable":
+        raise VerificationError("'unreachable' proves that there is no schedule, not a bound", f"{place}.certificate.kind")
+    value = _certificate(doc, entry, place, None if kind in OF_STEPS else steps, None)
+    if (kind in OF_STEPS) != (steps == 0):
+        raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")
+    return steps, value
+
+
+def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]], place: str) -> str:
+    """The interval that is left at so many steps. `bounds`: what is proved for any number of chunks, by number of steps."""
+    json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"}, {"certificate"})
+    json_reader.text(entry["reason"], f"{place}.reason")
+    steps = json_reader.number(entry["steps"], f"{place}.steps", 1)
+    lower = json_reader.fraction(entry["lower"], f"{place}.lower")
+    if "certificate" in entry:
+        value = proved(doc, entry["certificate"], f"{place}.certificate", steps)
+        if value != lower:
+            raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
+    # a bound at S holds at fewer steps too: idle steps can be added to any schedule
+    elif lower > max((value for s, value in bounds if s is None or s >= steps > 0), default=0):
+        raise VerificationError(f"nothing proves {show(lower)} at S={steps}: no certificate, no bound of the document", f"{place}.lower")
+    upper = None if entry["upper"] is None else json_reader.fraction(entry["upper"], f"{place}.upper")
+    best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
+    if upper != best:
+        raise VerificationError(f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper")
+    if upper is not None and lower > upper:
+        raise VerificationError(f"is {show(lower)}, above the upper end {show(upper)}", f"{place}.lower")
+    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + ("none is known" if upper is None else f"{show(upper)} is known")
+
+
+def unproved(points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int) -> list[tuple[int, int]]:
+    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point is not ruled out.
+
+    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S steps and fewer, as
+    idle steps can be added to any schedule.
+    """
+    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [(until, points[-1][1])]
+    return [
+        (start, end)
+        for (start, _), (end, bandwidth) in zip(points, ends, strict=True)
+        if end > start and not any(steps is not None and steps >= end and value >= bandwidth for steps, value in bounds)
+    ]
+
+
+def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]) -> str:
+    """Every point optimal, none possible before the first or between two, nothing better after the last."""
+    place = "$.complete"
+    if doc["open"]:
+        raise VerificationError("claims to be complete with open intervals", place)
+    if not points:
+        if not cuts.nothing_to_do(Instance(doc["topology"], doc["collective"], False)):
+            raise VerificationError("has no points, but a rank wants what it does not have", place)
+        return "complete: nothing is to be done, every rank has what it must have"
+    if not all(optimal for _, _, optimal in points):
+        raise VerificationError("claims to be complete with a point that is not optimal", place)
+    least = max((value for steps, value in bounds if steps == 0), default=None)
+    if least is None or least < points[0][0]:
+        raise VerificationError(f"no proof that fewer than {points[0][0]} steps are too few", place)
+    floor = max((value for steps, value in bounds if steps is None), default=None)
+    last_steps, last, _ = points[-1]
+    until = last_steps if floor is not None and floor >= last else doc["max_steps"]
+    if until is None:
+        raise VerificationError("no bound for every S meets the last point, and max_steps is null", place)
+    for start, end in unproved([point[:2] for point in points], bounds, until):
+        raise VerificationError(f"no proof that {end} steps cannot beat the point at {start}", place)
+    return "complete: no schedule in this model, with any number of chunks, is better" + (
+        "" if floor is not None and floor >= last else f" up to {until} steps"
+    )

@@ -1,0 +1,237 @@
+"""Verification of large frontiers and bulk schedules: certificates re-checked, schedules replayed, gaps recomputed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+
+from synth.checker.certificates import partition, path_lengths, throughput_cuts, unreachable
+from synth.checker.documents import link_columns, scale_schema, schedule_archive
+from synth.checker.schedule import compressed_replay
+from synth.errors import FormatError, VerificationError
+from synth.model import compressed_schedule
+from synth.model.documents import json_diff, json_reader
+from synth.model.documents.json_reader import MACHINE, Unchecked
+from synth.model.link_table import ends
+from synth.model.rational import counted, rational, show
+from synth.model.scale_frontier import COLLECTIVES
+from synth.model.topology import Topology
+
+_SPEAKS = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}  # certificates of others name their collective
+MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
+# What two machines must have in common for a schedule on one to be one on the other, and a bound.
+_SAME: tuple[Callable[[Topology], object], ...] = (
+    lambda t: t.ranks, lambda t: len(t.switches), lambda t: t.links, lambda t: t.limits, lambda t: t.unit_bandwidth(),
+)  # fmt: skip
+
+
+def bound(certificate: dict, topology: Topology) -> Fraction:
+    """R / C, in units of the topology, below which the certificate proves no schedule. Raises VerificationError."""
+    kind = certificate.get("kind")
+    check = {"alltoall-lengths": path_lengths.check, "allreduce-parts": partition.check}.get(str(kind), throughput_cuts.check)
+    return check(certificate, topology) * topology.unit_bandwidth()
+
+
+def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
+    """As `bound`; of a certificate about another machine the error says how one of `others` differs, if it is about that."""
+    place = "bound.certificate"
+    try:
+        return bound(certificate, machine)
+    except VerificationError as error:
+        if error.place == "topology":
+            for what, other in others:
+                digest = path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+                if other is not None and certificate["topology"] == digest(other):
+                    differs = json_diff.told(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
+                    told = f"speaks about {what}, not about the machine written in the document: {differs}"
+                    raise VerificationError(told, f"{place}.topology") from None
+        raise VerificationError(str(error), place) from None
+
+
+def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
+    """One line on a bulk schedule that is right; `where` names its machine, if it is that of a document. Raises VerificationError."""
+    found = compressed_replay.bulk(given)
+    sends = counted(found.sends, "send")
+    images = f", {found.group} images of each listed one" if found.group > 1 else ""
+    return (
+        f"{given.collective} on {where or _called(given.topology, 'the file')}{_rooted(given.root)}: S={found.steps},"
+        f" R/C={show(found.bandwidth)}, {sends}{images}: every rank ends with what it must; no link or limit is overfull"
+    )
+
+
+def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> list[str]:
+    """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
+
+    The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its name, or where
+    that is None the one that its schedules are for. Lines that are `synth.model.documents.json_reader.Unchecked` name what could not be.
+    """
+    scale_schema.check(doc)
+    given = doc["topology"]
+    files = {i: row["file"] for i, row in enumerate(doc["points"]) if "file" in row and _there(folder, row["file"], i)}
+    known = None if "links" in given else named()
+    machine = link_columns.read(given) if "links" in given else known
+    if machine is None and files:
+        machine = _load(folder, *next(iter(files.items()))).topology
+    if machine is None:
+        raise FormatError(f"holds no links, names no schedule files, and {given['name']!r} is no machine known by name")
+    for key, value in (("ranks", machine.ranks), ("unit_gbps", show(machine.unit_bandwidth()))):
+        if given[key] != value:
+            raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
+    stated = _stated(doc, machine, folder, named, files)
+    gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
+    where = machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
+    claim = f"{doc['collective']} on {where}{_rooted(doc['root'])}"
+    lines = [f"no {claim} takes fewer than {show(stated)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
+    left: list[str] = []
+    least = counted(doc["least_steps"], "step")
+    if _least_steps(doc, machine):
+        lines += [f"no {claim} takes fewer than {least}"] if doc["least_steps"] else []
+    else:
+        left.append(Unchecked(f"that no {claim} takes fewer than {least}: the machine is large"))
+    before: tuple[int, Fraction] | None = None
+    for i, row in enumerate(doc["points"]):
+        place, rate = f"points[{i}]", rational(row["bandwidth"])
+        if rate < stated or (before is not None and rate >= before[1]):
+            raise VerificationError(f"R/C={show(rate)} lies below the bound or does not improve on the point before", place)
+        if before is not None and row["steps"] <= before[0]:
+            raise VerificationError(f"says {row['steps']}, the point before takes {before[0]}", f"{place}.steps")
+        if rational(row["gap"]) != rate / stated - 1:
+            raise VerificationError(f"the gap is {show(rate / stated - 1)}, {row['gap']} is claimed", place)
+        before = row["steps"], rate
+        if rate != Fraction(row["rounds"], row["chunks"]):
+            raise VerificationError(f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds")
+        if i in files:
+            made = _load(folder, i, files[i])
+            same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
+            if same != (doc["collective"], doc["root"], row["steps"], rate, row["chunks"]):
+                raise VerificationError("its file holds another schedule", place)
+            own = made.topology
+            if any(key(own) != key(machine) for key in _SAME):
+                differs = json_diff.told(json_diff.plain(own), json_diff.plain(machine), "in the document")
+                raise VerificationError(f"its file is for another machine: {differs}", place)
+            try:
+                lines.append(schedule(made, where))
+            except VerificationError as error:
+                raise VerificationError(f"{files[i]}: {error}", place) from None
+        else:
+            point = f"the point of {counted(row['steps'], 'step')}, R/C={show(rate)}"
+            where_not = f"its file {row['file']} is not there" if "file" in row else "its schedule is in no file"
+            left.append(Unchecked(f"{point}: {where_not}, and was not replayed"))
+    return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
+
+
+def _stated(doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]) -> Fraction:
+    """The bound that the document states, which its certificate proves. Raises VerificationError."""
+    certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
+    if not isinstance(certificate, dict):
+        raise VerificationError("there is no certificate: nothing proves this", "bound.certificate")
+    if stated <= 0:
+        raise VerificationError(f"{show(stated)} is no bound: it must be above 0", "bound.value")
+    others = ((f"the machine of {name}", _load(folder, i, name).topology) for i, name in files.items())
+    by_name = ((doc["topology"]["name"], make()) for make in (named,) if "links" in doc["topology"])
+    proved = _bound(certificate, machine, chain(by_name, others))
+    if proved < stated:
+        raise VerificationError(f"the certificate proves {show(proved)}, {show(stated)} is claimed", "bound")
+    if _SPEAKS.get(certificate["kind"], certificate.get("collective")) != doc["collective"]:
+        raise VerificationError("the certificate is for another collective", "bound")
+    if certificate.get("root") != doc["root"]:
+        raise VerificationError("the certificate is for another root", "bound")
+    return stated
+
+
+def _there(folder: Path, name: str, point: int) -> bool:
+    """Whether the file of a point is there. Raises VerificationError for a name that is no way from the document."""
+    if Path(name).is_absolute():
+        raise VerificationError(f"{name}: expected a file beside the document", f"points[{point}].file")
+    return (folder / name).is_file()
+
+
+def _load(folder: Path, point: int, name: str) -> compressed_schedule.Bulk:
+    """The schedule of a point, from a file that is named by its way from the document."""
+    try:
+        return schedule_archive.load(folder / name)
+    except (VerificationError, FormatError) as error:
+        told = str(error) if name in str(error) else f"{name}: {error}"
+        raise VerificationError(told, f"points[{point}].file") from None
+
+
+def _called(machine: Topology, place: str) -> str:
+    """A machine that is known by its links alone: its name is what the document or file says."""
+    size = f"{counted(machine.ranks, 'rank')}, {counted(len(machine.links), 'link')}"
+    return f"the machine written in {place} ({machine.name!r}, {size})"
+
+
+def _rooted(root: int | None) -> str:
+    return "" if root is None else f" with root {root}"
+
+
+def infeasible(doc: dict) -> str:
+    """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises VerificationError."""
+    json_reader.fields(doc, "$", {"schema", "topology", "collective", "max_steps", "certificate"})
+    collective = json_reader.one_of(doc["collective"], COLLECTIVES, "$.collective")
+    if doc["max_steps"] is not None:
+        raise VerificationError("is null where no number of steps is enough", "$.max_steps")
+    machine, certificate = link_columns.read(doc["topology"]), doc["certificate"]
+    unit = show(machine.unit_bandwidth())
+    if doc["topology"].get("unit_gbps", unit) != unit:
+        raise VerificationError(f"says {doc['topology']['unit_gbps']!r}, the machine has {unit!r}"[:120], "$.topology.unit_gbps")
+    if not isinstance(certificate, dict):
+        raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
+    start, end = unreachable.check(certificate, machine)
+    if certificate["collective"] != collective:
+        raise VerificationError("the certificate is for another collective", "$.certificate.collective")
+    claim = f"{collective} on {_called(machine, 'the document')}{_rooted(certificate['root'])}"
+    return f"{claim}: no schedule, rank {start} cannot reach rank {end}, certificate checked"
+
+
+def _share(collective: str, ranks: int) -> str:
+    return f"1/{ranks}" if collective in ("allgather", "reduce-scatter", "alltoall") else "1"
+
+
+def _least_steps(doc: dict, machine: Topology) -> bool:
+    """Whether so many steps were seen to be needed: one rank that is as many others away from another. False: too many to look at.
+
+    Raises VerificationError where no rank is so far, or a point takes fewer steps.
+    """
+    least = doc["least_steps"]
+    if any(row["steps"] < least for row in doc["points"]):
+        raise VerificationError(f"says {least}, a point takes fewer steps", "least_steps")
+    if not least:
+        return True
+    machine = machine.live()
+    starts = range(machine.ranks) if doc["root"] is None else (doc["root"],)
+    looked = MOST_LOOKED_AT // max(1, len(machine.links))
+    if not looked:
+        return False
+    out: list[list[int]] = [[] for _ in range(machine.ranks + len(machine.switches))]
+    for a, b in zip(*ends(machine.links), strict=True):
+        a, b = (b, a) if doc["collective"] == "reduce" else (a, b)
+        out[int(a)].append(int(b))
+    far = 0
+    for start in starts[:looked]:
+        far = max(far, _farthest(out, machine.ranks, start))
+        if far >= least:
+            return True
+    if looked < len(starts):
+        return False
+    raise VerificationError(f"says {least}, no rank is farther than {far} from another", "least_steps")
+
+
+def _farthest(out: list[list[int]], ranks: int, start: int) -> int:
+    """The most ranks that are entered on the shortest ways from `start`; switches count nothing."""
+    far, queue = {start: 0}, deque([start])
+    done: set[int] = set()
+    while queue:
+        u = queue.popleft()
+        if u in done:
+            continue
+        done.add(u)
+        for v in out[u]:
+            d = far[u] + (v < ranks)
+            if d < far.get(v, 1 << 60):
+                far[v] = d
+                (queue.append if v < ranks else queue.appendleft)(v)
+    return max(d for v, d in far.items() if v < ranks)

@@ -1,0 +1,175 @@
+"""Reads the archive of a compact schedule (`synth.model.compressed_schedule`, ``.npz``) strictly: no array more or less, nothing unpacked of unknown size.
+
+The header is JSON (docs/scale.md), the arrays hold whole numbers. What their numbers mean is checked here as far as they name
+something: ends of links, bandwidths, links of paths and of limits. Whether the schedule is right `synth.checker.schedule.compressed_replay` says.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from synth.checker.documents.scale_schema import MOST_RANKS
+from synth.errors import FormatError, VerificationError
+from synth.model.compressed_schedule import SCHEMA, Bulk
+from synth.model.documents import json_reader
+from synth.model.link_table import LinkTable, Members, Sort
+from synth.model.rational import printable, show
+from synth.model.scale_frontier import COLLECTIVES
+from synth.model.topology import KINDS, Limit, Topology
+
+ARRAYS = ("rounds", "step", "chunk", "path", "kind", "path_links", "path_ends", "src", "dst", "width", "late", "sort")
+LIMITS = ("limit_links", "limit_ends", "limit_width", "nodes")
+MOST_NUMBERS = 1 << 30  # in all arrays of an archive together
+MOST_LINKS = 1 << 25
+MOST_HEADER = 1 << 28  # bytes
+MOST_CHUNKS = 1 << 62
+
+
+def load(path: Path) -> Bulk:
+    """The inverse of `Bulk.save`. Raises FormatError for a file that is no such archive, VerificationError where it makes no sense."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header, columns = _unpacked(archive)
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror or error}", str(path)) from None
+    except RecursionError:
+        raise FormatError(f"is no schedule of {SCHEMA}: nested too deeply", str(path)) from None
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError) as error:
+        raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
+    return _read(header, columns)
+
+
+def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
+    """The header and every array, int64. Raises ValueError for what is no array of whole numbers, or too much of them."""
+    items = {item.filename: item for item in archive.infolist()}
+    wanted = {f"{name}.npy" for name in ("header", "generators", *ARRAYS, *LIMITS)}
+    if len(items) < len(archive.infolist()):
+        raise ValueError("two of its files have one name")
+    for name in sorted(wanted ^ items.keys()):
+        raise ValueError(f"{name[:40]!r} is {'missing' if name in wanted else 'not known'}")
+    shapes = {}
+    for name in wanted:
+        with archive.open(items[name]) as file:
+            shape, kind = _shape(file)
+        if len(shape) != (2 if name == "generators.npy" else 1):
+            raise ValueError(f"{name} is an array of {len(shape)} dimensions")
+        shapes[name] = shape, kind
+    counts = {name: shape[0] * (shape[1] if len(shape) == 2 else 1) for name, (shape, _) in shapes.items()}
+    if counts.pop("header.npy") > MOST_HEADER or sum(counts.values()) > MOST_NUMBERS:
+        raise ValueError(f"holds {sum(counts.values())} numbers; at most {MOST_NUMBERS} are read")
+    found = {}
+    for name in wanted:
+        with archive.open(items[name]) as file:
+            shape, kind = _shape(file)
+            size = counts.get(name, shape[0]) * kind.itemsize
+            data = file.read(size + 1)
+        if len(data) != size:
+            raise ValueError(f"{name} does not hold as many numbers as it says")
+        found[name.removesuffix(".npy")] = np.frombuffer(data, kind).reshape(shape)
+    header = found.pop("header")
+    if header.dtype != np.uint8:
+        raise ValueError("the header is no text")
+    return json_reader.parsed(header.tobytes()), {name: values.astype(np.int64) for name, values in found.items()}
+
+
+def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """The shape and the kind of numbers that an array's own header claims; the file then stands at its first number."""
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array of another version than 1.0")
+    shape, fortran, kind = np.lib.format.read_array_header_1_0(file)
+    if any(type(n) is not int or n < 0 for n in shape):
+        raise ValueError(f"an array of the shape {shape}")
+    if kind.kind not in "iu" or (kind.kind == "u" and kind.itemsize == 8) or (fortran and len(shape) > 1):
+        raise ValueError(f"an array of {kind}, which are no whole numbers below 2^63 in rows")
+    return shape, kind
+
+
+def _read(header: object, columns: dict[str, np.ndarray]) -> Bulk:
+    fields = json_reader.fields(header, "header", {"schema", "collective", "root", "chunks", "topology"})
+    json_reader.one_of(fields["schema"], (SCHEMA,), "header.schema")
+    collective = json_reader.one_of(fields["collective"], COLLECTIVES, "header.collective")
+    topology = _machine(fields["topology"], columns)
+    root = fields["root"]
+    if root is not None:
+        json_reader.number(root, "header.root", 0, topology.ranks)
+    chunks = json_reader.number(fields["chunks"], "header.chunks", 1, MOST_CHUNKS)
+    paths = tuple(tuple(path.tolist()) for path in _split("path_links", "path_ends", columns, len(topology.links)))
+    generators, nodes = columns["generators"], topology.ranks + len(topology.switches)
+    if len(generators) and generators.shape[1] != nodes:
+        raise VerificationError(f"has {generators.shape[1]} columns, ranks and switches are {nodes}", "generators")
+    return Bulk(
+        topology, collective, root, chunks, columns["rounds"], columns["step"], columns["chunk"], columns["path"], columns["kind"],
+        paths, tuple(map(tuple, generators.tolist())),
+    )  # fmt: skip
+
+
+def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
+    place = "header.topology"
+    machine = json_reader.fields(doc, place, {"name", "ranks", "switches", "unit", "widths", "latencies", "limits"})
+    name, ranks = (
+        json_reader.text(machine["name"], f"{place}.name"),
+        json_reader.number(machine["ranks"], f"{place}.ranks", 1, MOST_RANKS + 1),
+    )
+    switches = tuple(_texts(machine["switches"], f"{place}.switches"))
+    widths, lates = (
+        [json_reader.fraction(text, f"{place}.{key}[{i}]") for i, text in enumerate(json_reader.items(machine[key], f"{place}.{key}"))]
+        for key in ("widths", "latencies")
+    )
+    count, nodes = len(columns["src"]), ranks + len(switches)
+    if count > MOST_LINKS:
+        raise VerificationError(f"{count} links; at most {MOST_LINKS} are read", "src")
+    for key, most in (("src", nodes), ("dst", nodes), ("width", len(widths)), ("late", len(lates)), ("sort", len(KINDS))):
+        if len(columns[key]) != count:
+            raise VerificationError(f"has {len(columns[key])} entries, src has {count}", key)
+        within(columns[key], most, key)
+    loops = np.flatnonzero(columns["src"] == columns["dst"])
+    if len(loops):
+        raise VerificationError(f"link {loops[0]} joins an end to itself", "dst")
+    keys = (columns["width"] * max(1, len(lates)) + columns["late"]) * len(KINDS) + columns["sort"]
+    kept, sort = np.unique(keys, return_inverse=True)
+    sorts = []
+    for key in kept.tolist():
+        rest, kind = divmod(key, len(KINDS))
+        wide, late = divmod(rest, max(1, len(lates)))
+        sorts.append(Sort(widths[wide], lates[late], KINDS[kind]))
+    titles, narrow = _texts(machine["limits"], f"{place}.limits"), columns["limit_width"]
+    members = _split("limit_links", "limit_ends", columns, count)
+    if not len(titles) == len(members) == len(narrow):
+        raise VerificationError(f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends")
+    within(narrow, len(widths), "limit_width")
+    limits = tuple(Limit(n, Members(m), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
+    if len(columns["nodes"]) not in (0, ranks):
+        raise VerificationError(f"names boxes of {len(columns['nodes'])} ranks, there are {ranks}", "nodes")
+    within(columns["nodes"], 1 << 31, "nodes")
+    unit = None if machine["unit"] is None else json_reader.fraction(machine["unit"], f"{place}.unit")
+    if unit == 0:
+        raise VerificationError(f"{show(unit)} is no bandwidth", f"{place}.unit")
+    table = LinkTable(columns["src"], columns["dst"], sort.astype(np.int64), sorts)
+    return Topology(name, ranks, table, limits, switches, tuple(columns["nodes"].tolist()), unit)
+
+
+def _texts(rows: object, place: str) -> list[str]:
+    return [printable(json_reader.text(text, f"{place}[{i}]")) for i, text in enumerate(json_reader.items(rows, place))]
+
+
+def within(values: np.ndarray, most: int, place: str) -> None:
+    """Raises VerificationError unless every number is at least 0 and below `most`."""
+    wrong = np.flatnonzero((values < 0) | (values >= most)) if most < 1 << 63 else np.flatnonzero(values < 0)
+    if len(wrong):
+        raise VerificationError(f"{values[wrong[0]]} lies outside 0..{most - 1}", f"{place}[{wrong[0]}]")
+
+
+def _split(flat: str, ends: str, columns: dict[str, np.ndarray], links: int) -> list[np.ndarray]:
+    """The links of each path or limit: entry i of `ends` is where those of path i end in `flat`, and those of path i + 1 begin."""
+    numbers, stops = columns[flat], columns[ends]
+    within(numbers, links, flat)
+    starts = np.concatenate([np.zeros(1, np.int64), stops])
+    if (starts[1:] < starts[:-1]).any() or starts[-1] != len(numbers):
+        raise VerificationError(f"does not part the {len(numbers)} numbers of {flat}", ends)
+    return [numbers[a:b] for a, b in pairwise(starts.tolist())]

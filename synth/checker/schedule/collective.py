@@ -1,0 +1,211 @@
+"""The task of a schedule's document, read strictly: who has which chunk before, who is to have it after, as its name says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from synth.errors import VerificationError
+from synth.model.documents import json_reader
+
+# Ranks of a task, at most: as many as a certificate may speak of.
+MOST_RANKS = 1 << 16
+
+ROOTED = ("broadcast", "reduce", "scatter", "gather", "multi-broadcast", "multi-reduce", "multi-scatter", "multi-gather")
+UNROOTED = (
+    "allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "alltonext", "sendrecv", "allgatherv", "reduce-scatterv", "alltoallv",
+)  # fmt: skip
+COMBINING = ("reduce", "multi-reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
+# Collectives that are read with before and after exchanged.
+REVERSED = ("reduce", "multi-reduce", "gather", "multi-gather", "reduce-scatter", "reduce-scatterv")
+
+# A unit's ranks before, and after.
+Row = tuple[Sequence[int], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """`pre` and `post` by address, ``chunk * ranks + rank``; what a post address wants is None where it is everything."""
+
+    name: str
+    ranks: int
+    chunks: int
+    combining: bool
+    pre: frozenset[int]
+    post: dict[int, frozenset[int] | None]
+
+    @staticmethod
+    def read(doc: object, per_unit: int, ranks: int, place: str) -> Task:
+        """Read the `collective` object of a schedule with `per_unit` chunks of each unit. Raises VerificationError.
+
+        All chunks of a unit are alike, so that the first of each says what the whole collective is; and a collective with a
+        name of synth's own is, chunk by chunk, what its name and its sizes say.
+        """
+        fields = json_reader.fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
+        if json_reader.number(fields["ranks"], f"{place}.ranks", 1, MOST_RANKS) != ranks:
+            raise VerificationError(f"has {fields['ranks']} ranks, the topology has {ranks}", f"{place}.ranks")
+        chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 0)
+        if chunks % per_unit:
+            raise VerificationError(f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
+        if not isinstance(fields["combining"], bool):
+            raise VerificationError("'combining' is true or false", f"{place}.combining")
+        rows = len(json_reader.items(fields["pre"], f"{place}.pre")) + len(json_reader.items(fields["post"], f"{place}.post"))
+        if chunks > rows:
+            raise VerificationError(f"{chunks} chunks, and rows of pre and post for {rows} at most", f"{place}.chunks")
+        pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
+        post = _pairs(fields["post"], chunks, ranks, f"{place}.post", 3 if fields["combining"] else 2)
+        name = json_reader.text(fields["name"], f"{place}.name")
+        task = Task(name, ranks, chunks, fields["combining"], frozenset(pre), post)
+        if task.combining:
+            _check_sums(task, f"{place}.post")
+        if not _as_defined(task, _roots(task, fields["root"], f"{place}.root"), per_unit, place):
+            raise VerificationError(f"pre and post are not those of {name} over {ranks} ranks with C = {per_unit}", place)
+        return task
+
+    def unit(self, per_unit: int) -> Task:
+        """The same with one chunk of each unit: the first of `per_unit`."""
+        size = per_unit * self.ranks
+
+        def kept(at: int) -> bool:
+            return at % size < self.ranks
+
+        def moved(at: int) -> int:
+            return at // size * self.ranks + at % size
+
+        pre = frozenset(map(moved, filter(kept, self.pre)))
+        post = {moved(at): want for at, want in self.post.items() if kept(at)}
+        return replace(self, chunks=self.chunks // per_unit, pre=pre, post=post)
+
+    def split(self, per_unit: int) -> Task:
+        """The same with `per_unit` chunks for each one."""
+        size = per_unit * self.ranks
+        pre: set[int] = set()
+        for at in self.pre:
+            first = at // self.ranks * size + at % self.ranks
+            pre.update(range(first, first + size, self.ranks))
+        post: dict[int, frozenset[int] | None] = {}
+        for at, want in self.post.items():
+            first = at // self.ranks * size + at % self.ranks
+            post.update(dict.fromkeys(range(first, first + size, self.ranks), want))
+        return replace(self, chunks=self.chunks * per_unit, pre=frozenset(pre), post=post)
+
+
+def _check_sums(task: Task, place: str) -> None:
+    """Every sum that a rank wants is one of contributions that there are, and of at least one."""
+    contributed = {at // task.ranks for at in task.pre}
+    for at, want in task.post.items():
+        chunk, rank = divmod(at, task.ranks)
+        if want is None and chunk not in contributed:
+            raise VerificationError(f"rank {rank} wants the sum of chunk {chunk}, to which no rank contributes", place)
+        if want is not None and not (want and all(chunk * task.ranks + r in task.pre for r in want)):
+            raise VerificationError(f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors", place)
+
+
+def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[int, frozenset[int] | None]:
+    rows = json_reader.items(doc, place)
+    try:
+        pairs: set[int] = set()
+        for chunk, rank in rows:
+            if type(chunk) is not int or type(rank) is not int or not 0 <= chunk < chunks or not 0 <= rank < ranks:
+                break
+            pairs.add(chunk * ranks + rank)
+        else:
+            if len(pairs) == len(rows):
+                return dict.fromkeys(pairs)
+    except (TypeError, ValueError):  # no row of two
+        pass
+    found: dict[int, frozenset[int] | None] = {}
+    for i, row in enumerate(rows):  # one by one, to say what is wrong where
+        here = f"{place}[{i}]"
+        if not 2 <= len(json_reader.items(row, here)) <= most:
+            raise VerificationError("expected [chunk, rank]", here)
+        chunk, rank = json_reader.number(row[0], f"{here}[0]", 0, chunks), json_reader.number(row[1], f"{here}[1]", 0, ranks)
+        if chunk * ranks + rank in found:
+            raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
+        found[chunk * ranks + rank] = _contributors(row[2], ranks, f"{here}[2]") if len(row) == 3 else None
+    return found
+
+
+def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
+    some = [json_reader.number(r, place, 0, ranks) for r in json_reader.items(doc, place)]
+    if len(set(some)) < len(some):
+        raise VerificationError("lists a rank twice", place)
+    return frozenset(some)
+
+
+def _roots(task: Task, root: object, place: str) -> list[int]:
+    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises VerificationError.
+
+    Nothing rests on the roots of a collective with a name of its own, which may give any.
+    """
+    if task.name in UNROOTED:
+        if root is not None:
+            raise VerificationError(f"is null for {task.name}, which has no root", place)
+        return []
+    several = isinstance(root, list)
+    roots = [json_reader.number(r, place, 0, task.ranks) for r in (root if several else [] if root is None else [root])]
+    if len(set(roots)) < len(roots) or several != (len(roots) > 1):
+        raise VerificationError(f"expected one rank, or a list of different ones, found {root!r}"[:120], place)
+    if task.name in ROOTED and not roots:
+        raise VerificationError(f"is missing: {task.name} has one", place)
+    if task.name in ROOTED and several != task.name.startswith("multi-"):
+        raise VerificationError(f"{task.name} has {'one root' if several else 'several roots'}, found {root!r}"[:120], place)
+    return roots if task.name in ROOTED else []
+
+
+def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
+    """Whether pre and post are what the collective's name says, or for a name that is not synth's own, alike for all chunks of a unit."""
+    n, everyone = task.ranks, range(task.ranks)
+    before, after = (task.post, task.pre) if task.name in REVERSED else (task.pre, task.post)
+    name = task.name
+    if name not in ROOTED + UNROOTED:
+        unit = task.unit(c)
+        sizes = len(unit.pre) * c, len(unit.post) * c
+        if sizes != (len(task.pre), len(task.post)) or task != unit.split(c):
+            raise VerificationError(f"pre and post are not the same for all {c} chunks of a unit", place)
+        return True
+    units = {
+        "broadcast": len(roots), "reduce": len(roots), "scatter": len(roots) * n, "gather": len(roots) * n, "allgather": n,
+        "reduce-scatter": n, "alltoall": n * n, "allreduce": 1, "scan": 1, "alltonext": n - 1, "sendrecv": n,
+    }.get(name.removeprefix("multi-"))  # fmt: skip
+    if task.combining != (name in COMBINING):
+        raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
+    if units is not None and task.chunks != units * c:
+        raise VerificationError(f"{name} over {n} ranks has {units * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks")
+    rows: list[Row]
+    if name in ("broadcast", "multi-broadcast", "reduce", "multi-reduce"):
+        rows = [([r], everyone) for r in roots]
+    elif name in ("scatter", "multi-scatter", "gather", "multi-gather"):
+        rows = [([r], [i]) for r in roots for i in everyone]
+    elif name in ("allgather", "reduce-scatter"):
+        rows = [([i], everyone) for i in everyone]
+    elif name == "alltoall":
+        rows = [([i], [j]) for i in everyone for j in everyone]
+    elif name in ("allreduce", "scan"):
+        rows = [(everyone, everyone)]
+    elif name in ("alltonext", "sendrecv"):
+        rows = [([i], [(i + 1) % n]) for i in range(task.chunks // c)]
+    elif name == "alltoallv":
+        source = {at // n // c: at % n for at in before}
+        rows = [([s], [d]) for s, d in sorted((source.get(at // n // c, n), at % n) for at in after if at // n % c == 0)]
+    else:
+        rows = [([at % n], everyone) for at in sorted(before, key=lambda at: at % n) if at // n % c == 0]
+    if (
+        task.chunks != c * len(rows)
+        or len(before) != c * sum(len(row[0]) for row in rows)
+        or len(after) != c * sum(len(row[1]) for row in rows)
+    ):
+        return False  # before as many are written down
+    left: set[int] = set()
+    right: set[int] = set()
+    for u, row in enumerate(rows):
+        first, end = u * c * n, (u + 1) * c * n
+        for r in row[0]:
+            left.update(range(first + r, end, n))
+        for r in row[1]:
+            right.update(range(first + r, end, n))
+    if name == "scan":
+        sums = all(want == frozenset(range(at % n + 1)) for at, want in task.post.items())
+    else:
+        sums = all(want is None for want in task.post.values())
+    return sums and left == set(before) and right == set(after)

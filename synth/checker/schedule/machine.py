@@ -1,0 +1,155 @@
+"""The machine of a schedule's document, read strictly: its links, limits and wires, and what a step puts on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+from synth.errors import VerificationError
+from synth.model.documents import json_reader
+
+KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+
+LinkKey = tuple[int, int, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Links, limits and physical wires as the document gives them, checked to be consistent with each other.
+
+    A limit counts a link as often as it lists it.
+    """
+
+    ranks: int
+    links: dict[LinkKey, int]
+    limits: tuple[tuple[Counter[LinkKey], int], ...]
+    wires: dict[tuple[int | str, int | str], int]
+
+    @staticmethod
+    def read(doc: object, place: str) -> Fabric:
+        """Read the `topology` object of a schedule."""
+        fields = json_reader.fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
+        ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
+        links: dict[LinkKey, int] = {}
+        for i, row in enumerate(json_reader.items(fields["links"], f"{place}.links")):
+            here = f"{place}.links[{i}]"
+            if len(json_reader.items(row, here)) not in (3, 4):
+                raise VerificationError("expected [src, dst, units] or [src, dst, units, path]", here)
+            key = _link_key([row[0], row[1], *row[3:]], ranks, here)
+            if key in links:
+                raise VerificationError(f"link {key[0]} -> {key[1]} is listed twice", here)
+            links[key] = json_reader.number(row[2], f"{here}[2]", 1)
+        limits = []
+        for i, row in enumerate(json_reader.items(fields["limits"], f"{place}.limits")):
+            here = f"{place}.limits[{i}]"
+            cap = json_reader.fields(row, here, {"links", "units"})
+            keys = [_link_key(key, ranks, f"{here}.links[{j}]") for j, key in enumerate(json_reader.items(cap["links"], f"{here}.links"))]
+            for key in keys:
+                if key not in links:
+                    raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
+            limits.append((Counter(keys), json_reader.number(cap["units"], f"{here}.units", 1)))
+        wires = _read_wires(fields.get("wires", []), f"{place}.wires")
+        if bool(wires) != any(via for _, _, via in links):
+            raise VerificationError("wires are listed exactly when links name the switches on their way", f"{place}.wires")
+        fabric = Fabric(ranks, links, tuple(limits), wires)
+        for key in links:
+            for hop in fabric.hops(key):
+                if wires and hop not in wires:
+                    raise VerificationError(f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place)
+        return fabric
+
+    @staticmethod
+    def hops(key: LinkKey) -> list[tuple[int | str, int | str]]:
+        """The physical wires of a link."""
+        ends = [key[0], *key[2], key[1]]
+        return list(pairwise(ends))
+
+    def check_loads(self, load: dict[LinkKey, int], rounds: int, place: str) -> None:
+        """No link, limit or wire carries more than its units times the rounds of the step."""
+        for (src, dst, via), n in load.items():
+            if n > self.links[src, dst, via] * rounds:
+                room = self.links[src, dst, via] * rounds
+                raise VerificationError(f"link {src} -> {dst} carries {n} chunks, {rounds} rounds allow {room}", place)
+        for i, (members, units) in enumerate(self.limits):
+            n = sum(members[key] * load[key] for key in members.keys() & load.keys())
+            if n > units * rounds:
+                raise VerificationError(f"limit {i} carries {n} chunks, {rounds} rounds allow {units * rounds}", place)
+        if self.wires:
+            physical: Counter = Counter()
+            for key, n in load.items():
+                for hop in self.hops(key):
+                    physical[hop] += n
+            for (a, b), n in physical.items():
+                if n > self.wires[a, b] * rounds:
+                    raise VerificationError(f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place)
+
+
+def _link_key(row: object, ranks: int, place: str) -> LinkKey:
+    row = json_reader.items(row, place)
+    if len(row) not in (2, 3):
+        raise VerificationError("expected [src, dst] or [src, dst, path]", place)
+    src, dst = json_reader.number(row[0], f"{place}[0]", 0, ranks), json_reader.number(row[1], f"{place}[1]", 0, ranks)
+    if src == dst:
+        raise VerificationError(f"a link from rank {src} to itself", place)
+    return src, dst, _path(row[2], place) if len(row) == 3 else ()
+
+
+def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], int]:
+    wires: dict[tuple[int | str, int | str], int] = {}
+    for i, row in enumerate(json_reader.items(doc, place)):
+        here = f"{place}[{i}]"
+        if len(json_reader.items(row, here)) != 3 or not all(isinstance(end, str) or type(end) is int for end in row[:2]):
+            raise VerificationError("expected [end, end, units]", here)
+        wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + json_reader.number(row[2], f"{here}[2]", 1)
+    return wires
+
+
+def load_of(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey, int]:
+    """How many sends take each link, where every row is a send.
+
+    Rows without paths are counted in one plain loop, as a step may have some ten thousand; where something is amiss, or
+    there are paths, each is looked at by `_send`.
+    """
+    load: dict[int, dict[int, int]] = {}
+    try:
+        for chunk, src, dst, kind in rows:
+            if type(chunk) is not int or type(src) is not int or type(dst) is not int or not 0 <= chunk < chunks or kind not in KINDS:
+                break
+            try:
+                load[src][dst] += 1
+            except KeyError:  # the first on its link
+                if (src, dst, ()) not in fabric.links:
+                    break
+                load.setdefault(src, {})[dst] = 1
+        else:
+            return {(src, dst, ()): n for src, row in load.items() for dst, n in row.items()}
+    except (TypeError, ValueError):  # no row of four
+        pass
+    keys = [_send(row, chunks, fabric, f"{place}[{i}]") for i, row in enumerate(rows)]
+    return Counter([key for key in keys if key is not None])
+
+
+def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | None:
+    """The link that a row takes; None for a rank that adds its input to what it holds, or puts it there."""
+    row = json_reader.items(row, place)
+    if len(row) not in (4, 5):
+        raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
+    json_reader.number(row[0], f"{place}[0]", 0, chunks)
+    src, dst = json_reader.number(row[1], f"{place}[1]", 0, fabric.ranks), json_reader.number(row[2], f"{place}[2]", 0, fabric.ranks)
+    via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
+    if row[3] not in KINDS:
+        raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")
+    if src == dst and not via and row[3] in ("copy-input", "reduce-input"):
+        return None
+    if (src, dst, via) not in fabric.links:
+        through = f" through {' '.join(via)}" if via else ""
+        raise VerificationError(f"there is no link {src} -> {dst}{through}", place)
+    return src, dst, via
+
+
+def _path(value: object, place: str) -> tuple[str, ...]:
+    names = json_reader.items(value, place)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise VerificationError("expected a list of switch names", place)
+    return tuple(names)

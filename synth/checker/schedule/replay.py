@@ -1,0 +1,100 @@
+"""Independent replay of schedules: the root of trust.
+
+Works on the JSON document, not on the values that made it, and shares no code with what it checks: structure, the
+meaning of a named collective, holdings, contributions counted once, the load of every link, limit and physical wire
+in every step, and the postcondition. Anything wrong raises `VerificationError` with the place in the document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from synth.checker.schedule.collective import Task
+from synth.checker.schedule.machine import Fabric, load_of
+from synth.checker.schedule.state import Combining, Holding
+from synth.errors import VerificationError
+from synth.model.documents import json_reader
+from synth.model.schedule import Schedule, canonical
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay established: C, S, R and the number of sends between ranks."""
+
+    chunks: int
+    steps: int
+    rounds: int
+    sends: int
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """R / C."""
+        return Fraction(self.rounds, self.chunks)
+
+
+def schedule(given: Schedule | dict, place: str = "$") -> Replay:
+    """Replay a schedule, or its JSON document, step by step.
+
+    Returns what was established; raises VerificationError at the first thing that is wrong.
+    """
+    doc = given.to_json() if isinstance(given, Schedule) else given
+    fields = json_reader.fields(doc, place, {"schema", "topology", "collective", "chunks", "steps"}, {"fingerprint"})
+    if fields["schema"] != "synth.schedule/1":
+        raise VerificationError(f"schema is {fields['schema']!r}, expected 'synth.schedule/1'", f"{place}.schema")
+    fabric = _machine(fields["topology"], f"{place}.topology")
+    chunks = json_reader.number(fields["chunks"], f"{place}.chunks", 1)
+    task = Task.read(fields["collective"], chunks, fabric.ranks, f"{place}.collective")
+    state = Combining(task, place) if task.combining else Holding(task, place)
+    rounds = sends = 0
+    for t, row in enumerate(json_reader.items(fields["steps"], f"{place}.steps")):
+        here = f"{place}.steps[{t}]"
+        step = json_reader.fields(row, here, {"rounds", "sends"})
+        r = json_reader.number(step["rounds"], f"{here}.rounds", 1)
+        moves = json_reader.items(step["sends"], f"{here}.sends")
+        fabric.check_loads(load_of(moves, task.chunks, fabric, f"{here}.sends"), r, here)
+        state.step(moves, here)
+        rounds, sends = rounds + r, sends + sum(row[1] != row[2] for row in moves)
+    state.finish()
+    if "fingerprint" in fields:
+        _check_fingerprint(fields, chunks, rounds, place)
+    return Replay(chunks, len(fields["steps"]), rounds, sends)
+
+
+def problem(topology: object, collective: object, place: str = "$") -> None:
+    """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its name says."""
+    fabric = _machine(topology, f"{place}.topology")
+    Task.read(collective, 1, fabric.ranks, f"{place}.collective")
+
+
+def _machine(doc: Any, place: str) -> Fabric:
+    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each link."""
+    fabric, fields = Fabric.read(doc, place), doc
+    json_reader.text(fields["name"], f"{place}.name")
+    if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
+        raise VerificationError("is 0: a unit of bandwidth is more than nothing", f"{place}.unit_gbps")
+    latency = json_reader.items(fields.get("latency_us", []), f"{place}.latency_us")
+    for i, value in enumerate(latency):
+        json_reader.fraction(value, f"{place}.latency_us[{i}]")
+    if latency and len(latency) != len(fields["links"]):
+        raise VerificationError(f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us")
+    return fabric
+
+
+def _check_fingerprint(doc: dict, chunks: int, rounds: int, place: str) -> None:
+    import hashlib
+
+    net, coll = doc["topology"], doc["collective"]
+
+    def at_one(rows: list) -> list:
+        return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
+
+    base = {
+        "links": net["links"], "limits": net["limits"], "pre": at_one(coll["pre"]), "post": at_one(coll["post"]),
+        "combining": coll["combining"],
+    }  # fmt: skip
+    inner = hashlib.sha256(canonical(base)).hexdigest()
+    found = hashlib.sha256(canonical([inner, chunks, len(doc["steps"]), rounds])).hexdigest()
+    if doc["fingerprint"] != found:
+        raise VerificationError("does not belong to this topology, collective, C, S and R", f"{place}.fingerprint")

@@ -1,0 +1,83 @@
+"""What ranks hold while a schedule is replayed, step by step: chunks, or sums whose contributions count once."""
+
+from __future__ import annotations
+
+from synth.checker.schedule.collective import Task
+from synth.errors import VerificationError
+
+
+class Holding:
+    """Non-combining: which rank holds which chunk, by address."""
+
+    def __init__(self, task: Task, place: str) -> None:
+        self.task, self.place, self.held = task, place, set(task.pre)
+
+    def step(self, moves: list, place: str) -> None:
+        """Takes the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
+        ranks = self.task.ranks
+        copies = all(row[3] == "copy" for row in moves)
+        if not copies or not self.held.issuperset([row[0] * ranks + row[1] for row in moves]):
+            self._blame(moves, place)
+        self.held.update([row[0] * ranks + row[2] for row in moves])
+
+    def _blame(self, moves: list, place: str) -> None:
+        """Says which send of a step is wrong, the first."""
+        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
+            if kind != "copy":
+                raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
+            if chunk * self.task.ranks + src not in self.held:
+                raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
+
+    def finish(self) -> None:
+        """Raises VerificationError unless every rank has what it is to end with."""
+        if not self.held.issuperset(self.task.post):
+            chunk, rank = divmod(min(self.task.post.keys() - self.held), self.task.ranks)
+            raise VerificationError(f"rank {rank} ends without chunk {chunk}", f"{self.place}.steps")
+
+
+class Combining:
+    """Combining: which ranks' contributions each address holds, as a bit set; none may count twice."""
+
+    def __init__(self, task: Task, place: str) -> None:
+        self.task, self.place = task, place
+        self.value = {at: 1 << at % task.ranks for at in task.pre}
+        self.total: dict[int, int] = {}
+        for at in task.pre:
+            chunk, rank = divmod(at, task.ranks)
+            self.total[chunk] = self.total.get(chunk, 0) | 1 << rank
+
+    def step(self, moves: list, place: str) -> None:
+        """Takes the sends of one step, all at once. Raises VerificationError for the first that is wrong."""
+        ranks = self.task.ranks
+        copies: dict[int, int] = {}
+        adds: list[tuple[int, int, int]] = []
+        for i, (chunk, src, dst, kind, *_) in enumerate(moves):
+            at, to = chunk * ranks + src, chunk * ranks + dst
+            value = (1 << src if at in self.task.pre else 0) if kind.endswith("-input") else self.value.get(at, 0)
+            if not value:
+                raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", f"{place}.sends[{i}]")
+            if kind.startswith("copy"):
+                if to in copies:
+                    raise VerificationError(f"a second copy of chunk {chunk} lands on rank {dst} in one step", f"{place}.sends[{i}]")
+                copies[to] = value
+            else:
+                adds.append((to, value, i))
+        self.value.update(copies)
+        for to, value, i in adds:
+            held = self.value.get(to, 0)
+            if held & value:
+                twice, (chunk, dst) = (held & value).bit_length() - 1, divmod(to, ranks)
+                fault = f"the contribution of rank {twice} to chunk {chunk} counts twice on rank {dst}"
+                raise VerificationError(fault, f"{place}.sends[{i}]")
+            self.value[to] = held | value
+
+    def finish(self) -> None:
+        """Raises VerificationError unless every rank has what it is to end with."""
+        for at, want in sorted(self.task.post.items()):
+            chunk, rank = divmod(at, self.task.ranks)
+            bits = self.total.get(chunk, 0) if want is None else sum(1 << r for r in want)
+            held = self.value.get(at, 0)
+            if held != bits:
+                wrong = (held ^ bits).bit_length() - 1
+                fault = "lacks" if bits >> wrong & 1 else "has too much:"
+                raise VerificationError(f"rank {rank} ends: chunk {chunk} {fault} rank {wrong}'s contribution", f"{self.place}.steps")

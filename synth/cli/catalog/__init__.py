@@ -1,0 +1,1 @@
+"""The commands of `synth catalog`, one a file."""

@@ -1,0 +1,80 @@
+"""`synth catalog export`: `synth export` of an entry."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli.catalog.group import db_option
+from synth.cli.export import export as plain
+from synth.cli.framework.output import ready, remark, write
+from synth.cli.root import CONTEXT
+from synth.errors import SynthError, UsageError
+
+if TYPE_CHECKING:
+    from synth.catalog.entry import Entry
+
+_LEFT_OUT = ("plan", "coll", "root")  # what an entry says itself
+_PLAIN: Callable[..., Any] = plain.callback or plain
+
+
+@click.command(context_settings=CONTEXT, short_help="An entry in the form of a runtime, as `synth export` writes it.")
+@click.argument("name", metavar="ID")
+@db_option
+def export(name: str, db: Path, **given: Any) -> None:
+    """Write a point of entry ID, or with --all every point, in the form that a runtime loads.
+
+    --to frontier and --to schedule write the documents that `synth bench`, `synth verify` and all other commands read.
+
+    \b
+    Examples:
+      synth catalog export 62a441bf --to msccl-xml --point 1 -o allgather.xml
+      synth catalog export 62a441bf --to frontier -o frontier.json
+    """
+    from synth.api import catalog
+
+    with catalog.open(db) as store:
+        entry = store.get(name)
+    to = (given["to"] or "").lower()
+    if to == "frontier":
+        _write(catalog.document(entry)["frontier"], given["output"])
+    elif to == "schedule":
+        _write(catalog.schedule(entry, given["point"], given["size"]).to_json(), given["output"])
+    else:
+        _exported(entry, given)
+
+
+def _exported(entry: Entry, given: dict[str, Any]) -> None:
+    """As `synth export` of the same frontier; of one by flow methods, of the chosen point's schedule."""
+    from synth.api import catalog
+    from synth.model.frontier import Frontier
+
+    if isinstance(entry.frontier, Frontier):
+        doc = entry.frontier.to_json()
+    elif given["every"]:
+        raise UsageError(f"{entry.id} is by flow methods, whose schedules are exported one at a time: --point K in place of --all")
+    else:
+        doc, given = catalog.schedule(entry, given["point"], given["size"]).to_json(), given | {"point": None}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{entry.id}.json"
+        file.write_text(json.dumps(doc))
+        _PLAIN(file=file, **given, **dict.fromkeys(_LEFT_OUT))
+
+
+def _write(doc: dict | None, output: str | None) -> None:
+    if doc is None:
+        raise SynthError("this entry has no frontier")
+    ready(output)
+    if output in (None, "-"):
+        click.echo(json.dumps(doc))
+    else:
+        write(Path(str(output)), json.dumps(doc) + "\n")
+        remark(f"wrote {output}")
+
+
+export.params += [option for option in plain.params if isinstance(option, click.Option) and option.name not in _LEFT_OUT]

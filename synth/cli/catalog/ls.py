@@ -1,0 +1,50 @@
+"""`synth catalog ls`: what a catalog holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from synth.cli.catalog.group import db_option
+from synth.cli.catalog.table import print_choices, print_rows
+from synth.cli.framework.options import output_options
+from synth.cli.framework.output import deliver, remark
+from synth.cli.framework.types import Positive, Size
+from synth.cli.root import CONTEXT
+
+
+@click.command(context_settings=CONTEXT, short_help="What is in it, or which points serve a machine and a size.")
+@db_option
+@click.option("--topo", metavar="NAME", help="Only of the machine of this name.")
+@click.option("--coll", metavar="NAME", help="Only of this collective.")
+@click.option("--state", type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False), help="Only those.")
+@click.option("--ranks", "count", type=Positive(), metavar="N", help="Only those of N ranks.")
+@click.option("--size", type=Size(), metavar="1MB", help="The points of --topo and --coll, predicted fastest at this size first.")
+@output_options
+def ls(db: Path, topo: str | None, coll: str | None, state: str | None, count: int | None, size: int | None, output: str | None,
+       form: str | None) -> int:  # fmt: skip
+    """List the entries of a catalog, or with --size the points of one machine and collective, fastest first.
+
+    \b
+    Examples:
+      synth catalog ls --coll allgather
+      synth catalog ls --topo dgx1 --coll allgather --size 1MB
+    """
+    from synth.api import catalog
+    from synth.errors import UsageError
+
+    topo = None if topo is None else catalog.machine_name(topo)
+    with catalog.open(db) as store:
+        if size is not None:
+            if topo is None or coll is None:
+                raise UsageError("--size is for one machine and collective: add --topo NAME and --coll NAME")
+            found = store.lookup(topo, catalog.collective_name(coll), size, ranks=count)
+            deliver(lambda: [c._asdict() for c in found], lambda: print_choices(found), output, form)
+            return 0
+        name = None if coll is None else catalog.collective_name(coll)
+        rows, damaged = catalog.listed(store, topo, name, state.lower() if state else None, count)
+    deliver(lambda: [row.to_json() for row in rows], lambda: print_rows(rows), output, form)
+    for line in damaged:
+        remark(line)
+    return 1 if damaged else 0

@@ -1,0 +1,36 @@
+"""`synth catalog table`: what a catalog answers of a job, to be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from synth.cli.catalog.group import db_option
+from synth.cli.framework.options import FILE
+from synth.cli.framework.output import ready, remark, write
+from synth.cli.root import CONTEXT
+
+
+@click.command("table", context_settings=CONTEXT, short_help="What it answers of a job file, as a page of Markdown.")
+@click.argument("fleet", type=FILE, metavar="FLEET.yaml")
+@db_option
+@click.option("--title", default="Results", show_default=True, metavar="TEXT", help="The page's heading.")
+@click.option("-o", "--output", metavar="FILE.md", help="Write the page to FILE.md; - is stdout.")
+def table(fleet: Path, db: Path, title: str, output: str | None) -> int:
+    """Print the frontiers of every task of a job as tables: proved figures, and intervals where the proof is open.
+
+    \b
+    Example:
+      synth catalog table fleet.yaml -o results.md
+    """
+    from synth.api import catalog_jobs
+
+    ready(output)
+    page = catalog_jobs.catalog_table(fleet, db, title=title)
+    if output in (None, "-"):
+        click.echo(page, nl=False)
+    else:
+        write(Path(output), page)
+        remark(f"wrote {output}")
+    return 0

@@ -1,0 +1,65 @@
+"""synth.toml: defaults for options, below the environment and the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from synth.cli.framework.suggestions import mistaken
+from synth.errors import FormatError
+
+
+def defaults(path: Path, root: click.Group) -> dict[str, Any]:
+    """What `path` sets, as click's default map; {} when there is no such file.
+
+    Top-level keys apply to every command that has the option, those of a table (``[pareto]``, ``[topo.draw]``) to that
+    command. Raises FormatError for a file that is no TOML or a key that no command has.
+    """
+    if not path.is_file():
+        return {}
+    import tomllib
+
+    try:
+        doc = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(str(error), str(path)) from error
+    shared = {key: value for key, value in doc.items() if not isinstance(value, dict)}
+    filled, used = _fill(root, shared, {k: v for k, v in doc.items() if k not in shared}, str(path), "")
+    strays = [key for key in shared if _name(key) not in used]
+    if strays:
+        known = sorted(name.replace("_", "-") for name in used)
+        raise FormatError(mistaken("option", strays[0], known, "no command has it"), str(path), strays[0])
+    return filled
+
+
+def _fill(group: click.Group, shared: dict[str, Any], own: dict[str, Any], file: str, place: str) -> tuple[dict[str, Any], set[str]]:
+    """The default map of `group`, and the names of all options beneath it. Consumes from `own` the tables of commands."""
+    filled: dict[str, Any] = {}
+    used: set[str] = set()
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        table = own.get(name, {})
+        where = f"{place}{name}"
+        if isinstance(command, click.Group):
+            filled[name], below = _fill(command, shared, table, file, where + ".")
+            used |= below
+            continue
+        options = {p.name for p in command.params if isinstance(p, click.Option) and p.name} if command else set()
+        for key in table:
+            if _name(key) not in options:
+                raise FormatError(f"{name} has no option {key!r}; `synth {where.replace('.', ' ')} -h` shows those it has", file, where)
+        used |= options
+        mine = {_name(key): value for key, value in {**shared, **table}.items()}
+        many = {p.name for p in command.params if isinstance(p, click.Option) and p.multiple} if command else set()
+        filled[name] = {key: [value] if key in many and isinstance(value, str) else value for key, value in mine.items() if key in options}
+    strays = [key for key in own if key not in filled]
+    if strays:
+        raise FormatError(mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0])
+    return filled, used
+
+
+def _name(key: str) -> str:
+    return key.lower().replace("-", "_")

@@ -1,0 +1,57 @@
+"""A folder of files for a runtime: whole or not at all, and nothing in it but what the runtime may read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synth.cli.framework.output import remark, write
+from synth.errors import SynthError
+
+if TYPE_CHECKING:
+    from synth.export.exported_files import Exported
+
+
+def check(folder: Path) -> None:
+    """Refuses a folder that holds anything but an earlier export, which is replaced. Raises SynthError."""
+    if folder.exists() and not folder.is_dir():
+        raise SynthError(f"cannot write {folder}: it is a file, and this writes a folder")
+    strange = sorted(path.name for path in folder.iterdir() if not _ours(path)) if folder.is_dir() else []
+    if strange:
+        raise SynthError(f"{folder} holds {strange[0]}; a runtime would read that too, so give a new or empty folder")
+
+
+def _ours(path: Path) -> bool:
+    return path.is_file() and re.fullmatch(r"\d+-.*\.(xml|json)|register\.(py|hpp)", path.name) is not None
+
+
+def write_all(folder: Path, made: Exported, env: Callable[[str, Sequence[str]], str]) -> None:
+    """The files into `folder` in one move; the variables (of the folder's path and its files) and the notes beside it.
+
+    Raises SynthError.
+    """
+    check(folder)
+    folder = folder.absolute()
+    try:
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            fresh.chmod(0o755)
+            for name, text in made.files:
+                (fresh / name).write_text(text)
+            old = fresh.with_name(fresh.name + ".old")
+            if folder.exists():
+                folder.rename(old)
+            fresh.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as error:
+        raise SynthError(f"cannot write {folder}: {error.strerror or error}") from error
+    write(folder.with_name(folder.name + ".env"), env(str(folder), made.env))
+    write(folder.with_name(folder.name + ".md"), made.notes)
+    count = "1 file" if len(made.files) == 1 else f"{len(made.files)} files"
+    remark(f"wrote {count} to {folder}, and beside it {folder.name}.env and {folder.name}.md")

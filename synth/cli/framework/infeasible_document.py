@@ -1,0 +1,39 @@
+"""What is proved to have no schedule is a result too: its certificate goes where the result would have gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from synth.cli.framework.output import write
+from synth.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    from synth.model.collective import Collective
+    from synth.model.topology import Topology
+
+
+@contextmanager
+def witnessed(given: dict[str, Any], topology: Topology, collective: Collective | str) -> Iterator[None]:
+    """An InfeasibleError on its way out leaves a document (synth.infeasible/1) where ``-o`` or ``--format json`` ask for one."""
+    try:
+        yield
+    except InfeasibleError as error:
+        if given["output"] is None and (given["form"] or "").lower() != "json":
+            raise
+        from synth import api
+
+        document = api.infeasible_document(topology, collective, error, max_steps=given.get("max_steps"))
+        if document is None:
+            raise
+        text = json.dumps(document, separators=(", ", ": ")) + "\n"
+        if given["output"] in (None, "-"):
+            click.echo(text, nl=False)
+            raise
+        write(Path(given["output"]), text)
+        raise InfeasibleError(f"{error}; the proof is in {given['output']}", error.certificate) from error

@@ -1,0 +1,123 @@
+"""What option values look like: durations, sizes, lists of ranks, chunk counts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from synth.model.documents.int_ranges import read
+from synth.model.rational import duration, size_bytes
+
+
+class Duration(click.ParamType):
+    """Seconds: ``30s``, ``5m``, ``1h30m``, or a bare number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """As a number of seconds > 0."""
+        if isinstance(value, float):
+            return value
+        try:
+            return duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Size(click.ParamType):
+    """Bytes: ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As a whole number of bytes >= 1."""
+        try:
+            return size_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Ranks(click.ParamType):
+    """Distinct ranks: ``0,1,5`` or ``0-3,7``."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As a tuple, in the order given."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            ranks = tuple(read(",".join(map(str, value)) if isinstance(value, list) else str(value)))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of ranks such as 0,1,5 or 0-3", param, ctx)
+        if len(set(ranks)) != len(ranks):
+            self.fail(f"{value!r} names a rank twice", param, ctx)
+        return ranks
+
+
+class Places(click.ParamType):
+    """A device for each rank: ``0,0,1,1``."""
+
+    name = "devices"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As a tuple, by rank."""
+        if isinstance(value, tuple):
+            return value
+        parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+        if not all(part.strip().isdecimal() for part in parts):
+            self.fail(f"{value!r} does not name a device for each rank, as 0,0,1,1 does for four", param, ctx)
+        return tuple(int(part) for part in parts)
+
+
+class Stretches(click.ParamType):
+    """Factors by which real time is stretched: ``4,8,16,32``."""
+
+    name = "factors"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """As a tuple of whole numbers >= 1, rising."""
+        if isinstance(value, tuple):
+            return value
+        parts = [str(part).strip() for part in value] if isinstance(value, list) else str(value).split(",")
+        if not all(part.strip().isdecimal() and int(part) for part in parts):
+            self.fail(f"{value!r} is not a list of whole numbers such as 4,8,16,32", param, ctx)
+        return tuple(sorted({int(part) for part in parts}))
+
+
+class Counts(click.ParamType):
+    """Chunk counts: ``2,1,0,3`` per rank; rows split by ``;`` per pair; or a file with one row a line."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int] | list[list[int]]:
+        """As a list of ints, or a list of lists for several rows."""
+        if not isinstance(value, str):
+            return value
+        text = value
+        if not re.fullmatch(r"[\d\s,;]*", value):
+            try:
+                with open(value, encoding="utf-8") as file:
+                    text = file.read(1 << 22)
+            except (OSError, UnicodeDecodeError):
+                self.fail(f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them", param, ctx)
+        rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
+        if not rows or not all(cell.isdecimal() for row in rows for cell in row):
+            self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)
+        counts = [[int(cell) for cell in row] for row in rows]
+        return counts[0] if len(counts) == 1 else counts
+
+
+class Positive(click.ParamType):
+    """A whole number >= 1."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """As an int."""
+        text = str(value).strip()
+        if not text.isdecimal() or int(text) < 1:
+            self.fail(f"{text!r} is not a whole number >= 1", param, ctx)
+        return int(text)

@@ -1,0 +1,1 @@
+"""Schedules as mixtures of single-chunk schedules."""

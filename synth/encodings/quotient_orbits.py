@@ -1,0 +1,104 @@
+"""Orbits of (unit, rank) and (unit, route) under a group given by generators; trivial when there are none.
+
+Each orbit is named by its least member, so its unit is the least of the unit's orbit. Union-find over the generators:
+time linear in units x routes x generators, the group is never enumerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from synth.model.schedule import Problem
+
+
+class Automorphism(Protocol):
+    """A symmetry of a network and a collective: where it sends ranks, routes and units."""
+
+    @property
+    def ranks(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    def routes(self) -> Sequence[int]: ...  # noqa: D102
+    @property
+    def units(self) -> Sequence[int]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Orbits:
+    """Representatives. `rank_rep[u][n]` is the rank m with (unit_rep[u], m) the representative of (u, n); routes alike.
+
+    `units` counts what the group moves: units of data (each with `copies` chunks), or single chunks (`copies` = 1)
+    where the group also shifts the chunks of a unit. `pre` and `post` are by those.
+    """
+
+    units: int
+    copies: int
+    pre: tuple[frozenset[int], ...]
+    post: tuple[frozenset[int], ...]
+    unit_rep: list[int]
+    rank_rep: list[list[int]]
+    route_rep: list[list[int]]
+    routes: list[int]
+    caps: list[int]
+
+
+def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: bool = False) -> Orbits:
+    """The orbits of a problem under `generators`.
+
+    With `shift`, each generator also moves chunk i of a unit to chunk i + 1 modulo C. Any choice of such shifts is a
+    group of symmetries of the problem (the chunks of a unit are alike), and it allows what the unshifted one forbids
+    where an automorphism fixes a unit.
+    """
+    net, coll, chunks = problem.network, problem.collective, problem.chunks
+    ranks, routes, units, copies = net.ranks, len(net.routes), coll.units, chunks
+    pre, post = coll.pre, coll.post
+    moves = [list(g.units) for g in generators]
+    if shift and generators:
+        units, copies = units * chunks, 1
+        pre = tuple(p for p in pre for _ in range(chunks))
+        post = tuple(p for p in post for _ in range(chunks))
+        moves = [[move[u] * chunks + (i + 1) % chunks for u in range(len(move)) for i in range(chunks)] for move in moves]
+    if not generators:
+        same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
+        return Orbits(
+            units, copies, pre, post, list(range(units)), [same_ranks] * units, [same_routes] * units, same_routes, caps
+        )  # fmt: skip
+    rank_moves = [list(g.ranks) for g in generators]
+    route_moves = [list(g.routes) for g in generators]
+    where = {tuple(sorted(cap.routes)): k for k, cap in enumerate(net.caps)}
+    cap_moves = [[where[tuple(sorted(move[r] for r in cap.routes))] for cap in net.caps] for move in route_moves]
+    return Orbits(
+        units, copies, pre, post, _classes(units, moves),
+        _pairs(units, ranks, moves, rank_moves), _pairs(units, routes, moves, route_moves),
+        _least(_classes(routes, route_moves)), _least(_classes(len(net.caps), cap_moves)),
+    )  # fmt: skip
+
+
+def _least(rep: list[int]) -> list[int]:
+    return [i for i, r in enumerate(rep) if i == r]
+
+
+def _pairs(units: int, width: int, unit_moves: list[list[int]], moves: list[list[int]]) -> list[list[int]]:
+    """For each (u, x) the second part of its representative (the first is that of u)."""
+    joint = [[u * width + x for u in by_unit for x in by_x] for by_unit, by_x in zip(unit_moves, moves, strict=True)]
+    rep = _classes(units * width, joint)
+    return [[r % width for r in rep[u * width : (u + 1) * width]] for u in range(units)]
+
+
+def _classes(size: int, moves: list[list[int]]) -> list[int]:
+    """The least member of each element's orbit under the permutations `moves`."""
+    rep = [-1] * size
+    for start in range(size):
+        if rep[start] >= 0:
+            continue
+        rep[start] = start
+        stack = [start]
+        while stack:
+            x = stack.pop()
+            for move in moves:
+                y = move[x]
+                if rep[y] < 0:
+                    rep[y] = start
+                    stack.append(y)
+    return rep

@@ -1,0 +1,1 @@
+"""Schedules by column generation over time-expanded trees."""

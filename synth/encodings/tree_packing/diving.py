@@ -1,0 +1,200 @@
+"""Diving: fix whole chunks on trees one after the other, and look for new trees that suit what is left.
+
+Column generation leaves fractions. A dive rounds them: the rounds of each step first, then the trees with the largest
+shares, each time solving the linear program of what is left and pricing new trees for it (Sadykov et al., INFORMS J. on
+Computing 31, 2019). What only lacks the last chunks goes to CP-SAT. Only for groups under which no automorphism but the
+identity fixes a unit, so that every tree may be taken alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Protocol
+
+import numpy as np
+
+from synth.bounds.trees.cheapest_trees import pricer
+from synth.bounds.trees.column_generation import KNOWN, POOL, Restricted, Space
+from synth.bounds.trees.time_expanded_trees import Tree
+
+TOLERANCE = 1e-6
+PRICINGS = 4
+MOST_NEW, MOST_FOUND = 10, 40  # trees of a unit that join in one pricing: of exact ones, and of those that a search finds
+MOST_EFFORT = 3  # turns of a search after one that found nothing
+SETTLING = 40
+CANDIDATES = 12
+NEARLY = 0.5
+LAST_CHUNKS = 12
+REACHES = (2, 4, 6, 10)
+OPTIONS = 500
+
+
+@dataclass
+class Partial:
+    """Chunks that are placed: the trees taken by each unit, the loads they make, the rounds of each step."""
+
+    taken: dict[int, list[Tree]]
+    loads: np.ndarray
+    floors: list[int]
+
+
+class Pricer(Protocol):
+    """What finds cheap trees of a unit."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether what it finds first is a cheapest."""
+        ...
+
+    def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
+        """Trees with what they cost at ``prices[route, step - 1]``, a cheapest first."""
+        ...
+
+
+class Dive:
+    """Dives over the trees of one folded problem; the trees it prices stay in `master.trees`.
+
+    `pricers` find cheap trees of each unit, where these are not trees from its holders to all who want it.
+    """
+
+    def __init__(
+        self, space: Space, steps: int, chunks: int, rounds: int, trees: dict[int, list[Tree]], seed: int,
+        pricers: Mapping[int, Pricer] | None = None,
+    ) -> None:  # fmt: skip
+        self.space, self.steps, self.chunks, self.rounds = space, steps, chunks, rounds
+        self.random = np.random.default_rng(seed)
+        self.master = Restricted(space, steps, 1.0)
+        collective = space.collective
+        self.growers: Mapping[int, Pricer] = pricers or {
+            u: pricer(space.network, steps, collective.pre[u], collective.post[u], seed + 31 * u) for u in space.units
+        }
+        for u, mine in trees.items():
+            for tree in mine:
+                self.master.add(u, tree)
+
+    def settle(self, until: float) -> Iterator[list[int]]:
+        """Whole rounds of each step for which the linear program over trees has a solution, the likeliest first.
+
+        Rounds that do not fit give a Benders cut, which rules out others.
+        """
+        state = self._nothing([1] * self.steps)
+        if not self._solve(state, until, SETTLING):
+            return
+        options = _near(self.master.rounds, self.rounds)
+        while options.size and time.process_time() < until:
+            first, options = options[0], options[1:]
+            state = self._nothing([int(f) for f in first])
+            if self._solve(state, until, SETTLING):
+                yield state.floors
+            elif options.size:
+                value = self.master.value + (options - first) @ np.array(self.master.slack)
+                options = options[value <= self.rounds + TOLERANCE]
+
+    def _nothing(self, floors: list[int]) -> Partial:
+        return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
+
+    def run(self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
+        """One dive at the given rounds, up to the CPU time `until` of this process. `finish` is asked to complete what is nearly done."""
+        state = self._nothing(floors)
+        if not self._solve(state, until, SETTLING):
+            return None
+        total = self.chunks * len(self.space.units)
+        asked = total
+        while time.process_time() < until:
+            need = self._need(state)
+            left = sum(need.values())
+            if not left:
+                return state
+            if left <= min(asked * NEARLY, LAST_CHUNKS):
+                asked = left
+                done = finish(state, need)
+                if done is not None:
+                    return done
+            if not self._fix(state, need, until):
+                return finish(state, need)
+        return None
+
+    def _need(self, state: Partial) -> dict[int, int]:
+        return {u: self.chunks - len(mine) for u, mine in state.taken.items()}
+
+    def _solve(self, state: Partial, until: float, pricings: int = PRICINGS) -> bool:
+        """Whether what is left fits, as far as the linear program over trees can tell, after pricing."""
+        need = self._need(state)
+        self.master.ask({u: float(n) for u, n in need.items()}, state.loads, [float(f) for f in state.floors])
+        effort = 1
+        for _ in range(pricings):
+            if not self.master.solve():
+                return False
+            if self.master.value <= self.rounds + TOLERANCE:
+                return True
+            if time.process_time() > until:
+                return False
+            price = self.space.use @ self.master.prices
+            added = 0
+            for u, n in need.items():
+                if not n:
+                    continue
+                sure = self.growers[u].exact
+                known = () if sure else self.master.cheapest(u, price, KNOWN)
+                limit = self.master.worth[u] / self.space.weight[u] - 1e-7
+                for cost, tree in self.growers[u].search(price, known, POOL, effort)[: MOST_NEW if sure else MOST_FOUND]:
+                    added += cost < limit and self.master.add(u, tree)
+            if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.growers.values())):
+                return False
+            effort = effort if added else MOST_EFFORT
+        return self.master.solve() and self.master.value <= self.rounds + TOLERANCE
+
+    def _fix(self, state: Partial, need: dict[int, int], until: float) -> bool:
+        """Take the trees that the linear program takes whole, else one of those it takes most of."""
+        whole, part = [], []
+        for u, shares in self.master.share.items():
+            for i, share in enumerate(shares):
+                if need[u] and share > 1 - TOLERANCE:
+                    whole.append((u, self.master.trees[u][i], int(share + TOLERANCE)))
+                elif need[u] and share > TOLERANCE:
+                    part.append((share + 0.2 * self.random.random(), u, i))
+        if whole:
+            for u, tree, times in whole:
+                self._take(state, u, tree, times)
+            return self._solve(state, until)
+        part.sort(reverse=True)
+        for _, u, i in part[:CANDIDATES]:
+            tree = self.master.trees[u][i]
+            self._take(state, u, tree, 1)
+            if self._solve(state, until):
+                return True
+            self._take(state, u, tree, -1)
+        return False
+
+    def _take(self, state: Partial, unit: int, tree: Tree, times: int) -> None:
+        state.loads = state.loads + times * self.space.weight[unit] * self.space.loads(tree, self.steps)
+        if times > 0:
+            state.taken[unit] += [tree] * times
+        else:
+            state.taken[unit].remove(tree)
+
+
+def _near(fractions: Sequence[float], total: int) -> np.ndarray:
+    """Whole vectors ≥ 1 with sum `total`, those nearest to `fractions` first; some thousands of them at most."""
+    found: list[tuple[float, list[int]]] = []
+    for reach in REACHES:
+        found = []
+        stack: list[tuple[float, list[int]]] = [(0.0, [])]
+        while stack:
+            far, head = stack.pop()
+            rest = total - sum(head)
+            if len(head) == len(fractions):
+                found.append((far, head))
+                continue
+            last = len(head) == len(fractions) - 1
+            spare, here = reach - far, fractions[len(head)]
+            for n in [rest] if last else range(max(1, ceil(here - spare)), min(rest - 1, floor(here + spare)) + 1):
+                away = far + abs(n - here)
+                if away <= reach and n >= 1:
+                    stack.append((away, [*head, n]))
+        if len(found) > OPTIONS:
+            break
+    return np.array([head for _, head in sorted(found)][: 4 * OPTIONS])

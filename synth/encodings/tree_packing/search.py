@@ -1,0 +1,237 @@
+"""Schedules without SAT: whole numbers of chunks on the trees that column generation finds.
+
+Column generation says how little R/C trees allow; `packing` makes whole chunks of its fractions, first with solutions that are
+invariant under all automorphisms, then under smaller and smaller groups.
+
+Failing to find a schedule proves nothing: only some trees are tried. Seconds are CPU seconds of this process, so that a busy machine
+changes no answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, lcm
+
+from synth.bounds.trees.column_generation import enrich, generate
+from synth.bounds.trees.time_expanded_trees import Tree
+from synth.bounds.trees.tree_bound import Prover
+from synth.encodings.tree_packing.integer_program import Packing
+from synth.model import symmetry
+from synth.model.collective import Collective
+from synth.model.outcome import Budget, Cost, Sat, Unknown, Verdict
+from synth.model.schedule import Problem, Schedule
+from synth.model.symmetry.stabilisers import Generator
+from synth.model.topology import Network
+
+MAX_COLUMNS = 1500
+GROWTH = 300
+VECTORS = 4  # ways to divide the rounds among the steps that are tried
+FIRST_SLICE = 0.5
+DIVE_SLICES = 30
+MAX_TURNS = 8
+MANY_CHUNKS = 100  # from here on dives go first
+MULTIPLES = 6  # numbers of chunks beyond the least, up to the one at which the fractional rounds are whole
+MULTIPLE_TURNS = 2
+APPROXIMATIONS = 4
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """When the work began, in wall and CPU seconds, and the CPU time at which it has to end."""
+
+    began: float
+    cpu: float
+    until: float
+
+    @staticmethod
+    def start(budget: Budget) -> _Clock:
+        now = time.process_time()
+        return _Clock(time.monotonic(), now, float("inf") if budget.seconds is None else now + budget.seconds)
+
+    @property
+    def over(self) -> bool:
+        return time.process_time() >= self.until
+
+    def cost(self, **detail: object) -> Cost:
+        spent = time.process_time() - self.cpu
+        return Cost("tree", spent, spent, time.monotonic() - self.began, dict(detail))
+
+
+def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None) -> Verdict:
+    """A schedule for `problem`, or Unknown: nothing is proved when none is found.
+
+    For collectives that do not combine (reduce and reduce-scatter are the caller's to reverse). `groups` are generators
+    of the automorphism group and of subgroups of it to try, the largest first; `symmetry` finds them when not given.
+    """
+    budget = budget or Budget()
+    clock = _Clock.start(budget)
+    if problem.collective.combining:
+        return Unknown("gave-up", "the tree engine takes no combining collectives", clock.cost())
+    if problem.rounds < problem.steps:
+        return Unknown("gave-up", "fewer rounds than steps", clock.cost())
+    groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
+    goal = Fraction(problem.rounds, problem.chunks)
+    columns = generate(
+        problem.network, problem.collective, problem.steps, groups[0], target=float(goal), floor=1 / problem.chunks,
+        seconds=budget.seconds, seed=budget.seed, exact=Prover(problem.network, problem.steps, budget, clock.cpu).cheapest,
+    )  # fmt: skip
+    if columns is None:
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+    slack = float(goal) - columns.value
+    if slack < -1e-6:
+        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
+    packings = [Packing(columns, group, problem.chunks) for group in groups]
+    found = _whole(packings, problem.rounds, slack, clock, budget.seed, MAX_TURNS)
+    if found is not None:
+        return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def meet(network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None) -> Verdict:
+    """A schedule of `steps` steps with R/C = `value`, of up to `most` chunks a unit; Unknown where none was found.
+
+    One column generation serves all numbers of chunks; they are tried in rising order, and the one at which the rounds of
+    the fractional solution are whole.
+    """
+    budget = budget or Budget()
+    clock = _Clock.start(budget)
+    groups = symmetry.subgroups(network, collective)
+    columns = generate(network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed)
+    if columns is None:
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+    if columns.value > float(value) * (1 + 1e-6):
+        return Unknown("gave-up", _too_much(columns.value), clock.cost(lp=columns.value))
+    for multiple in _multiples(value, steps, columns.rounds, most):
+        chunks, rounds = value.denominator * multiple, value.numerator * multiple
+        packings = [Packing(columns, group, chunks) for group in groups]
+        found = _whole(packings, rounds, 0.0, clock, budget.seed, MULTIPLE_TURNS)
+        if found is not None:
+            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+        if clock.over:
+            break
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def near(
+    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None, close: float = 0.0
+) -> Verdict:  # fmt: skip
+    """A schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
+
+    The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the best first.
+    A fractional solution that is `close` to the bound, as a share of it, is good enough.
+    """
+    budget = budget or Budget()
+    clock = _Clock.start(budget)
+    groups = symmetry.subgroups(network, collective)
+    target = float(value) * (1 + close)
+    columns = generate(network, collective, steps, groups[0], target=target, seconds=budget.seconds, seed=budget.seed)
+    if columns is None:
+        return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
+    for chunks, vector in _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]:
+        packings = [Packing(columns, group, chunks) for group in groups]
+        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector]))
+        if found is not None:
+            return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
+        if clock.over:
+            break
+    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+
+
+def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, list[int]]]:
+    """(C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than all with fewer chunks."""
+    found: list[tuple[int, list[int]]] = []
+    for chunks in range(1, most + 1):
+        vector = [max(1, ceil(chunks * r - 1e-6)) for r in rounds]
+        if not found or sum(vector) * found[-1][0] < sum(found[-1][1]) * chunks:
+            found.append((chunks, vector))
+    return found
+
+
+def _too_much(value: float) -> str:
+    return f"the trees found allow no less than {value:.6g} rounds per chunk"
+
+
+def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) -> Iterator[int]:
+    """Numbers m to try C = m·q and R = m·p with, R/C = p/q, R ≥ `steps`."""
+    p, q = value.numerator, value.denominator
+    least = max(1, ceil(Fraction(steps, p)))
+    even = lcm(q, *(Fraction(r).limit_denominator(64 * q).denominator for r in rounds)) // q
+    even *= ceil(Fraction(least, even))
+    chosen = {*range(least, min(even, least + MULTIPLES) + 1), even, 2 * even}
+    return (m for m in sorted(chosen) if m * q <= most)
+
+
+def _whole(
+    packings: Sequence[Packing], rounds: int, slack: float, clock: _Clock, seed: int, turns: int, given: Iterator[list[int]] | None = None
+) -> tuple[Schedule, dict[str, object]] | None:
+    """A schedule of so many rounds out of the trees of the packings, and how it was found; None where none was found in so many turns.
+
+    `given`: how to divide the rounds among the steps, where that is known.
+    """
+    columns = packings[0].columns
+    whole = packings[0].diver(rounds, seed)
+    vectors, tried, turn = given or whole.settle(clock.until), [], 0
+    while turn < turns and not clock.over:
+        fresh = next(vectors, None) if turn < VECTORS else None
+        tried += [] if fresh is None else [fresh]
+        if not tried:
+            break
+        if fresh is not None and given is None:
+            packings[0].learn(whole, use=True)
+        enrich(columns, slack, GROWTH, seed + turn)
+        vector = fresh or tried[turn % len(tried)]
+        found = _try(packings, vector, clock.until, seed + turn, FIRST_SLICE * 2 ** (turn // 2))
+        if found is not None:
+            packing, taken, how = found
+            return packing.schedule(taken, vector), {"orbits": len(packing.space.units), "turn": turn, "by": how}
+        turn += 1
+    return None
+
+
+def _try(
+    packings: Sequence[Packing], rounds: list[int], until: float, seed: int, slice_: float
+) -> tuple[Packing, dict[int, list[Tree]], str] | None:
+    """Choose among known trees, and dive for new ones, group by group, at the given rounds of each step."""
+    for packing in packings:
+        ways = ("choose", "dive") if packing.chunks < MANY_CHUNKS else ("dive", "choose")
+        for how in ways if packing.loose else ("choose",):
+            end = min(until, time.process_time() + (slice_ if how == "choose" else DIVE_SLICES * slice_))
+            if end <= time.process_time():
+                return None
+            if how == "choose":
+                found = packing.choose(packing.bundles(MAX_COLUMNS), rounds, end - time.process_time(), seed)
+            else:
+                found = packing.dive(rounds, end, seed)
+            if found is not None:
+                return packing, found, how
+    return None
+
+
+def minimise(network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None) -> Schedule | None:
+    """The schedule of least R/C found at `steps` steps with one of the given numbers of chunks; None where none was found.
+
+    Starts for each C from what column generation allows and goes up by a round at a time while that still improves.
+    """
+    budget = budget or Budget()
+    until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
+    groups = symmetry.subgroups(network, collective)
+    columns = generate(
+        network, collective, steps, groups[0], seconds=None if budget.seconds is None else budget.seconds / 4, seed=budget.seed
+    )
+    if columns is None:
+        return None
+    best: Schedule | None = None
+    for count in chunks:
+        rounds = max(steps, ceil(columns.value * count - 1e-6))
+        while time.process_time() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
+            share = None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
+            limits = Budget(share, budget.memory, budget.seed, budget.jobs, budget.deterministic)
+            verdict = solve(Problem(network, collective, count, steps, rounds), limits, groups=groups)
+            if isinstance(verdict, Sat):
+                best = verdict.schedule
+                break
+            rounds += 1
+    return best

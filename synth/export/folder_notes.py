@@ -1,0 +1,91 @@
+"""What lies beside a folder of MSCCL-IR files: the variables to set, and how to know that the algorithms run.
+
+Facts of the runtimes: see `synth.program.runtimes`, and docs/exporting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from synth.export.point_choice import Served
+from synth.program.program import Program
+
+PER_RANK = ("allgather", "reduce-scatter", "alltoall")
+ENABLE = {
+    "mscclpp": ["MSCCLPP_ENABLE_NCCL_FALLBACK=TRUE"],
+    "msccl": ["NCCL_ALGO=MSCCL,RING,TREE"],
+    "executor": ["NCCL_MSCCL_ENABLE=1"],
+    "rccl": ["RCCL_MSCCL_ENABLE=1", "RCCL_MSCCL_FORCE_ENABLE=1"],
+}
+SEEN = {
+    "msccl": (
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Parsing algorithm FILE` and `Connected N MSCCL"
+        " algorithms`. A call that runs one launches a kernel with `MSCCL` in its name (`ncclKernel_..._MSCCL_...`)."
+    ),
+    "executor": (
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Initialization finished`. A call that runs an"
+        " algorithm launches a kernel called `mscclKernel_...` (Nsight Systems shows it); one that fell back does not."
+    ),
+    "rccl": (
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `Using MSCCL files from FOLDER`. A call that runs an"
+        " algorithm launches a kernel called `mscclKernel_...` (rocprof shows it); one that fell back does not."
+    ),
+}
+CAVEATS = {
+    "msccl": ["At most 4 files are loaded.", "Sum, prod, min and max run; avg falls back to NCCL."],
+    "executor": [
+        "The folder must hold nothing but these files, and the same on every node: the loader reads every file of it.",
+        "One process per GPU. A `libmsccl-scheduler.so` that the loader finds takes over; unset `MSCCL_SCHEDULER`.",
+        "Scratch memory grows with the first large call, which a graph capture forbids: warm up with the largest size.",
+        "Sum, prod, min and max run; avg falls back to NCCL.",
+    ],
+    "rccl": [
+        "The folder must hold nothing but these files, and the same on every node: the loader reads every file of it.",
+        "One process per GPU. A `libmsccl-scheduler.so` that the loader finds takes over; unset `MSCCL_SCHEDULER`.",
+        "`RCCL_MSCCL_FORCE_ENABLE` is for machines other than MI300X. RCCL has removed MSCCL in later releases.",
+        "Sum, prod, min and max run; avg falls back to RCCL.",
+    ],
+}
+
+
+def env(runtime: str, folder: str, files: Sequence[str]) -> str:
+    """One KEY=VALUE a line. `folder` is the path as the job will see it, `files` the names in it."""
+    where = [f"MSCCL_ALGO_DIR={folder}"]
+    if runtime == "msccl":
+        where = [f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}"]
+    return "\n".join([*(where if runtime != "mscclpp" else []), *ENABLE[runtime]]) + "\n"
+
+
+def divisor(program: Program) -> str:
+    """Which counts a program serves, as the call's own argument says them."""
+    whole, task = program.loop_chunks, program.collective
+    if task is None or task.name not in PER_RANK:
+        return f"the element count is a multiple of {whole}"
+    return f"the element count per rank is a multiple of {whole // gcd(whole, task.ranks)} ({whole} in the larger buffer)"
+
+
+def span(low: int, high: int | None) -> str:
+    """Such as ``0 to 4096 bytes``."""
+    return f"{low} bytes and more" if high is None else f"{low} to {high} bytes"
+
+
+def notes(runtime: str, title: str, served: Sequence[tuple[Served, Sequence[str]]], lost: Sequence[str], remarks: Sequence[str]) -> str:
+    """The Markdown page beside the folder."""
+    lines = [f"# {title}", "", f"For the runtime `{runtime}`. Source the variables of the `.env` file beside the folder in every rank.", ""]
+    lines += ["| file | point | sizes | runs when |", "|---|---|---|---|"]
+    for item, names in served:
+        files = ", ".join(f"`{name}`" for name in names)
+        lines.append(f"| {files} | {item.candidate.text} | {span(item.low, item.high)} | {divisor(item.candidate.program)} |")
+    lines += [
+        "", "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges meet where the predicted times",
+        "(steps times latency, plus bytes over bandwidth) are equal, and end where the FIFOs would no longer be deep enough:",
+        "that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and `NCCL_LL128_BUFFSIZE`; leave them unset.", "",
+        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so does a size",
+        "outside of the ranges. Pad the buffer to a multiple, or test with sizes that are multiples (nccl-tests: `-b`, `-e`, `-i`).", "",
+    ]  # fmt: skip
+    if lost:
+        lines += ["## Points that are not used", "", *(f"- {why}" for why in lost), ""]
+    lines += ["## How to see that an algorithm ran", "", SEEN[runtime], ""]
+    lines += ["## To know", "", *(f"- {fact}" for fact in [*CAVEATS[runtime], *remarks])]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""MSCCL-IR: the XML that msccl, msccl-executor-nccl and RCCL load."""

@@ -1,0 +1,104 @@
+"""MSCCL-IR in the forms that msccl, msccl-executor-nccl and RCCL load (`RUNTIMES`), one text for one Program.
+
+The lexers of the three are NCCL's: no declaration, no tabs, one blank between attributes, double quotes, no entities.
+Every attribute of a step is written; an operand that the instruction does not use repeats the one that it does, so
+that a loader which looks at it finds a place inside a buffer.
+
+Sizes are the same figure for all three as for nccl-tests: allgather and reduce-scatter count one rank's part times the
+ranks, alltoall the whole buffer, the others the buffer. What differs is the upper end: the others' `maxBytes` is the
+last size served and 0 is no limit, msccl's is the first size no longer served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from synth.export.msccl_xml.limits import check
+from synth.export.request import Request
+from synth.program.program import Block, Gpu, Op, Program, Span
+from synth.program.runtimes import RUNTIMES, Runtime
+
+PROFILES = ("executor", "msccl", "rccl")
+# msccl counts in signed 64-bit integers; the greatest power of two that leaves room for its arithmetic
+MSCCL_UNLIMITED = 1 << 62
+NAME_LENGTH = 63
+
+
+@dataclass(frozen=True)
+class MscclXml:
+    """The exporter of MSCCL-IR."""
+
+    suffix: str = ".xml"
+    runtimes: tuple[str, ...] = PROFILES
+
+    def emit(self, program: Program, request: Request) -> str:
+        """The file. Raises SynthError where `request.runtime` cannot take the program, with the limit and what would fit."""
+        runtime = RUNTIMES[request.runtime or PROFILES[0]]
+        check(program, runtime, request)
+        return "\n".join(_lines(program, runtime)) + "\n"
+
+
+def collective_name(program: Program, runtime: Runtime) -> str | None:
+    """The runtime's name for what `program` computes; None where it does not dispatch it. Anything is msccl's ``custom``."""
+    if program.collective is None:
+        return None
+    name = (runtime.collectives or {}).get(program.collective.name)
+    return name or ("custom" if runtime.name == "msccl" else None)
+
+
+def upper(program: Program, runtime: Runtime) -> int:
+    """`maxBytes` as the runtime means it."""
+    if runtime.inclusive_max:
+        return program.max_bytes or 0
+    return MSCCL_UNLIMITED if program.max_bytes is None else program.max_bytes + 1
+
+
+def buffers(program: Program, gpu: Gpu, runtime: Runtime) -> tuple[int, int]:
+    """`i_chunks`, `o_chunks`: as in the program, but msccl wants every buffer of a custom collective as large as the largest."""
+    if collective_name(program, runtime) != "custom":
+        return gpu.input, gpu.output
+    return (program.loop_chunks if gpu.input else 0), (program.loop_chunks if gpu.output else 0)
+
+
+def written_name(program: Program) -> str:
+    """The program's name without what an attribute cannot hold, as short as msccl wants it."""
+    return re.sub(r"[^ -~]|[\"'&<>]", "_", program.name)[:NAME_LENGTH]
+
+
+def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
+    in_place, out = int(program.in_place != "out"), int(program.in_place != "in")
+    places = f'inplace="{in_place}"' if runtime.exact_in_place else f'inplace="{in_place}" outofplace="{out}"'
+    yield (
+        f'<algo name="{written_name(program)}" proto="{program.protocol}" nchannels="{program.channels}" '
+        f'nchunksperloop="{program.loop_chunks}" ngpus="{program.ranks}" coll="{collective_name(program, runtime)}" {places} '
+        f'minBytes="{program.min_bytes}" maxBytes="{upper(program, runtime)}">'
+    )
+    for gpu in program.gpus:
+        held, wanted = buffers(program, gpu, runtime)
+        yield f'  <gpu id="{gpu.rank}" i_chunks="{held}" o_chunks="{wanted}" s_chunks="{gpu.scratch}">'
+        for b, block in enumerate(gpu.blocks):
+            yield from _block(b, block)
+        yield "  </gpu>"
+    yield "</algo>"
+
+
+def _block(number: int, block: Block) -> Iterator[str]:
+    send, recv = (-1 if peer is None else peer for peer in (block.send, block.recv))
+    yield f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{block.channel}">'
+    for s, op in enumerate(block.ops):
+        yield _step(s, op)
+    yield "    </tb>"
+
+
+def _step(number: int, op: Op) -> str:
+    if op.code == "nop":  # as msccl-tools writes it; no loader looks at a nop's operands
+        src, dst, count = Span("i", -1), Span("o", -1), 0
+    else:
+        src, dst, count = (op.src or op.dst)[0], (op.dst or op.src)[0], op.count
+    block, step = op.deps[0] if op.deps else (-1, -1)
+    return (
+        f'      <step s="{number}" type="{op.code}" srcbuf="{src.buffer}" srcoff="{src.offset}" dstbuf="{dst.buffer}" '
+        f'dstoff="{dst.offset}" cnt="{count}" depid="{block}" deps="{step}" hasdep="{int(op.flag)}"/>'
+    )

@@ -1,0 +1,269 @@
+"""Reads anyone's MSCCL-IR: msccl-tools', RCCL's, our own. The Program says what the loaders would make of the file.
+
+Files differ. Those for the first runtime leave `outofplace`, and often `minBytes`, `maxBytes`, `ngpus` or `coll`, out;
+those in place declare one of the two buffers empty and use the other for both; comments come first; nops point at -1.
+What no loader would accept, or what says two things, is one FormatError with its line. Nothing is allocated for what
+a number claims: counts are bounded, elements are read one at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NoReturn
+
+from synth.errors import FormatError, UsageError
+from synth.export.msccl_xml.emit import MSCCL_UNLIMITED
+from synth.export.msccl_xml.root_inference import root_of
+from synth.model.collective import Collective, collective
+from synth.model.documents import xml_tree
+from synth.program.buffer_layout import Layout
+from synth.program.program import PROTOCOLS, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
+from synth.program.runtimes import ROOTED, RUNTIMES
+
+MAX_BYTES = 1 << 26
+MAX_ELEMENTS = 1 << 19
+MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024
+MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22
+MAX_SIZE = 1 << 63
+NAMES = {
+    "allreduce": "allreduce", "allgather": "allgather", "reduce": "reduce", "broadcast": "broadcast", "alltoall": "alltoall",
+    "reduce_scatter": "reduce-scatter", "reducescatter": "reduce-scatter", "gather": "gather", "scatter": "scatter",
+}  # fmt: skip
+OPERANDS = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd", "cpy": "sd", "re": "sd", "nop": ""}
+DEFAULT_MAX = 1 << 27  # msccl's, where the file gives none
+_WHOLE = re.compile(r"-?\d{1,20}")
+
+
+def read(text: str, file: str, task: Collective | None = None, root: int | None = None, runtime: str | None = None) -> Program:
+    """The Program in `text`.
+
+    `task` is what it computes where the file does not say (``custom``, or no name at all). The root of a broadcast or
+    reduce is `root`, else the one that the data comes from or goes to. `runtime` tells what the sizes and places mean;
+    unless given it is msccl for a file that only msccl would load, else executor. Raises FormatError.
+    """
+    reader = _Reader(file, runtime)
+    if "&" in text:
+        _no_references(text, file)
+    xml_tree.scan(text, file, reader.start, reader.end, MAX_ELEMENTS)
+    return reader.program(task, root)
+
+
+def _no_references(text: str, file: str) -> None:
+    """The loaders' lexers take ``&#49;`` and ``&amp;`` for what is written, so a reader that resolves them reads another file."""
+    at = text.find("&")
+    comment = text.find("<!--")
+    while 0 <= comment < at:
+        end = text.find("-->", comment + 4)
+        if end < 0:
+            return  # no XML, as its reader will say
+        at = text.find("&", end) if at < end else at
+        comment = text.find("<!--", end)
+    if at >= 0:
+        tag = (text[text.rfind("<", 0, at) + 1 : at].split(maxsplit=1) or ["?"])[0]
+        what = re.split(r"[;\s\"]", text[at : at + 12], maxsplit=1)[0]
+        raise FormatError(f"<{tag[:24]}> has a reference ({what};), which no loader resolves", file, text.count("\n", 0, at) + 1)
+
+
+@dataclass
+class _Gpu:
+    line: int
+    sizes: tuple[int, int, int]
+    blocks: dict[int, Block] = field(default_factory=dict)
+    lines: dict[int, int] = field(default_factory=dict)
+
+
+class _Reader:
+    """Collects what the elements say; `at` is the element being read, for messages."""
+
+    def __init__(self, file: str, runtime: str | None) -> None:
+        self.file, self.runtime = file, runtime
+        self.path: list[str] = []
+        self.tag, self.attributes, self.line = "", {}, 1
+        self.algo: dict[str, str] = {}
+        self.gpus: dict[int, _Gpu] = {}
+        self.gpu = _Gpu(0, (0, 0, 0))
+        self.number, self.block, self.ops = 0, Block(None, None, 0, ()), list[Op]()
+        self.moved = self.channels = 0
+
+    def fail(self, what: str, line: int | None = None) -> NoReturn:
+        raise FormatError(f"<{self.tag}> {what}", self.file, line or self.line)
+
+    def text(self, name: str) -> str:
+        if name not in self.attributes:
+            self.fail(f"has no attribute {name!r}")
+        return self.attributes[name]
+
+    def whole(self, name: str, low: int, high: int) -> int:
+        text = self.text(name)
+        number = _number(text)
+        if number is None or not low <= number <= high:
+            self.fail(f'{name}="{text[:24]}": expected a whole number from {low} to {high}')
+        return number
+
+    def start(self, tag: str, attributes: dict[str, str], line: int) -> None:
+        parents = {"algo": [], "gpu": ["algo"], "tb": ["algo", "gpu"], "step": ["algo", "gpu", "tb"]}
+        outer = self.tag
+        self.tag, self.attributes, self.line = tag, attributes, line
+        if tag not in parents:
+            self.fail("is not an element of MSCCL-IR" if self.path else "is the outermost element; MSCCL-IR has <algo>")
+        if parents[tag] != self.path:
+            self.fail(f"stands inside <{outer}>" if self.path else "is the outermost element; MSCCL-IR has <algo>")
+        self.path.append(tag)
+        {"algo": self.start_algo, "gpu": self.start_gpu, "tb": self.start_block, "step": self.step}[tag]()
+
+    def end(self, tag: str) -> None:
+        self.path.pop()
+        self.tag = self.path[-1] if self.path else tag
+        if tag == "tb":
+            self.gpu.blocks[self.number] = self.block._replace(ops=tuple(self.ops))
+
+    def start_algo(self) -> None:
+        self.algo = dict(self.attributes, line=str(self.line))
+        self.whole("nchunksperloop", 1, MAX_CHUNKS)
+        self.channels = self.whole("nchannels", 0, MAX_CHANNELS)
+        if self.text("proto") not in PROTOCOLS:
+            self.fail(f'proto="{self.text("proto")[:24]}": {", ".join(PROTOCOLS)} exist')
+
+    def start_gpu(self) -> None:
+        rank = self.whole("id", 0, MAX_RANKS - 1)
+        if rank in self.gpus:
+            self.fail(f'id="{rank}" stands twice, first in line {self.gpus[rank].line}')
+        held, wanted, scratch = (self.whole(name, 0, MAX_CHUNKS) for name in ("i_chunks", "o_chunks", "s_chunks"))
+        self.gpu = self.gpus[rank] = _Gpu(self.line, (held, wanted, scratch))
+
+    def start_block(self) -> None:
+        self.number = number = self.whole("id", 0, MAX_BLOCKS - 1)
+        if number in self.gpu.blocks:
+            self.fail(f'id="{number}" stands twice on its gpu')
+        send, recv = (self.whole(name, -1, MAX_RANKS - 1) for name in ("send", "recv"))
+        lowest = -1 if send == recv == -1 else 0  # the oldest files give a block without peers no channel
+        channel = max(0, self.whole("chan", lowest, max(0, self.channels - 1)))
+        self.gpu.lines[number] = self.line
+        self.block, self.ops = Block(None if send < 0 else send, None if recv < 0 else recv, channel, ()), []
+
+    def step(self) -> None:
+        number = self.whole("s", 0, MAX_OPS - 1)
+        if number != len(self.ops):
+            self.fail(f's="{number}" is step {len(self.ops)} of its tb; dependencies count steps from 0 in the order of the file')
+        code = self.text("type")
+        if code not in TWO_SIDED:
+            self.fail(f'type="{code[:24]}": {", ".join(OPERANDS)} exist')
+        src, dst = self.span("src", "s" in OPERANDS[code]), self.span("dst", "d" in OPERANDS[code])
+        count = self.whole("cnt", 0 if code == "nop" else 1, MAX_CHUNKS)
+        block, step = self.whole("depid", -1, MAX_BLOCKS - 1), self.whole("deps", -1, MAX_OPS - 1)
+        if block >= 0 > step:
+            self.fail(f'depid="{block}" without deps')
+        self.moved += count
+        if self.moved > MAX_MOVED:
+            self.fail(f'cnt="{count}": the steps move more than {MAX_MOVED} chunks by here')
+        deps = (Dep(block, step),) if block >= 0 else ()
+        flag = bool(self.whole("hasdep", 0, 1))
+        self.ops.append(Op(code, src, dst, 1 if code == "nop" else count, deps, flag))
+
+    def span(self, which: str, used: bool) -> tuple[Span, ...]:
+        name = self.text(f"{which}buf")
+        if name not in ("i", "o", "s"):
+            self.fail(f'{which}buf="{name[:24]}": i, o and s exist')
+        offset = self.whole(f"{which}off", 0 if used else -1, MAX_CHUNKS)
+        return (Span(name, offset),) if used else ()
+
+    def program(self, task: Collective | None, root: int | None) -> Program:
+        """What was collected, once the document has ended."""
+        self.tag, self.attributes, self.line = "algo", self.algo, int(self.algo["line"])
+        ranks = len(self.gpus)
+        if "ngpus" in self.algo and self.whole("ngpus", 1, MAX_RANKS) != ranks:
+            self.fail(f'ngpus="{self.algo["ngpus"]}", and {ranks} gpus follow')
+        if sorted(self.gpus) != list(range(ranks)) or not ranks:
+            self.fail(f"has gpus {_some(self.gpus)}; expected 0, 1, .. without gaps")
+        gpus = tuple(self.made(rank) for rank in range(ranks))
+        runtime = RUNTIMES[self.runtime or self.profile()]
+        in_place = self.places(runtime.exact_in_place)
+        low, high = self.limits(runtime.exact_in_place)
+        total = self.whole("nchunksperloop", 1, MAX_CHUNKS)
+        name = self.algo.get("name") or Path(self.file).stem
+        program = Program(name, None, total, gpus, self.text("proto"), in_place, low, high)
+        task = self.task(program, task, root)
+        if task is None:
+            return program
+        if total % task.buffer_units:
+            self.fail(f'nchunksperloop="{total}" is not a multiple of {task.buffer_units}, the parts of a buffer of {task.name}')
+        program = replace(program, collective=task, chunks=total // task.buffer_units)
+        return replace(program, gpus=_whole_buffers(program, self.algo.get("coll") == "custom"))
+
+    def made(self, rank: int) -> Gpu:
+        found = self.gpus[rank]
+        if sorted(found.blocks) != list(range(len(found.blocks))):
+            self.tag = "gpu"
+            self.fail(f'id="{rank}" has thread blocks {_some(found.blocks)}; expected 0, 1, .. without gaps', found.line)
+        for number, block in found.blocks.items():
+            for way, peer in (("send", block.send), ("recv", block.recv)):
+                if peer is not None and (peer == rank or peer >= len(self.gpus)):
+                    self.tag = "tb"
+                    self.fail(f'{way}="{peer}" is no other rank of 0..{len(self.gpus) - 1}', found.lines[number])
+        return Gpu(rank, *found.sizes, tuple(found.blocks[b] for b in range(len(found.blocks))))
+
+    def profile(self) -> str:
+        """`msccl` where an attribute that the others need is missing, or the name is one that only msccl knows."""
+        needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
+        return "msccl" if needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom") else "executor"
+
+    def places(self, exact: bool) -> InPlace:
+        within = self.whole("inplace", 0, 1) if "inplace" in self.algo or not exact else 0
+        if exact:
+            return "in" if within else "out"
+        beside = self.whole("outofplace", 0, 1)
+        if not within and not beside:
+            self.fail('inplace="0" outofplace="0": such a file is never used')
+        return "both" if within and beside else "in" if within else "out"
+
+    def limits(self, exact: bool) -> tuple[int, int | None]:
+        low = self.whole("minBytes", 0, MAX_SIZE) if "minBytes" in self.algo or not exact else 0
+        high = self.whole("maxBytes", 0, MAX_SIZE) if "maxBytes" in self.algo or not exact else DEFAULT_MAX
+        if exact:
+            return low, None if high >= MSCCL_UNLIMITED else max(high - 1, 0)
+        return low, high or None
+
+    def task(self, program: Program, task: Collective | None, root: int | None) -> Collective | None:
+        name = self.algo.get("coll")
+        if name is None or name == "custom":
+            if task is not None and task.ranks != program.ranks:
+                raise UsageError(f"{task.name} over {task.ranks} ranks was asked for; {self.file} has {program.ranks} gpus")
+            return task
+        if name not in NAMES:
+            self.fail(f'coll="{name[:24]}": {", ".join(NAMES)} and custom are read')
+        found = NAMES[name]
+        if found not in ROOTED:
+            return collective(found, program.ranks)
+        root = root_of(program, found) if root is None else root
+        if root is None:
+            self.fail(f'coll="{name}": which rank is the root does not follow from the steps; give it with --root')
+        return collective(found, program.ranks, [root])
+
+
+@lru_cache(1 << 12)
+def _number(text: str) -> int | None:
+    """The whole number in `text`; files repeat few of them many times."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+def _whole_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
+    """In place one buffer may have been declared empty; msccl's custom files declare every buffer as large as the largest."""
+    layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
+    gpus = []
+    for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
+        held, wanted = gpu.input, gpu.output
+        if program.in_place == "in":
+            held, wanted = held or len(inputs), wanted or len(outputs)
+        if custom:
+            held = len(inputs) if held == program.loop_chunks else held
+            wanted = len(outputs) if wanted == program.loop_chunks else wanted
+        gpus.append(gpu._replace(input=held, output=wanted))
+    return tuple(gpus)
+
+
+def _some(numbers: object) -> str:
+    listed = sorted(numbers)  # type: ignore[call-overload]
+    return ", ".join(map(str, listed[:8])) + (", .." if len(listed) > 8 else "") if listed else "none"

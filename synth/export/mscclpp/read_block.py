@@ -1,0 +1,241 @@
+"""One thread block of an MSCCL++ plan, read as ops of a Program."""
+
+from __future__ import annotations
+
+from synth.export.mscclpp.json_fields import Node
+from synth.program import plan_limits as limits
+from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Op, Port, Span
+
+_OPERANDS = ("channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info", "barrier_id", "num_threadblocks", "semaphore_ids",
+             "iter_context", "reduce_op", "ops", "buffer_type", "buffer_offset", "size", "dst_chunk", "src_chunk")  # fmt: skip
+_REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt")
+_SIGNALS = {"signal": "signal", "wait": "wait", "rlxsignal": "signal", "rlxwait": "wait", "flush": "flush"}
+_OUTSIDE = {"glres": "multimem reductions have", "gstore": "multimem stores have", "gstorepkt": "multimem stores have",
+            "pipeline": "pipelines have"}  # fmt: skip
+Buffers = list[tuple[int, str, tuple[str, ...]]]
+
+
+class BlockReader:
+    """The ops of one thread block, as read; semaphores and barriers are matched with the rank's other blocks later.
+
+    `acquires` and `releases`: (op, semaphore) in order; `barriers`: number → (blocks that meet, place).
+    """
+
+    def __init__(
+        self, node: Node, number: int, rank: int, ports: dict[str, list[Port]], buffers: Buffers, sizes: list[dict[str, int]]
+    ) -> None:
+        self.number, self.rank, self.sizes, self.node = number, rank, sizes, node
+        fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
+        if fields["id"].whole(0, 1 << 20) != number:
+            fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {number}")
+        self.mine: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
+        for entry in fields["channels"].items(len(PORT_KINDS)):
+            found = entry.fields(("channel_type", "channel_ids"))
+            kind = found["channel_type"].text(PORT_KINDS)
+            for channel in found["channel_ids"].items(limits.BLOCK_CHANNELS):
+                if not ports[kind]:
+                    channel.fail(f"the rank has no {kind} channel")
+                self.mine[kind].append(ports[kind][channel.whole(0, len(ports[kind]) - 1)])
+            if len(self.mine[kind]) > limits.BLOCK_CHANNELS:
+                entry.fail(f"a thread block takes at most {limits.BLOCK_CHANNELS} {kind} channels")
+        self.reached: dict[str, list[tuple[int, str]]] = {kind: [] for kind in PORT_KINDS}
+        for entry in fields["remote_buffer_refs"].items(len(PORT_KINDS)) if "remote_buffer_refs" in fields else ():
+            found = entry.fields(("access_channel_type", "remote_buffer_ids"))
+            kind = found["access_channel_type"].text(PORT_KINDS)
+            for buffer in found["remote_buffer_ids"].items(limits.BLOCK_BUFFERS):
+                owner, name, kinds = buffers[buffer.whole(0, len(buffers) - 1)] if buffers else (0, "", ())
+                if kind not in kinds:
+                    buffer.fail(f"remote buffer {buffer.value} is not reached through {kind} channels")
+                self.reached[kind].append((owner, name))
+            if len(self.reached[kind]) > limits.BLOCK_BUFFERS:
+                entry.fail(f"a thread block takes at most {limits.BLOCK_BUFFERS} remote buffers")
+        self.ports = (*self.mine["memory"], *self.mine["port"])
+        self.ops: list[Op] = []
+        self.acquires: list[tuple[int, int, Node]] = []
+        self.releases: list[tuple[int, int, Node]] = []
+        self.barriers: dict[int, tuple[int, Node]] = {}
+        self.groups: dict[int, tuple[int, ...]] = {}
+        for entry in fields["ops"].items(limits.BLOCK_OPS):
+            self._op(entry)
+        if any(op >= len(self.ops) for op, _, _ in self.acquires):
+            node.fail("a semaphore is acquired last, and nothing comes after it")
+
+    def _op(self, node: Node) -> None:
+        fields = node.fields(("name",), _OPERANDS)
+        name = fields["name"].text()
+        if name in _OUTSIDE:
+            fields["name"].fail(f"{name}: {_OUTSIDE[name]} no counterpart in a program")
+        if "tbg_info" in fields and fields["tbg_info"].fields(("tb_id", "tbg_size"))["tbg_size"].whole(1, 1 << 20) > 1:
+            fields["tbg_info"].fail("an op dealt out over several thread blocks has no counterpart in a program")
+        if name == "nop":
+            self.ops.append(Op("nop"))
+        elif name == "barrier":
+            self._barrier(node, fields)
+        elif name in ("sem_acquire", "sem_release"):
+            self._semaphores(name, node, fields)
+        elif name in _SIGNALS:
+            self._signal(name, node, fields)
+        elif name in ("put", "ppkt", "rppkt", "pws", "pwsf"):
+            self._put(name, node, fields)
+        elif name == "get":
+            (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
+            if src.rank is None or dst.rank is not None or src.offset != dst.offset or count != other:
+                node.fail("a get whose offsets differ: the kernel swaps them")
+            self.ops.append(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
+        elif name in ("copy", "cpkt", "upkt"):
+            (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
+            self._plain(node, count == other and src.rank is None and dst.rank is None, "copies one chunk of the rank to another")
+            src, dst = src._replace(packet=name == "upkt"), dst._replace(packet=name == "cpkt")
+            self.ops.append(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
+        elif name in _REDUCTIONS:
+            self._reduce(name, node, fields)
+        else:
+            fields["name"].fail(f"unknown operation {name[:40]!r}")
+
+    # ------------------------------------------------------------ the kinds of op
+
+    def _barrier(self, node: Node, fields: dict[str, Node]) -> None:
+        if not {"barrier_id", "num_threadblocks"} <= fields.keys():
+            node.fail("a barrier needs 'barrier_id' and 'num_threadblocks'")
+        number = fields["barrier_id"].whole(0, limits.BARRIERS - 1)
+        self.barriers[number] = fields["num_threadblocks"].whole(1, 1 << 20), node
+        self.ops.append(Op("barrier", group=(number,)))  # `finished` puts the blocks in place of the number
+
+    def _semaphores(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        if "semaphore_ids" not in fields:
+            node.fail("'semaphore_ids' is missing")
+        if name == "sem_release" and not self.ops:
+            node.fail("a semaphore is released before any op")
+        at = len(self.ops) - (name == "sem_release")
+        found = self.acquires if name == "sem_acquire" else self.releases
+        found += [(at, entry.whole(0, 1 << 20), entry) for entry in fields["semaphore_ids"].items(limits.OP_SEMAPHORES)]
+
+    def _signal(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        ports = self._channels(fields)
+        self._plain(node, bool(ports), "names at least one channel")
+        if name != "flush":
+            self.ops.append(Op(_SIGNALS[name], ports=ports))
+        elif "dst_buff" in fields:
+            self._plain(node, len(fields["dst_buff"].items(limits.OP_BUFFERS)) == len(ports), "has as many destinations as channels")
+            self._plain(node, all(self.ports[p].kind == "port" for p in ports), "flushes port channels only")
+            self.ops.append(Op("flush", ports=ports))
+
+    def _put(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        ports = self._channels(fields)
+        kind = self._kind(fields)
+        if name in ("pws", "pwsf") and kind == "memory":
+            node.fail(f"{name} on a memory channel never signals in the kernel; put, nop and signal do")
+        srcs, dsts = self._buffers(node, fields, "src_buff"), self._buffers(node, fields, "dst_buff")
+        if name == "rppkt":
+            srcs *= len(dsts)
+        self._plain(node, len(srcs) == len(dsts) > 0, "has one source for each destination")
+        self._plain(node, not ports or len(ports) == len(dsts), "has one channel for each destination")
+        self._plain(node, kind == "memory" or bool(ports), "names the port channels that it puts through")
+        if kind == "memory" and len({src.buffer for src, _ in srcs}) > 1:
+            node.fail("has sources in different buffers; the kernel takes all from that of the first")
+        pairs = []
+        for i, ((src, count), (dst, other)) in enumerate(zip(srcs, dsts, strict=True)):
+            self._plain(node, src.rank is None and dst.rank is not None and count == other, "puts chunks of the rank to as many of another")
+            if ports and self.ports[ports[i]].peer != dst.rank:
+                node.fail(f"puts to rank {dst.rank} through a channel to rank {self.ports[ports[i]].peer}")
+            packets = name in ("ppkt", "rppkt")
+            # through a port channel ppkt sends what lies in scratch as packets already
+            src = self._packet(node, src._replace(packet=name == "rppkt" or (name == "ppkt" and kind == "port")))
+            pairs.append((src, self._packet(node, dst._replace(packet=packets)), count, ports[i : i + 1]))
+        start = 0
+        for i in range(1, len(pairs) + 1):
+            if i == len(pairs) or (pairs[i][0], pairs[i][2]) != (pairs[start][0], pairs[start][2]):
+                some = pairs[start:i]
+                self.ops.append(
+                    Op("put", some[0][:1], tuple(dst for _, dst, _, _ in some), some[0][2], ports=tuple(p for *_, ps in some for p in ps))
+                )
+                start = i
+        if name in ("pws", "pwsf"):
+            self.ops.append(Op("signal", ports=ports))
+        if name == "pwsf":
+            self.ops.append(Op("flush", ports=ports))
+
+    def _reduce(self, name: str, node: Node, fields: dict[str, Node]) -> None:
+        if "reduce_op" in fields:
+            fields["reduce_op"].text(("sum",))
+        srcs, dsts = self._buffers(node, fields, "src_buff"), self._buffers(node, fields, "dst_buff")
+        counts = {count for _, count in (*srcs, *dsts)}
+        self._plain(node, len(srcs) > 1 and len(dsts) > 0 and len(counts) == 1, "adds up equally many chunks of two or more sources")
+        packets, own = name.endswith("pkt"), 2 if name in ("recpkt", "recspkt") else 1
+        plain, away = srcs[0][0], [src for src, _ in srcs[1:]]
+        local, far = [dst for dst, _ in dsts[:own]], [dst for dst, _ in dsts[own:]]
+        self._plain(
+            node,
+            plain.rank is None and len(local) == own and all(s.rank is None for s in local) and all(s.rank is not None for s in far)
+            and all((s.rank is not None) == name.startswith("rr") for s in away) and bool(far) == ("s" in name.removesuffix("pkt")),
+            "has the rank's own chunk first on both sides, then what its name says",
+        )  # fmt: skip
+        away = [self._packet(node, s._replace(packet=packets)) for s in away]
+        dst = (local[0], *(self._packet(node, s._replace(packet=packets)) for s in (*local[1:], *far)))
+        src = (*away, plain) if packets else (plain, *away)  # the kernel adds packets up first
+        self.ops.append(Op("reduce", src, dst, counts.pop(), ports=self._channels(fields)))
+
+    # ------------------------------------------------------------ operands
+
+    @staticmethod
+    def _plain(node: Node, holds: bool, what: str) -> None:
+        if not holds:
+            node.fail(f"an op of this name {what}")
+
+    def _kind(self, fields: dict[str, Node]) -> str:
+        return fields["channel_type"].text(PORT_KINDS) if "channel_type" in fields else "memory"
+
+    def _channels(self, fields: dict[str, Node]) -> tuple[int, ...]:
+        if "channel_ids" not in fields:
+            return ()
+        kind = self._kind(fields)
+        mine = self.mine[kind]
+        shift = 0 if kind == "memory" else len(self.mine["memory"])
+        found = []
+        for entry in fields["channel_ids"].items(limits.OP_CHANNELS):
+            if not mine:
+                entry.fail(f"the thread block has no {kind} channel")
+            found.append(shift + entry.whole(0, len(mine) - 1))
+        return tuple(found)
+
+    def _one(self, node: Node, fields: dict[str, Node], key: str) -> tuple[Span, int]:
+        found = self._buffers(node, fields, key)
+        if len(found) != 1:
+            node.fail(f"expected one entry in {key!r}, found {len(found)}")
+        return found[0]
+
+    def _buffers(self, node: Node, fields: dict[str, Node], key: str) -> list[tuple[Span, int]]:
+        if key not in fields:
+            node.fail(f"{key!r} is missing")
+        return [self._span(entry, self._kind(fields)) for entry in fields[key].items(limits.OP_BUFFERS)]
+
+    def _span(self, node: Node, kind: str) -> tuple[Span, int]:
+        fields = node.fields(("index", "size"), ("type", "buffer_id", "switch_channel_id"))
+        if "switch_channel_id" in fields or ("type" in fields) == ("buffer_id" in fields):
+            node.fail("expected one of 'type' and 'buffer_id'; switch channels have no counterpart in a program")
+        owner, name = None, ""
+        if "type" in fields:
+            name = fields["type"].text(BUFFERS)
+        elif not self.reached[kind]:
+            node.fail(f"the thread block reaches no remote buffer through {kind} channels")
+        else:
+            owner, name = self.reached[kind][fields["buffer_id"].whole(0, len(self.reached[kind]) - 1)]
+        size = self.sizes[self.rank if owner is None else owner][name]
+        if size == 0:
+            node.fail(f"buffer {name} of rank {self.rank if owner is None else owner} is empty")
+        offset = fields["index"].whole(0, size - 1)
+        return Span(name, offset, owner), fields["size"].whole(1, size - offset)
+
+    @staticmethod
+    def _packet(node: Node, span: Span) -> Span:
+        if span.packet and span.buffer != "s":
+            node.fail("packets lie in scratch only")
+        return span
+
+    def finished(self, deps: dict[int, tuple[Dep, ...]], flags: set[int]) -> Block:
+        """The block, its ops with what they wait for and whether others wait for them."""
+        ops = []
+        for i, op in enumerate(self.ops):
+            group = self.groups[op.group[0]] if op.code == "barrier" else ()
+            ops.append(op._replace(deps=deps.get(i, ()), flag=i in flags, group=group))
+        return Block(None, None, 0, tuple(ops), (), self.ports)

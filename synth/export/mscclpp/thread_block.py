@@ -1,0 +1,177 @@
+"""One thread block of an MSCCL++ plan: its ops in the plan's terms, within the plan's limits."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from synth.errors import SynthError
+from synth.export.mscclpp.connections import Wiring, access_kind, place, remote
+from synth.program import plan_limits as limits
+from synth.program.program import PORT_KINDS, Gpu, Op, Port, Span
+
+
+def block_document(number: int, gpu: Gpu, wiring: Wiring) -> dict:
+    """`threadblocks[number]` of `gpu`. Raises SynthError naming the limit that is met."""
+    return _Block(number, gpu, wiring).document()
+
+
+class _Block:
+    def __init__(self, number: int, gpu: Gpu, wiring: Wiring) -> None:
+        self.number, self.gpu, self.wiring = number, gpu, wiring
+        self.block = gpu.blocks[number]
+        self.kinds = [access_kind(gpu, number, i) for i in range(len(self.block.ops))]
+        self.channels = {kind: [port for port in self.block.ports if port.kind == kind] for kind in PORT_KINDS}
+        reached = {kind: {(s.rank, s.buffer) for op, k in zip(self.block.ops, self.kinds, strict=True) if k == kind for s in remote(op)}
+                   for kind in PORT_KINDS}  # fmt: skip
+        self.buffers = {kind: [i for i, key in enumerate(wiring.buffers) if key in reached[kind]] for kind in PORT_KINDS}
+
+    def document(self) -> dict:
+        where = f"rank {self.gpu.rank} block {self.number}"
+        ops = [document for i in range(len(self.block.ops)) for document in self.op(i)]
+        if len(ops) > limits.BLOCK_OPS:
+            raise SynthError(f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more blocks")
+        for kind in PORT_KINDS:
+            if len(self.channels[kind]) > limits.BLOCK_CHANNELS:
+                raise SynthError(f"{where} uses {len(self.channels[kind])} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}")
+            if len(self.buffers[kind]) > limits.BLOCK_BUFFERS:
+                raise SynthError(f"{where} reaches {len(self.buffers[kind])} remote buffers, MSCCL++ takes {limits.BLOCK_BUFFERS}")
+        all_channels = self.wiring.channels
+        return {
+            "id": self.number,
+            "ops": ops,
+            "channels": [
+                {"channel_type": kind, "channel_ids": [all_channels[kind].index(port) for port in ports]}
+                for kind, ports in self.channels.items() if ports
+            ],
+            "remote_buffer_refs": [
+                {"access_channel_type": kind, "remote_buffer_ids": ids} for kind, ids in self.buffers.items() if ids
+            ],
+        }  # fmt: skip
+
+    def op(self, i: int) -> list[dict]:
+        """Op `i`, with what it waits for before it and what it lets go on after it."""
+        op = self.block.ops[i]
+        found = [self.instruction(i, op)]
+        semaphores = self.wiring.semaphores
+        if awaited := self.wiring.deps.get((self.number, i)):
+            found.insert(0, {"name": "sem_acquire", "semaphore_ids": [semaphores.index((dep.block, self.number)) for dep in awaited]})
+        waiting = sorted(b for (b, _), deps in self.wiring.deps.items() for dep in deps if dep == (self.number, i))
+        if waiting:
+            found.append({"name": "sem_release", "semaphore_ids": [semaphores.index((self.number, b)) for b in waiting]})
+        for document in found:
+            if len(document.get("semaphore_ids", ())) > limits.OP_SEMAPHORES:
+                self.refuse(i, f"needs {len(document['semaphore_ids'])} semaphores, MSCCL++ takes {limits.OP_SEMAPHORES}")
+        return found
+
+    def instruction(self, i: int, op: Op) -> dict:
+        if op.code == "nop":
+            return {"name": "nop"}
+        if op.code == "barrier":
+            return {"name": "barrier", "barrier_id": self.wiring.barriers.index(op.group), "num_threadblocks": len(op.group)}
+        if op.count < 1:
+            self.refuse(i, "moves no chunk; MSCCL++ wants at least 1")
+        if op.code in ("signal", "wait", "flush"):
+            if not op.ports:
+                self.refuse(i, "names no port")
+            if op.code == "flush":
+                if self.kinds[i] != "port":
+                    self.refuse(i, "flushes a memory channel; only port channels are flushed")
+                # the kernel takes the number of channels from the number of destinations
+                return {"name": "flush", **self.ports(i, op), "dst_buff": [{"type": "o", "index": 0, "size": 1}] * len(op.ports)}
+            return {"name": op.code, **self.ports(i, op)}
+        if op.code == "put":
+            return self.put(i, op)
+        if op.code == "get":
+            return self.get(i, op)
+        if op.code == "cpy":
+            return self.copy(i, op)
+        if op.code == "reduce":
+            return self.reduce(i, op)
+        return self.refuse(i, "has no counterpart in a plan")
+
+    def put(self, i: int, op: Op) -> dict:
+        if len(op.src) != 1 or op.src[0].rank is not None or not op.dst or any(span.rank is None for span in op.dst):
+            self.refuse(i, "puts one chunk of the rank into other ranks' memory")
+        if op.ports and [self.block.ports[p].peer for p in op.ports] != [span.rank for span in op.dst]:
+            self.refuse(i, "has ports to other ranks than it puts to")
+        kind, packets = self.kinds[i], {span.packet for span in op.dst}
+        if kind == "port" and not op.ports:
+            self.refuse(i, "names no port")
+        if packets == {False} and not op.src[0].packet:
+            name, copies = "put", len(op.dst)
+        elif packets == {True} and op.src[0].packet:
+            name, copies = "rppkt", 1
+        elif packets == {True} and kind == "memory":
+            name, copies = "ppkt", len(op.dst)
+        else:
+            self.refuse(i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory")
+        ports = self.ports(i, op) if op.ports else {"channel_type": kind}
+        return {"name": name, "src_buff": self.spans(i, op, op.src * copies), "dst_buff": self.spans(i, op, op.dst), **ports}
+
+    def get(self, i: int, op: Op) -> dict:
+        if (
+            len(op.src) != 1
+            or len(op.dst) != 1
+            or op.src[0].rank is None
+            or op.dst[0].rank is not None
+            or op.src[0].packet
+            or op.dst[0].packet
+        ):
+            self.refuse(i, "gets one chunk of another rank into the rank's plain memory")
+        if op.src[0].offset != op.dst[0].offset or self.kinds[i] != "memory":
+            self.refuse(i, "MSCCL++ 0.9 swaps the offsets of a get, and gets through memory channels only: put from the other rank")
+        ports = self.ports(i, op) if op.ports else {"channel_type": "memory"}
+        return {"name": "get", "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst), **ports}
+
+    def copy(self, i: int, op: Op) -> dict:
+        if len(op.src) != 1 or len(op.dst) != 1 or remote(op):
+            self.refuse(i, "copies one chunk of the rank to one place of the rank")
+        name = {(False, False): "copy", (False, True): "cpkt", (True, False): "upkt"}.get((op.src[0].packet, op.dst[0].packet))
+        if name is None:
+            self.refuse(i, "packets are not copied to packets: put them")
+        return {"name": name, "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst)}
+
+    def reduce(self, i: int, op: Op) -> dict:
+        away, far = [s for s in op.src if s.rank is not None], [s for s in op.dst if s.rank is not None]
+        own = op.dst[: len(op.dst) - len(far)]
+        if len(op.src) < 2 or not own or own[0].packet or any(s.rank is not None for s in own):
+            self.refuse(i, "adds two or more chunks up into plain memory of the rank first, then into others' memory")
+        if (away or far) and self.kinds[i] != "memory":
+            self.refuse(i, "adds up over a port channel; only memory channels can")
+        if any(s.packet for s in op.src):
+            *packets, plain = op.src
+            if plain.packet or plain.rank is not None or away or not all(s.packet for s in (*packets, *own[1:], *far)) or len(own) > 2:
+                self.refuse(i, "adds up packets of the rank and, last, one plain chunk; into plain memory and then packets")
+            name = "re" + "c" * (len(own) - 1) + "s" * bool(far) + "pkt"
+            src = (plain, *packets)
+        else:
+            if len(own) > 1 or any(s.packet for s in op.dst) or (away and tuple(away) != op.src[1:]):
+                self.refuse(i, "adds plain chunks up into one plain chunk of the rank")
+            name, src = "r" * bool(away) + "re" + "s" * bool(far), op.src
+        ports = {"channel_type": "memory"} if away or far else {}
+        ports = self.ports(i, op) if op.ports else ports
+        return {"name": name, "src_buff": self.spans(i, op, src), "dst_buff": self.spans(i, op, op.dst), **ports}
+
+    # ------------------------------------------------------------ operands
+
+    def ports(self, i: int, op: Op) -> dict:
+        if len(op.ports) > limits.OP_CHANNELS:
+            self.refuse(i, f"uses {len(op.ports)} channels, MSCCL++ takes {limits.OP_CHANNELS}")
+        mine: list[Port] = self.channels[self.kinds[i]]
+        return {"channel_ids": [mine.index(self.block.ports[p]) for p in op.ports], "channel_type": self.kinds[i]}
+
+    def spans(self, i: int, op: Op, spans: tuple[Span, ...]) -> list[dict]:
+        if len(spans) > limits.OP_BUFFERS:
+            self.refuse(i, f"has {len(spans)} buffers on one side, MSCCL++ takes {limits.OP_BUFFERS}")
+        return [self.span(i, op, span) for span in spans]
+
+    def span(self, i: int, op: Op, span: Span) -> dict:
+        if span.packet and span.buffer != "s":
+            self.refuse(i, "has packets outside scratch")
+        if span.rank is None:
+            return {"type": span.buffer, "index": span.offset, "size": op.count}
+        number = self.buffers[self.kinds[i]].index(self.wiring.buffers.index((span.rank, span.buffer)))
+        return {"buffer_id": number, "index": span.offset, "size": op.count}
+
+    def refuse(self, i: int, what: str) -> NoReturn:
+        raise SynthError(f"{place(self.gpu, self.number, i)}: {what}")

@@ -1,0 +1,89 @@
+"""A plan as a folder of MSCCL++ execution plans with the code that registers them: register.py, and register.hpp for C++."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+from synth.errors import SynthError
+from synth.export.exported_files import Exported
+from synth.export.folder_notes import PER_RANK
+from synth.export.msccl_xml.limits import root_warning
+from synth.export.mscclpp.emit import Mscclpp
+from synth.export.plans import programs, registration_code
+from synth.export.plans.msccl_folder import left
+from synth.export.plans.notes import Row, head, judged, stem, table, unserved
+from synth.export.plans.programs import Placed
+from synth.export.plans.registration_code import Entry
+from synth.export.plans.size_ranges import Shares, lost
+from synth.model.tuning_plan import Plan
+from synth.program import plan_limits as limits
+from synth.program.program import Program
+
+OTHERS = "MSCCL++ chooses itself"
+
+PROTOCOLS = ("Simple", "LL")
+
+
+def folder(plan: Plan, placed: Placed) -> Exported:
+    """The plans, disjoint in size for each collective, number of ranks and place, and the code. Raises SynthError where none is left."""
+    made = [programs.table(plan, one, placed) for one in plan.tables]
+    rows: list[Row] = []
+    files: list[tuple[str, str]] = []
+    entries: list[Entry] = []
+    for m in made:
+        for share in m.shares.shares:
+            if share.choice is None or share.choice not in m.programs:
+                continue
+            names = []
+            for suffix, program in m.programs[share.choice]:
+                name = stem(len(files) + 1, m.shares.table, plan.algorithms[share.choice]) + suffix
+                ready = replace(program, name=name, min_bytes=share.low, max_bytes=share.high)
+                files.append((f"{name}.json", Mscclpp().emit(ready, m.requests[share.choice])))
+                entries.append(Entry.of(ready))
+                names.append(f"{name}.json")
+            rows.append(Row(m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names)))
+    said = [line for m in made for line in lost(plan, m.shares, OTHERS)]
+    if not files:
+        raise SynthError("no range of the plan can be exported: " + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere"))
+    remarks = list(dict.fromkeys(warning for row in rows if (warning := root_warning(row.program))))
+    if any(row.program.collective is not None and row.program.collective.combining for row in rows):
+        remarks.append("MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum")
+    if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
+        remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
+    remarks += left(plan, made)
+    files += [("register.py", registration_code.python(entries)), ("register.hpp", registration_code.cpp(entries))]
+    return Exported(
+        tuple(files),
+        ".json",
+        (*said, *remarks),
+        tuple(name for name, _ in files),
+        _page(plan, rows, [m.shares for m in made], said, remarks),
+    )
+
+
+def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], remarks: list[str]) -> str:
+    lines = [
+        *head(plan, "mscclpp"), "", *table(rows, _divisor), "", *judged(plan, tables),
+        "Sizes are nccl-tests': the larger of one rank's send and receive buffers; files and code have them as MSCCL++ counts.",
+        "A count that the divisor does not divide, or a size outside of the ranges, is left to MSCCL++, which falls back to NCCL.",
+        "The loader itself throws for such a count, so plans must be chosen by the selector of the code here.", "",
+        "## Registration", "",
+        "In Python, on every rank, before the first communicator is made (keep what it returns):", "",
+        "    import register  # of this folder", "    kept = register.register(rank, ranks, ranks_per_node)", "",
+        "In C++: include `register.hpp`, call `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`. Then run with",
+        "`LD_PRELOAD=libmscclpp_nccl.so`; `MSCCLPP_NCCL_LIB_PATH` names the NCCL to fall back to. One selector is installed for all",
+        "plans: it replaces one that was set before.", "",
+        *unserved(said), "## To know", "",
+        "- Buffers must lie at the same offset of their allocation on all ranks (docs/mscclpp.md).",
+        "- Scratch is allocated up to the largest size of a plan.",
+    ]  # fmt: skip
+    return "\n".join([*lines, *(f"- {fact}" for fact in remarks)]) + "\n"
+
+
+def _divisor(program: Program) -> str:
+    whole = program.loop_chunks * limits.ALIGNMENT
+    task = program.collective
+    if task is None or task.name not in PER_RANK:
+        return f"the bytes are a multiple of {whole}"
+    return f"the bytes per rank are a multiple of {whole // gcd(whole, task.ranks)} ({whole} in the larger buffer)"

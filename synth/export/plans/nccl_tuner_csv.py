@@ -1,0 +1,100 @@
+"""The ranges of a plan where NCCL's own algorithms are preferred, as the CSV of NCCL's example tuner plugin.
+
+Format and matching: NVIDIA/nccl 2.28, plugins/tuner/example (ext-tuner/example before): ten fields, the first line that matches
+is applied, sizes are nccl-tests', unknown names silently become allreduce, ring and simple, and lines above 255
+characters are cut. So only known names are written, and comments are short.
+"""
+
+from __future__ import annotations
+
+from synth.export.exported_files import Exported
+from synth.export.folder_notes import span
+from synth.export.plans.programs import NCCL
+from synth.export.plans.size_ranges import Offer, Share, shares
+from synth.model.tuning_plan import Algorithm, Plan, Table
+
+COLLECTIVES = {name: name for name in ("broadcast", "reduce", "allgather", "allreduce")} | {"reduce-scatter": "reducescatter"}
+# as NCCL_ALGO, NCCL's log and the plugin spell them, without case and separators
+ALGORITHMS = {name.replace("_", ""): name for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")}
+PROTOCOLS = ("ll", "ll128", "simple")
+ENDLESS = (1 << 64) - 1
+LINE = 255
+HEAD = (
+    "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
+    "For NCCL's example tuner plugin: NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>",
+    "The published plugin asks for 1 channel where a line says -1 or no line matches: let it set nChannels to 0 there.",
+)
+
+
+def csv(plan: Plan, nodes: int = -1) -> Exported:
+    """The file; `nodes`: how many boxes a communicator must span for the lines to match (-1: any)."""
+    rows: list[str] = []
+    said: list[str] = []
+    for table in plan.tables:
+        found, why = _table(plan, table, nodes)
+        rows += found
+        said += why
+    if not rows:
+        said.append("no range of the plan prefers an algorithm of NCCL's that a tuner can name: the file has no line")
+    notes = [f"# {line}"[: LINE - 1] for line in (*HEAD, f"times: {plan.source}", *said)]
+    return Exported((("", "\n".join([*notes, *rows]) + "\n"),), ".csv", tuple(said))
+
+
+def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
+    known = [i for row in table.ranges for i in row.order]
+    offers = {i: Offer(0, None, plan.algorithms[i].divisor * table.element) for i in known if plan.algorithms[i].backend in (NCCL, "synth")}
+    refused = {i: f"{plan.algorithms[i].backend} is none of NCCL's" for i in known if i not in offers}
+    rows, said = [], []
+    for share in shares(table, offers, refused).shares:
+        where = f"{table.collective} on {table.ranks} ranks, {span(share.low, share.high)}"
+        if share.choice is None:
+            said.append(f"{where}: neither NCCL nor a schedule is in the plan")
+            continue
+        algorithm = plan.algorithms[share.choice]
+        if algorithm.backend != NCCL:
+            continue
+        row = _row(algorithm, table, share, nodes)
+        if row is None:
+            said.append(f"{where}: left to NCCL, as {_lack(algorithm, table)}")
+        else:
+            rows.append(row)
+    for row in table.ranges:
+        first = plan.algorithms[row.order[0]]
+        if first.backend not in (NCCL, "synth"):
+            said.append(f"{table.collective} on {table.ranks} ranks, {span(*row[:2])}: {first.label} is preferred, which no tuner can name")
+    return rows, said
+
+
+def _row(algorithm: Algorithm, table: Table, share: Share, nodes: int) -> str | None:
+    if _lack(algorithm, table):
+        return None
+    options = _options(algorithm)
+    high = ENDLESS if share.high is None else share.high
+    fields = [
+        COLLECTIVES[table.collective], share.low, high, ALGORITHMS[options["algorithm"]], options["protocol"],
+        options.get("channels", "-1"), nodes, table.ranks, options.get("pipeops", "-1"), options.get("regbuff", "-1"),
+    ]  # fmt: skip
+    return ",".join(map(str, fields))
+
+
+def _lack(algorithm: Algorithm, table: Table) -> str:
+    """Why no line can say it; "" where one can."""
+    options = _options(algorithm)
+    if table.collective not in COLLECTIVES:
+        return f"the plugin has no {table.collective}"
+    if options.get("algorithm") not in ALGORITHMS:
+        return f"the plan does not say which algorithm of NCCL's {algorithm.label} is ({' '.join(ALGORITHMS.values())})"
+    if options.get("protocol") not in PROTOCOLS:
+        return f"the plan does not say which protocol of NCCL's {algorithm.label} is ({' '.join(PROTOCOLS)})"
+    for key, allowed in (("channels", range(-1, 65)), ("pipeops", range(-1, 1 << 20)), ("regbuff", range(-1, 2))):
+        text = options.get(key, "-1")
+        if not text.lstrip("-").isdigit() or int(text) not in allowed or (key == "channels" and text == "0"):
+            return f"{key} of {algorithm.label} is {text!r}"
+    return ""
+
+
+def _options(algorithm: Algorithm) -> dict[str, str]:
+    def plain(text: str) -> str:
+        return text.lower().replace("_", "").replace("-", "") if not text.lstrip("-").isdigit() else text
+
+    return {plain(key): plain(str(value)) for key, value in algorithm.options}

@@ -1,0 +1,143 @@
+"""The page beside what a plan is exported to: which file serves what, what is not served, how to see that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from synth.export.folder_notes import CAVEATS, SEEN, divisor, span
+from synth.export.plans.size_ranges import Served, Share, Shares, served
+from synth.model.number_text import number, size_text
+from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
+from synth.program.program import Program
+
+SOURCES = {"measured": "measured times", "model": "times of a model, not of a clock", "imported": "a table of others"}
+
+
+class Row(NamedTuple):
+    """One share of a table and the files that serve it."""
+
+    table: Table
+    share: Share
+    algorithm: Algorithm
+    program: Program
+    files: tuple[str, ...]
+
+
+def title(plan: Plan) -> str:
+    """What the plan is for."""
+    names = ", ".join(dict.fromkeys(table.collective for table in plan.tables)) or "an empty plan"
+    return names if plan.topology is None else f"{names} on {plan.topology.name}"
+
+
+def serves(row: Row) -> str:
+    """Such as ``allgather on 8 ranks``."""
+    root = "" if row.table.root is None else f" with root {row.table.root}"
+    return f"{row.table.collective} on {row.table.ranks} ranks{root}"
+
+
+def stem(number: int, table: Table, algorithm: Algorithm) -> str:
+    """The name of a file without its end; numbered in the order of the sizes."""
+    schedule = algorithm.schedule
+    shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
+    protocol = "" if algorithm.protocol == "Simple" else f"-{algorithm.protocol}"
+    copies = "" if algorithm.instances == 1 else f"-x{algorithm.instances}"
+    return f"{number:02d}-{table.collective}{shape}{protocol}{copies}"
+
+
+def compared(plan: Plan, found: Shares) -> list[str]:
+    """The sizes left to a library, with both times where they differ most; and the greatest loss of what runs against the best of all."""
+    name, said = f"{found.table.collective} on {found.table.ranks} ranks", []
+    rows = served(plan, found)
+    own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
+    if own:
+        row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
+        best = "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by the best schedule"
+        said.append(
+            f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against {best} that this runtime"
+            f" takes, at {size_text(row.size)}); the .md has every size"
+        )
+    losses = [(row.seconds / row.best - 1, row) for row in rows if row.seconds and row.best]
+    loss, row = max(losses, key=lambda pair: pair[0], default=(0.0, None))
+    if row is not None and round(100 * loss, 1):
+        said.append(
+            f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at {size_text(row.size)}"
+            f" ({_label(plan, row)} {_micro(row.seconds)}, the best {_micro(row.best)})"
+        )
+    return said
+
+
+def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
+    """The sizes of `chosen` of `rows`, neighbours as one: ``1 KB, 64 MB to 1 GB are``."""
+    runs = [[row.size for row in run] for inside, run in groupby(rows, lambda row: row in chosen) if inside]
+    if len(runs) > 3:
+        return f"{len(chosen)} of the sizes from {size_text(chosen[0].size)} to {size_text(chosen[-1].size)} are"
+    texts = [size_text(run[0]) + (f" to {size_text(run[-1])}" if len(run) > 1 else "") for run in runs]
+    return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
+
+
+def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:
+    """The section of what runs at every judged size; nothing where the plan has no times."""
+    lines = []
+    for found in tables:
+        for row in served(plan, found):
+            times = " | ".join(_micro(time) for time in (row.seconds, row.schedule, row.best))
+            lines.append(
+                f"| {found.table.collective} on {found.table.ranks} ranks | {size_text(row.size)} | {_label(plan, row)} | {times} |"
+            )
+    if not lines:
+        return []
+    head = [
+        "| for | size | what runs | takes | best schedule that this runtime takes | best of all candidates |",
+        "|---|---|---|---|---|---|",
+    ]
+    return ["## What runs at the sizes that the plan judged", "", *head, *lines, ""]
+
+
+def _label(plan: Plan, row: Served) -> str:
+    return "the library's own" if row.choice is None else plan.algorithms[row.choice].label
+
+
+def _micro(seconds: float | None) -> str:
+    return "no time" if seconds is None else f"{number(seconds * 1e6)} µs"
+
+
+def page(
+    plan: Plan, runtime: str, rows: Sequence[Row], tables: Sequence[Shares], lost: Sequence[str], remarks: Sequence[str]
+) -> str:  # fmt: skip
+    """The Markdown page beside a folder of MSCCL-IR."""
+    lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged(plan, tables)]
+    lines += [
+        "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the plan, cut where the",
+        "FIFOs would no longer be deep enough: that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and",
+        "`NCCL_LL128_BUFFSIZE`; leave them unset.", "",
+        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so does a size",
+        "outside of the ranges. Pad the buffer to a multiple, or tune for the sizes that the job has (`synth tune --sizes`).", "",
+    ]  # fmt: skip
+    lines += unserved(lost)
+    lines += ["## How to see that an algorithm ran", "", SEEN[runtime], "", "## To know", ""]
+    return "\n".join([*lines, *(f"- {fact}" for fact in [*CAVEATS[runtime], *remarks])]) + "\n"
+
+
+def head(plan: Plan, runtime: str) -> list[str]:
+    """Title and what the times behind the plan are."""
+    return [
+        f"# {title(plan)}", "",
+        f"For the runtime `{runtime}`. What the choice rests on: {SOURCES.get(plan.source, plan.source)}; {plan.says.rstrip('.')}.",
+        "Source the variables of the `.env` file beside the folder in every rank.",
+    ]  # fmt: skip
+
+
+def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
+    """One line a share; `when` says for which counts a program runs."""
+    lines = ["| file | for | algorithm | sizes | runs when |", "|---|---|---|---|---|"]
+    for row in rows:
+        files = ", ".join(f"`{name}`" for name in row.files)
+        lines.append(f"| {files} | {serves(row)} | {row.algorithm.label} | {span(row.share.low, row.share.high)} | {when(row.program)} |")
+    return lines
+
+
+def unserved(lost: Sequence[str]) -> list[str]:
+    """The section about what the files do not do; nothing where they do all."""
+    return ["## What of the plan these files do not do", "", *(f"- {why}" for why in lost), ""] if lost else []

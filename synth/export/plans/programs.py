@@ -1,0 +1,110 @@
+"""The programs of a plan's algorithms for one runtime: lowered, checked against its limits, analysed; or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
+
+from synth.errors import SynthError, VerificationError
+from synth.export import EXPORTERS, exported_files
+from synth.export.exported_files import Wish
+from synth.export.plans.size_ranges import Offer, Shares, shares
+from synth.export.request import Request
+from synth.model.registry import find
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+from synth.model.tuning_plan import OURS, Algorithm, Plan, Table
+from synth.program import plan_limits
+from synth.program.program import Program
+
+NCCL = "nccl"
+OTHERS = "the library's own algorithm runs"  # where nothing of the plan does
+# what the machine is, for the schedules of one network: the wish, with ranks, links and kinds of links
+Placed = Callable[[Network], Wish]
+
+
+@dataclass(frozen=True)
+class Made:
+    """One table of the plan for one runtime: `programs[i]` are those of algorithm i, by the suffix of their files.
+
+    `requests[i]` is what their exporter is told.
+    """
+
+    shares: Shares
+    programs: Mapping[int, Sequence[tuple[str, Program]]]
+    requests: Mapping[int, Request]
+
+
+def table(plan: Plan, one: Table, placed: Placed) -> Made:
+    """Every algorithm that a range of `one` names, as programs where the runtime takes it.
+
+    NCCL's own are offered for every size without a program: they run where no file serves. Raises UsageError for a wrong wish.
+    """
+    offers: dict[int, Offer] = {}
+    refused: dict[int, str] = {}
+    programs: dict[int, Sequence[tuple[str, Program]]] = {}
+    requests: dict[int, Request] = {}
+    for i in dict.fromkeys(i for row in one.ranges for i in row.order):
+        algorithm = plan.algorithms[i]
+        if algorithm.backend == NCCL:
+            offers[i] = Offer(0, None, algorithm.divisor * one.element)
+        elif algorithm.schedule is None:
+            refused[i] = missing(algorithm)
+        else:
+            wish = placed(algorithm.schedule.network)
+            requests[i] = replace(wish.request, network=algorithm.schedule.network)
+            try:
+                programs[i] = _programs(algorithm.schedule, algorithm, wish)
+                offers[i] = _offer(algorithm, programs[i], one)
+            except VerificationError:
+                raise
+            except SynthError as error:
+                refused[i] = str(error)
+    return Made(shares(one, offers, refused), programs, requests)
+
+
+def missing(algorithm: Algorithm) -> str:
+    """Why an algorithm without a schedule of ours is no program."""
+    if algorithm.backend == OURS:
+        return "the plan knows it by name only, without a schedule"
+    return f"it is {algorithm.backend}'s, which no file for this runtime can name"
+
+
+def _programs(schedule: Schedule, algorithm: Algorithm, wish: Wish) -> Sequence[tuple[str, Program]]:
+    wish = replace(wish, protocol=algorithm.protocol, instances=algorithm.instances)
+    places = [wish.in_place]
+    if wish.request.runtime == "mscclpp" and wish.in_place in (None, "both"):  # a plan is for one of the two
+        places = ["out", "in"]
+    found, errors = [], []
+    for place in places:
+        try:
+            found += _proved(schedule, replace(wish, in_place=place))
+        except VerificationError:
+            raise
+        except SynthError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return found
+
+
+def _proved(schedule: Schedule, wish: Wish) -> list[tuple[str, Program]]:
+    program = exported_files.offered(schedule, wish)
+    request = replace(wish.request, network=schedule.network)
+    suffix = "-in-place" if wish.request.runtime == "mscclpp" and wish.in_place == "in" else ""
+    pairs = [(end or suffix, one) for end, one in exported_files.places(program, wish)]
+    for _, one in pairs:
+        find("exporters", wish.to, EXPORTERS)().emit(one, request)
+    exported_files.proved(program, wish)
+    return pairs
+
+
+def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: Table) -> Offer:
+    """What all of them may serve; MSCCL++ wants chunks of whole 16 bytes."""
+    chunk = plan_limits.ALIGNMENT if programs[0][1].one_sided else one.element
+    tops = [program.max_bytes for _, program in programs if program.max_bytes is not None]
+    if programs[0][1].one_sided:
+        tops += [plan_limits.largest_size(p) for _, p in programs]
+    step = lcm(algorithm.divisor * one.element, *(program.loop_chunks * chunk for _, program in programs))
+    return Offer(max(program.min_bytes for _, program in programs), min(tops, default=None), step)

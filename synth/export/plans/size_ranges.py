@@ -1,0 +1,218 @@
+"""Which algorithm of a plan a runtime gets for which sizes: disjoint, as the plan orders them, and what of it is lost.
+
+    Offer    low high step            the sizes that an algorithm may serve on a runtime
+    Share    low high choice          what serves these sizes there; None: nothing of the plan's
+    Shares   table shares offers refused
+
+At a size that the plan judged, the first algorithm in its order that the runtime takes and whose chunks divide the
+size. Between judged sizes, the first that divides one of those judged in the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import log
+from typing import NamedTuple
+
+from synth.export.folder_notes import span
+from synth.model.tuning_plan import OURS, Plan, Range, Table
+
+
+class Offer(NamedTuple):
+    """`low` <= size <= `high` bytes (None: no end), in multiples of `step` bytes."""
+
+    low: int
+    high: int | None
+    step: int
+
+    def covers(self, size: int) -> bool:
+        """Is `size` within the ends?"""
+        return self.low <= size and (self.high is None or size <= self.high)
+
+    def admits(self, size: int) -> bool:
+        """May a call of `size` bytes be served?"""
+        return self.covers(size) and size % self.step == 0
+
+
+class Share(NamedTuple):
+    """`low` <= size <= `high` bytes are served by algorithm number `choice` of the plan."""
+
+    low: int
+    high: int | None
+    choice: int | None
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The shares of one table: they meet where its ranges do, without a gap. `refused`: why algorithms are not offered.
+    `dropped`: offers of those of them that the runtime takes, only not beside the others."""
+
+    table: Table
+    shares: tuple[Share, ...]
+    offers: Mapping[int, Offer]
+    refused: Mapping[int, str]
+    dropped: Mapping[int, Offer] = field(default_factory=dict)
+
+    def at(self, size: int) -> Share | None:
+        """The share of `size` bytes."""
+        return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
+
+
+def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> Shares:
+    """Who serves what of `table`, from what its runtime takes."""
+    found: list[Share] = []
+    for row in table.ranges:
+        for share in _within(row, judged(table, row), offers):
+            if found and found[-1].choice == share.choice:
+                found[-1] = Share(found[-1].low, share.high, share.choice)
+            else:
+                found.append(share)
+    return Shares(table, tuple(found), offers, refused)
+
+
+def judged(table: Table, row: Range | Share) -> list[int]:
+    """The sizes between the ends of `row` that the plan judged."""
+    return [s for s in table.sizes if row.low <= s and (row.high is None or s <= row.high)]
+
+
+def _useful(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[int]:
+    """Those that the runtime takes and whose chunks divide some judged size of `row`, as the plan orders them."""
+    return [i for i in row.order if i in offers and (not sizes or any(s % offers[i].step == 0 for s in sizes))]
+
+
+def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[Share]:
+    able = _useful(row, sizes, offers)
+    marks = {row.low, *sizes, *(s + 1 for s in sizes), *(offers[i].low for i in able)}
+    marks |= {high + 1 for i in able if (high := offers[i].high) is not None}
+    starts = sorted(m for m in marks if row.low <= m and (row.high is None or m <= row.high))
+    found = []
+    for low, after in zip(starts, [*starts[1:], None], strict=True):
+        covering = [i for i in able if offers[i].covers(low)]
+        dividing = [i for i in covering if low not in sizes or offers[i].admits(low)]
+        found.append(Share(low, row.high if after is None else after - 1, next(iter(dividing or covering), None)))
+    return found
+
+
+class Served(NamedTuple):
+    """At a judged `size`: algorithm number `choice` runs (None: nothing of the plan's), its seconds, those of the best schedule that
+    the runtime takes, and those of the best of all candidates. None: not known."""
+
+    size: int
+    choice: int | None
+    seconds: float | None
+    schedule: float | None
+    best: float | None
+
+
+def served(plan: Plan, found: Shares) -> list[Served]:
+    """What runs at each judged size, with its times; nothing where the plan has none."""
+    table, rows = found.table, []
+    for size, times, best in zip(table.sizes, table.times, table.best, strict=False):
+        row, share = table.at(size), found.at(size)
+        if row is None or share is None:
+            continue
+        known = dict(zip(row.order, times, strict=True))
+        taken = {**found.offers, **found.dropped}
+        offered = [i for i in row.order if plan.algorithms[i].backend == OURS and i in taken and taken[i].admits(size)]
+        schedule = min((time for i in offered if (time := known[i]) is not None), default=None)
+        choice = share.choice if share.choice is not None and found.offers[share.choice].admits(size) else None
+        rows.append(Served(size, choice, None if choice is None else known[choice], schedule, best))
+    return rows
+
+
+def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
+    """At most `most` `files` for the shares of all tables: the algorithm goes (`why`) without which the least time is lost, then the
+    one with the shortest share, until they fit."""
+    tables = list(tables)
+    while True:
+        served = [(place, s) for place, found in enumerate(tables) for s in found.shares if files(s)]
+        if sum(files(s) for _, s in served) <= most:
+            return tables
+        place, share = min(served, key=lambda item: (_cost(_without(tables[item[0]], item[1], why)) - _cost(tables[item[0]]),
+                                                     _length(item[1]), item[0]))  # fmt: skip
+        tables[place] = _without(tables[place], share, why)
+
+
+def _without(found: Shares, share: Share, why: str) -> Shares:
+    """`found` without the algorithm of `share`."""
+    if share.choice is None:
+        return found
+    left = {i: offer for i, offer in found.offers.items() if i != share.choice}
+    changed = shares(found.table, left, {**found.refused, share.choice: why})
+    return replace(changed, dropped={**found.dropped, share.choice: found.offers[share.choice]})
+
+
+def _cost(found: Shares) -> float:
+    """How much longer what runs takes than the best of all candidates: the sum over the judged sizes of the logarithm. 0 without times."""
+    total = 0.0
+    for size, times, best in zip(found.table.sizes, found.table.times, found.table.best, strict=False):
+        row, share = found.table.at(size), found.at(size)
+        if row is None or best is None:
+            continue
+        known = dict(zip(row.order, times, strict=True))
+        time = None if share is None or share.choice is None else known[share.choice]
+        total += log((time or max(t for t in times if t)) / best)
+    return total
+
+
+def _length(share: Share) -> Fraction:
+    """How many times greater the end is than the start; without an end, as if it were 1024 times."""
+    high = share.low * 1024 + 1024 if share.high is None else share.high
+    return Fraction(high + 1, share.low + 1)
+
+
+def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
+    """One line for each algorithm that does not get the ranges where it is preferred, and for the judged sizes that are not served.
+
+    `otherwise`: what runs where nothing of the plan does.
+    """
+    table, said = found.table, []
+    name = f"{table.collective} on {table.ranks} ranks"
+    gone: dict[int, list[tuple[int, int | None, str]]] = {}
+    for row in table.ranges:
+        sizes, offers, where = judged(table, row), found.offers, span(row.low, row.high)
+        here = [s for s in found.shares if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low)]
+        instead = ", ".join(dict.fromkeys(otherwise if s.choice is None else plan.algorithms[s.choice].label for s in here))
+        useful = _useful(row, sizes, offers)
+        for i in row.order:
+            if i in useful and _whole(row, offers[i]):
+                break  # what comes after it is first nowhere in this range
+            if i in found.refused:
+                step = plan.algorithms[i].divisor * table.element
+                if not sizes or any(size % step == 0 for size in sizes):
+                    gone.setdefault(i, []).append((row.low, row.high, instead))
+            elif i in useful:
+                ends = span(offers[i].low, offers[i].high)
+                said.append(f"{name}, {where}: {plan.algorithms[i].label} is offered for {ends} only, where it is proved right")
+        steps = sorted({offers[i].step for i in row.order if i in offers})
+        missed = [s for s in sizes if not _admitted(found, s)]
+        if missed and steps:
+            said.append(f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}")
+    return [*(_gone(plan, found, name, i, rows) for i, rows in gone.items()), *said]
+
+
+def _gone(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
+    """The line of algorithm i, which is refused in `rows`; those that meet are one."""
+    ends: list[tuple[int, int | None]] = []
+    for low, high, _ in rows:
+        meets = ends and ends[-1][1] == low - 1
+        ends[len(ends) - bool(meets) :] = [(ends[-1][0] if meets else low, high)]
+    instead = ", ".join(dict.fromkeys(name for _, _, names in rows for name in names.split(", ")))
+    where = " and ".join(span(low, high) for low, high in ends)
+    return f"{name}, {where}: {plan.algorithms[i].label} is preferred, but {found.refused[i]}; instead {instead}"
+
+
+def _whole(row: Range, offer: Offer) -> bool:
+    return offer.covers(row.low) and (offer.high is None or (row.high is not None and row.high <= offer.high))
+
+
+def _admitted(found: Shares, size: int) -> bool:
+    return any(s.choice is not None and s.low <= size and (s.high is None or size <= s.high) and found.offers[s.choice].admits(size)
+               for s in found.shares)  # fmt: skip
+
+
+def _sizes(missed: list[int]) -> str:
+    shown = ", ".join(map(str, missed[:4])) + (f" and {len(missed) - 4} more" if len(missed) > 4 else "")
+    return f"{shown} bytes {'is' if len(missed) == 1 else 'are'} not served"

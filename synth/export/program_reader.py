@@ -1,0 +1,65 @@
+"""Whatever file a program can come from: told apart by what it holds, not by its name.
+
+Frontier and schedule documents, Program as JSON or text, MSCCL-IR and MSCCL++ plans of anyone's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from synth.checker.documents import exact_frontier
+from synth.errors import FormatError, SynthError
+from synth.export.msccl_xml import read
+from synth.model.collective import Collective
+from synth.model.documents.text_file import text_of
+from synth.model.frontier import SCHEMA as FRONTIER
+from synth.model.frontier import Frontier
+from synth.model.registry import load as named
+from synth.model.schedule import SCHEMA as SCHEDULE
+from synth.model.schedule import Schedule
+from synth.program import text
+from synth.program.program import SCHEMA as PROGRAM
+from synth.program.program import Program
+
+PLAN_READER = "synth.export.mscclpp.read:read"
+MAX_TEXT = 1 << 26
+
+
+def load(path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None) -> Frontier | Schedule | Program:
+    """What `path` holds. `task`, `root`, `runtime`: see `msccl_xml_read.read`. Raises FormatError, with the place."""
+    head = _head(path)
+    if head.startswith("<"):
+        return read.read(text_of(path, read.MAX_BYTES), str(path), task, root, runtime)
+    if not head.startswith("{"):
+        if head.startswith("program "):
+            return text.parse(text_of(path, MAX_TEXT), str(path))
+        raise FormatError(
+            "is no schedule, frontier, program, MSCCL-IR or MSCCL++ plan: expected <algo>, {...} or `program NAME`", str(path)
+        )
+    doc = exact_frontier.read(path)
+    try:
+        match doc.get("schema"):
+            case "synth.frontier/1":
+                return Frontier.from_json(doc)
+            case "synth.schedule/1":
+                return Schedule.from_json(doc)
+            case "synth.program/1":
+                return Program.from_json(doc)
+            case None if {"name", "collective", "protocol", "gpus"} <= doc.keys():
+                return named(PLAN_READER)(text_of(path, MAX_TEXT), str(path), task, root)
+            case other:
+                known = f"{FRONTIER}, {SCHEDULE}, {PROGRAM} or a MSCCL++ plan"
+                raise FormatError(f"schema is {other!r}; expected {known}", str(path))
+    except SynthError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise FormatError(f"malformed {doc.get('schema') or 'plan'}: {error!r}"[:200], str(path)) from None
+
+
+def _head(path: Path) -> str:
+    """The first characters that are no white space."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096).decode("utf-8-sig", "replace").lstrip()
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None

@@ -1,0 +1,1 @@
+"""Values that every other package shares: machines, collectives, schedules, frontiers. They know no engine."""

@@ -1,0 +1,316 @@
+"""Collective: which rank holds which unit of data before and after, and the table of the ones with names.
+
+A *unit* of data is what gets split into C chunks: allgather, gather, scatter: one rank's contribution; reduce-scatter:
+one rank's result; alltoall: what one rank sends one other; broadcast, reduce, allreduce, scan: the whole buffer;
+multi-root: one root's share; patterns: one message. Chunk ids are unit-major: ``unit * C + i``.
+
+For a combining collective `pre[u]` lists the ranks that contribute to unit u; the ranks in `post[u]` must end with
+every contribution, or with ``wants[u][rank]`` where that is given (scan).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from synth.errors import UsageError, unknown
+from synth.model.rational import printable
+
+MAX_UNITS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Collective:
+    """`pre[u]`, `post[u]`: the ranks that hold, and must end with, unit u. `roots` is () where there is none."""
+
+    name: str
+    ranks: int
+    pre: tuple[frozenset[int], ...]
+    post: tuple[frozenset[int], ...]
+    combining: bool = False
+    roots: tuple[int, ...] = ()
+    wants: tuple[tuple[tuple[int, frozenset[int]], ...], ...] | None = field(default=None)
+
+    def __repr__(self) -> str:
+        roots = f" from {','.join(map(str, self.roots))}" if self.roots else ""
+        return f"<Collective {self.name}{roots}: {self.ranks} ranks, {self.units} unit{'s' * (self.units != 1)}>"
+
+    @property
+    def units(self) -> int:
+        """How many units of data there are."""
+        return len(self.pre)
+
+    def wanted(self, unit: int, rank: int) -> frozenset[int]:
+        """The contributions that `rank` must end with for `unit` (combining collectives)."""
+        if self.wants is not None:
+            return dict(self.wants[unit])[rank]
+        return self.pre[unit]
+
+    @property
+    def buffer_units(self) -> int:
+        """Units in the larger of one rank's send and receive buffers: what nccl-tests calls the size."""
+        held, got = [0] * self.ranks, [0] * self.ranks
+        for pre, post in zip(self.pre, self.post, strict=True):
+            for r in pre:
+                held[r] += 1
+            for r in post:
+                got[r] += 1
+        return max(*held, *got, 1)
+
+    @property
+    def unit_share(self) -> Fraction:
+        """Bytes of one unit divided by the size (nccl-tests' definition)."""
+        return Fraction(1, self.buffer_units)
+
+    @property
+    def reversible(self) -> bool:
+        """A combining collective that is the time reversal of a non-combining one: each unit ends on one rank."""
+        return self.combining and self.wants is None and all(len(post) == 1 for post in self.post)
+
+    def reversed(self) -> Collective:
+        """Before and after exchanged: reduce ↔ broadcast, reduce-scatter ↔ allgather."""
+        name = REVERSALS.get(self.name, f"reversed-{self.name}")
+        return Collective(name, self.ranks, self.post, self.pre, not self.combining, self.roots)
+
+    def unit_permutation(self, pi: Sequence[int], onto: Collective | None = None) -> tuple[int, ...] | None:
+        """The permutation of units that goes with the rank permutation `pi`, None where pre and post do not agree.
+
+        With `onto`: where the units are in that collective, if `pi` makes this one of it.
+        """
+        goal = onto or self
+        if (goal.units, goal.combining) != (self.units, self.combining):
+            return None
+        moved: dict[frozenset[int], frozenset[int]] = {}
+
+        def move(ranks: frozenset[int]) -> frozenset[int]:
+            if ranks not in moved:
+                moved[ranks] = frozenset([pi[r] for r in ranks])
+            return moved[ranks]
+
+        places: dict[tuple, list[int]] = {}
+        for u in range(goal.units):
+            places.setdefault(goal._signature(u, lambda ranks: ranks), []).append(u)
+        taken: dict[tuple, int] = {}
+        image = []
+        for u in range(self.units):
+            key = self._signature(u, move)
+            at = taken.get(key, 0)
+            if at >= len(places.get(key, ())):
+                return None
+            taken[key] = at + 1
+            image.append(places[key][at])
+        return tuple(image)
+
+    def _signature(self, unit: int, move: Callable[[frozenset[int]], frozenset[int]]) -> tuple:
+        wants = () if self.wants is None else frozenset((next(iter(move(frozenset([r])))), move(s)) for r, s in self.wants[unit])
+        return move(self.pre[unit]), move(self.post[unit]), wants
+
+    def to_json(self, chunks: int) -> dict:
+        """The `collective` object of a schedule with every unit split into `chunks`."""
+        pre: list[list] = []
+        post: list[list] = []
+        for u in range(self.units):
+            mine, before, after = range(u * chunks, (u + 1) * chunks), sorted(self.pre[u]), sorted(self.post[u])
+            pre += [[chunk, r] for chunk in mine for r in before]
+            if self.wants is None:
+                post += [[chunk, r] for chunk in mine for r in after]
+            else:
+                wanted = [(r, sorted(self.wanted(u, r))) for r in after]
+                post += [[chunk, r, list(want)] for chunk in mine for r, want in wanted]
+        root = self.roots[0] if len(self.roots) == 1 else (list(self.roots) or None)
+        return {
+            "name": self.name, "ranks": self.ranks, "root": root, "combining": self.combining,
+            "chunks": self.units * chunks, "pre": pre, "post": post,
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict, chunks: int) -> Collective:
+        """The inverse of `to_json`: reads chunk 0 of each unit. Raises KeyError, ValueError, TypeError."""
+        total = doc["chunks"]
+        if chunks < 1 or total % chunks:
+            raise ValueError(f"{total} chunks are not a multiple of {chunks} per unit")
+        units = total // chunks
+        pre: list[set[int]] = [set() for _ in range(units)]
+        post: list[set[int]] = [set() for _ in range(units)]
+        wants: list[dict[int, frozenset[int]]] = [{} for _ in range(units)]
+        for chunk, rank in doc["pre"]:
+            if chunk % chunks == 0:
+                pre[chunk // chunks].add(rank)
+        for chunk, rank, *want in doc["post"]:
+            if chunk % chunks == 0:
+                post[chunk // chunks].add(rank)
+                if want:
+                    wants[chunk // chunks][rank] = frozenset(want[0])
+        root = doc.get("root")
+        roots = () if root is None else (root,) if isinstance(root, int) else tuple(root)
+        special = tuple(tuple(sorted(w.items())) for w in wants) if any(wants) else None
+        return Collective(
+            printable(doc["name"]), doc["ranks"], tuple(map(frozenset, pre)), tuple(map(frozenset, post)), doc["combining"], roots, special
+        )
+
+
+REVERSALS = {
+    "reduce": "broadcast", "broadcast": "reduce", "reduce-scatter": "allgather", "allgather": "reduce-scatter",
+    "reduce-scatterv": "allgatherv", "allgatherv": "reduce-scatterv",
+}  # fmt: skip
+
+
+def _sets(rows: Sequence[Sequence[int] | range]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset(row) for row in rows)
+
+
+def _rooted(name: str, ranks: int, roots: tuple[int, ...], *, spread: bool, combining: bool = False) -> Collective:
+    pre, post = [[r] for r in roots], [range(ranks) for _ in roots]
+    return Collective(name, ranks, _sets(pre if spread else post), _sets(post if spread else pre), combining, roots)
+
+
+def _broadcast(ranks: int, roots: tuple[int, ...]) -> Collective:
+    return _rooted("broadcast" if len(roots) == 1 else "multi-broadcast", ranks, roots, spread=True)
+
+
+def _reduce(ranks: int, roots: tuple[int, ...]) -> Collective:
+    return _rooted("reduce" if len(roots) == 1 else "multi-reduce", ranks, roots, spread=False, combining=True)
+
+
+def _scatter(ranks: int, roots: tuple[int, ...]) -> Collective:
+    pairs = [(root, n) for root in roots for n in range(ranks)]
+    name = "scatter" if len(roots) == 1 else "multi-scatter"
+    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]), False, roots)
+
+
+def _gather(ranks: int, roots: tuple[int, ...]) -> Collective:
+    pairs = [(n, root) for root in roots for n in range(ranks)]
+    name = "gather" if len(roots) == 1 else "multi-gather"
+    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]), False, roots)
+
+
+def _allgather(ranks: int, sizes: tuple[int, ...]) -> Collective:
+    owners = [r for r in range(ranks) for _ in range(sizes[r])]
+    name = "allgather" if set(sizes) == {1} else "allgatherv"
+    return Collective(name, ranks, _sets([[r] for r in owners]), _sets([range(ranks)] * len(owners)))
+
+
+def _reduce_scatter(ranks: int, sizes: tuple[int, ...]) -> Collective:
+    return _allgather(ranks, sizes).reversed()
+
+
+def _alltoall(ranks: int, sizes: tuple[tuple[int, ...], ...]) -> Collective:
+    pairs = [(s, d) for s in range(ranks) for d in range(ranks) for _ in range(sizes[s][d])]
+    name = "alltoall" if all(n == 1 for row in sizes for n in row) else "alltoallv"
+    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]))
+
+
+def _allreduce(ranks: int) -> Collective:
+    return Collective("allreduce", ranks, _sets([range(ranks)]), _sets([range(ranks)]), True)
+
+
+def _scan(ranks: int) -> Collective:
+    wants = (tuple((r, frozenset(range(r + 1))) for r in range(ranks)),)
+    return Collective("scan", ranks, _sets([range(ranks)]), _sets([range(ranks)]), True, (), wants)
+
+
+def pattern(ranks: int, messages: Sequence[tuple[int, int]], name: str = "pattern") -> Collective:
+    """Independent messages ``(source, destination)``, one unit each."""
+    return Collective(name, ranks, _sets([[s] for s, _ in messages]), _sets([[d] for _, d in messages]))
+
+
+# name -> (summary, options it takes); `collective` below builds it
+COLLECTIVES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "broadcast": ("the root's buffer to every rank", ("root",)),
+    "reduce": ("the sum of all buffers to the root", ("root",)),
+    "scatter": ("the root's i-th part to rank i", ("root",)),
+    "gather": ("every rank's part to the root", ("root",)),
+    "allgather": ("every rank's part to every rank", ("sizes",)),
+    "reduce-scatter": ("the sum of the i-th parts to rank i", ("sizes",)),
+    "allreduce": ("the sum of all buffers to every rank", ()),
+    "alltoall": ("rank i's j-th part to rank j's i-th", ("sizes",)),
+    "scan": ("to rank i the sum of the buffers of ranks 0..i", ()),
+    "multi-broadcast": ("several roots' buffers to every rank", ("root",)),
+    "multi-reduce": ("a sum to each of several roots", ("root",)),
+    "multi-scatter": ("several roots' parts to every rank", ("root",)),
+    "multi-gather": ("every rank's parts to several roots", ("root",)),
+    "alltonext": ("rank i's buffer to rank i + 1", ()),
+    "sendrecv": ("rank i's buffer to rank i + 1, cyclically", ()),
+    "allgatherv": ("allgather with a number of chunks per rank", ("sizes",)),
+    "reduce-scatterv": ("reduce-scatter with a number of chunks per rank", ("sizes",)),
+    "alltoallv": ("alltoall with a number of chunks per pair", ("sizes",)),
+}
+
+ALIASES = {
+    "ag": "allgather", "all-gather": "allgather", "ar": "allreduce", "all-reduce": "allreduce", "rs": "reduce-scatter",
+    "reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter", "all-to-all": "alltoall", "a2a": "alltoall",
+    "bcast": "broadcast", "all-to-next": "alltonext", "send-recv": "sendrecv",
+}  # fmt: skip
+
+
+def collective(
+    name: str, ranks: int, roots: Sequence[int] = (), sizes: Sequence[int] | Sequence[Sequence[int]] | None = None
+) -> Collective:
+    """The collective called `name` over `ranks` ranks.
+
+    `roots`: one root (default 0), or several for the multi-root ones. `sizes`: chunk counts per rank
+    (allgatherv, reduce-scatterv) or per pair (alltoallv). Raises UsageError for an unknown name or a bad option.
+    """
+    key = name.lower()
+    key = ALIASES.get(key, key)
+    if key not in COLLECTIVES:
+        raise UsageError(unknown("collective", name, [*COLLECTIVES, *ALIASES], "collectives"))
+    least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks
+    if least > MAX_UNITS:
+        raise UsageError(f"{key} over {ranks} ranks: at most {MAX_UNITS} {'units' if least > ranks else 'ranks'} are supported")
+    takes = COLLECTIVES[key][1]
+    roots = tuple(roots)
+    if roots and "root" not in takes:
+        raise UsageError(f"{key} has no root; remove --root")
+    if sizes is not None and "sizes" not in takes:
+        raise UsageError(f"{key} takes no sizes; allgatherv, reduce-scatterv and alltoallv do")
+    if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
+        outside = sorted({r for r in roots if not 0 <= r < ranks})
+        if outside:
+            told = f"root {outside[0]} is not a rank" if len(outside) == 1 else f"roots {', '.join(map(str, outside))} are not ranks"
+            raise UsageError(f"{told} of 0..{ranks - 1}")
+        twice = next(r for r in roots if roots.count(r) > 1)
+        raise UsageError(f"root {twice} is given twice")
+    if "root" in takes:
+        many = key.startswith("multi-")
+        roots = roots or (tuple(range(min(2, ranks))) if many else (0,))
+        if not many and len(roots) > 1:
+            raise UsageError(f"{key} has one root, {len(roots)} were given; multi-{key} takes several")
+        build = {"broadcast": _broadcast, "reduce": _reduce, "scatter": _scatter, "gather": _gather}[key.removeprefix("multi-")]
+        return build(ranks, roots)
+    if key in ("alltoall", "alltoallv"):
+        return _alltoall(ranks, _pair_sizes(key, ranks, sizes))
+    if key in ("allgather", "allgatherv", "reduce-scatter", "reduce-scatterv"):
+        build = _allgather if key.startswith("allgather") else _reduce_scatter
+        return build(ranks, _rank_sizes(key, ranks, sizes))
+    if key == "allreduce":
+        return _allreduce(ranks)
+    if key == "scan":
+        return _scan(ranks)
+    wrap = ranks if key == "sendrecv" else ranks - 1
+    return pattern(ranks, [(i, (i + 1) % ranks) for i in range(wrap)], key)
+
+
+def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...]:
+    if sizes is None:
+        if name.endswith("v"):
+            raise UsageError(f"{name} needs --sizes: one chunk count per rank, such as --sizes {','.join('1' * ranks)}")
+        return (1,) * ranks
+    if len(sizes) != ranks or any(not isinstance(n, int) or n < 0 for n in sizes) or not any(sizes):
+        raise UsageError(f"{name} over {ranks} ranks needs {ranks} chunk counts >= 0, not all 0; got {list(sizes)}")
+    return tuple(sizes)
+
+
+def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[int, ...], ...]:
+    if sizes is None:
+        if name.endswith("v"):
+            raise UsageError(f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')")
+        return ((1,) * ranks,) * ranks
+    given = [sizes] if ranks == 1 and all(isinstance(n, int) for n in sizes) else sizes  # of one rank a row is a matrix
+    rows = tuple(tuple(row) if isinstance(row, Sequence) else () for row in given)
+    if len(rows) != ranks or any(len(row) != ranks or any(not isinstance(n, int) or n < 0 for n in row) for row in rows):
+        raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
+    if sum(map(sum, rows)) > MAX_UNITS:
+        raise UsageError(f"{name}: {sum(map(sum, rows))} units in all, at most {MAX_UNITS} are supported")
+    return rows

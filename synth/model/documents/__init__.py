@@ -1,0 +1,1 @@
+"""Readers and writers of JSON, XML and text that believe nothing about what they read."""

@@ -1,0 +1,109 @@
+"""Reading a JSON document strictly: no field more or less than there should be, and every value of its kind.
+
+Whatever is wrong raises `VerificationError` with the place in the document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Set
+from fractions import Fraction
+from typing import Any
+
+from synth.errors import VerificationError, json_kind
+from synth.model.rational import rational
+
+# Numbers of documents are less than this: far beyond any real machine, and short enough to compute with at once.
+BIG = 1 << 200
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of a JSON text. Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice."""
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the field {twice[:40]!r} is given twice")
+    return found
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number")
+
+
+def fields(doc: object, place: str, needed: Set[str], allowed: Set[str] = frozenset()) -> dict:
+    """`doc`, an object with all fields of `needed` and none beyond `allowed`."""
+    if not isinstance(doc, dict):
+        raise VerificationError(f"expected an object, found {json_kind(doc)}", place)
+    for key in sorted(needed - doc.keys()):
+        raise VerificationError(f"{key!r} is missing", place)
+    for key in sorted(doc.keys() - needed - allowed):
+        raise VerificationError(f"{key[:40]!r} is not a known field", place)
+    return doc
+
+
+def items(value: object, place: str) -> list:
+    """`value`, a list."""
+    if not isinstance(value, list):
+        raise VerificationError(f"expected a list, found {json_kind(value)}", place)
+    return value
+
+
+def number(value: object, place: str, low: int, below: int = BIG) -> int:
+    """`value`, a whole number from `low` on, and less than `below`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise VerificationError(f"expected a whole number, found {value!r}"[:120], place)
+    if not low <= value < below:
+        span = f">= {low} and less than 2^200" if below == BIG else f"in {low}..{below - 1}"
+        raise VerificationError(f"expected a number {span}, found {value}"[:120], place)
+    return value
+
+
+def text(value: object, place: str) -> str:
+    """`value`, one line of printable text."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise VerificationError(f"expected a line of text, found {value!r}"[:120], place)
+    return value
+
+
+def one_of(value: object, choices: Collection[str], place: str) -> str:
+    """`value`, one of `choices`."""
+    if not isinstance(value, str) or value not in choices:
+        raise VerificationError(f"expected one of {', '.join(choices)}, found {value!r}"[:240], place)
+    return value
+
+
+def fraction(value: object, place: str) -> Fraction:
+    """The exact number, 0 or more, that `value`, a text, holds."""
+    try:
+        found = rational(text(value, place))
+    except ValueError as error:
+        raise VerificationError(str(error), place) from None
+    if found < 0:
+        raise VerificationError(f"{value!r} is negative", place)
+    return found
+
+
+def seconds(value: object, place: str) -> float:
+    """`value`, a number that is at least 0 and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise VerificationError(f"expected seconds, found {value!r}"[:120], place)
+    return value
+
+
+# What no document proves, and its writer states: the end of each verification says so.
+MACHINE = "assumed, not checked: that the machine has these links, bandwidths and latencies"
+ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # what an archive states besides
+
+
+class Unchecked(str):
+    """A line, "not checked: " and a claim of a document that verification could not decide: `synth verify` then exits with 4."""
+
+    __slots__ = ()
+
+    def __new__(cls, claim: str) -> Unchecked:
+        """The line on `claim`."""
+        return super().__new__(cls, f"not checked: {claim}")

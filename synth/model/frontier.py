@@ -1,0 +1,221 @@
+"""LowerBound, Point and Frontier: what `synth pareto` returns.
+
+LowerBound  value scope certificate                 scope: "any-chunks" or "this-chunks"
+Point       steps rounds chunks schedule bound status construction same_bits seconds
+Open        steps lower upper reason                an interval that the budget left open
+Answer      chunks steps rounds verdict solver      who decided a question
+Frontier    network collective points open complete max_steps seconds
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from synth.model.collective import Collective
+from synth.model.rational import rational, show, size_bytes
+from synth.model.registry import load
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+
+SCHEMA = "synth.frontier/1"
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """`value` ≤ R/C for every schedule with the same number of steps; the certificate is checked by `bounds.check`."""
+
+    value: Fraction
+    certificate: dict
+    scope: str = "any-chunks"
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {"value": show(self.value), "scope": self.scope, "certificate": self.certificate}
+
+    @staticmethod
+    def from_json(doc: dict) -> LowerBound:
+        """The inverse of `to_json`."""
+        return LowerBound(rational(doc["value"]), doc["certificate"], doc["scope"])
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the frontier. `status` is "optimal" (the bound meets R/C) or "best-known"."""
+
+    schedule: Schedule
+    bound: LowerBound
+    status: str
+    construction: str
+    same_bits: bool = True
+    seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        bound = "" if self.status == "optimal" else f" ≥ {show(self.bound.value)}"
+        return f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.bandwidth)} rounds per chunk, {self.status}{bound}>"
+
+    @property
+    def steps(self) -> int:
+        """S."""
+        return len(self.schedule.steps)
+
+    @property
+    def rounds(self) -> int:
+        """R."""
+        return self.schedule.rounds
+
+    @property
+    def chunks(self) -> int:
+        """C."""
+        return self.schedule.chunks
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """R / C."""
+        return self.schedule.bandwidth
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {
+            "steps": self.steps, "rounds": self.rounds, "chunks": self.chunks, "bandwidth": show(self.bandwidth),
+            "status": self.status, "construction": self.construction, "same_bits": self.same_bits,
+            "bound": self.bound.to_json(), "schedule": self.schedule.to_json(), "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Point:
+        """The inverse of `to_json`."""
+        return Point(
+            Schedule.from_json(doc["schedule"]), LowerBound.from_json(doc["bound"]), doc["status"], doc["construction"],
+            doc["same_bits"], doc["seconds"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Open:
+    """At `steps` steps the least R/C lies in [lower, upper]; `upper` is None when nothing was found."""
+
+    steps: int
+    lower: Fraction
+    upper: Fraction | None
+    reason: str
+    certificate: dict = field(default_factory=dict)
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        doc = {
+            "steps": self.steps,
+            "lower": show(self.lower),
+            "upper": None if self.upper is None else show(self.upper),
+            "reason": self.reason,
+        }
+        return doc | ({"certificate": self.certificate} if self.certificate else {})
+
+    @staticmethod
+    def from_json(doc: dict) -> Open:
+        """The inverse of `to_json`."""
+        upper = None if doc["upper"] is None else rational(doc["upper"])
+        return Open(doc["steps"], rational(doc["lower"]), upper, doc["reason"], doc.get("certificate", {}))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which solver decided whether there is a schedule with C `chunks`, S `steps` and R `rounds`; a record, and no proof.
+
+    `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction without one.
+    """
+
+    chunks: int
+    steps: int
+    rounds: int
+    verdict: str
+    solver: str
+
+    def __str__(self) -> str:
+        what = {"schedule": "a schedule", "infeasible": "no schedule"}.get(self.verdict, self.verdict)
+        return f"C={self.chunks} S={self.steps} R={self.rounds}: {what}{f', by {self.solver}' if self.solver else ''}"
+
+    @property
+    def question(self) -> tuple[int, int, int]:
+        """(C, S, R)."""
+        return self.chunks, self.steps, self.rounds
+
+    def to_json(self) -> dict:
+        """As in a frontier document."""
+        return {"chunks": self.chunks, "steps": self.steps, "rounds": self.rounds, "verdict": self.verdict, "solver": self.solver}
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Points by growing steps and falling R/C. `complete`: optimal for any C and none missing (up to `max_steps`).
+
+    `endgame` proves completeness: the bound, valid for every S, that the last point meets (None when not complete,
+    or complete only up to `max_steps`). `gaps[S]` proves that no schedule of S steps beats the point before it.
+    """
+
+    network: Network
+    collective: Collective
+    points: tuple[Point, ...]
+    open: tuple[Open, ...] = ()
+    complete: bool = False
+    max_steps: int | None = None
+    seconds: float = 0.0
+    bounds: tuple[tuple[int | None, LowerBound], ...] = ()
+    notes: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
+    answers: tuple[Answer, ...] = ()
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points)
+        upto = "" if self.max_steps is None else f" to {self.max_steps} steps"
+        state = f"complete{upto}" if self.complete else f"{len(self.open)} open"
+        return f"<Frontier of {self.collective.name} on {self.network.name}: {said or 'no points'}; {state}>"
+
+    def seconds_at(self, point: Point, size: int) -> float:
+        """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""
+        alpha = float(self.network.latency) * 1e-6
+        unit_bytes = size * float(self.collective.unit_share)
+        return point.steps * alpha + float(point.bandwidth) * unit_bytes / (float(self.network.unit) * 1e9)
+
+    def gbps(self, point: Point, size: int) -> float:
+        """Predicted algorithmic bandwidth, size / time, GB/s."""
+        return size / self.seconds_at(point, size) / 1e9
+
+    def best(self, size: int | str) -> Point:
+        """The point with the least predicted time at `size` bytes or ``"1MB"`` (ties: fewer steps).
+
+        Raises ValueError when there are no points, or for text that is no size.
+        """
+        size = size_bytes(size) if isinstance(size, str) else size
+        return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
+
+    def plot(self) -> Any:
+        """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without matplotlib."""
+        return load("synth.view.plot:frontier_figure")(self)
+
+    def _repr_html_(self) -> str:
+        return load("synth.view.html:frontier_html")(self)
+
+    def to_json(self) -> dict:
+        """The frontier as a JSON document (schema: docs/formats.md)."""
+        return {
+            "schema": SCHEMA, "topology": self.network.to_json(), "collective": self.collective.to_json(1),
+            "complete": self.complete, "max_steps": self.max_steps, "points": [p.to_json() for p in self.points],
+            "open": [o.to_json() for o in self.open], "seconds": round(self.seconds, 3),
+            "bounds": [{"steps": s} | b.to_json() for s, b in self.bounds], "notes": list(self.notes), "labels": list(self.labels),
+            "answers": [a.to_json() for a in self.answers],
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Frontier:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        return Frontier(
+            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1),
+            tuple(Point.from_json(p) for p in doc["points"]), tuple(Open.from_json(o) for o in doc["open"]),
+            doc["complete"], doc["max_steps"], doc["seconds"],
+            tuple((b["steps"], LowerBound.from_json(b)) for b in doc.get("bounds", [])),
+            tuple(doc.get("notes", [])), tuple(doc.get("labels", [])), tuple(Answer(**a) for a in doc.get("answers", [])),
+        )  # fmt: skip

@@ -1,0 +1,164 @@
+"""The links of a very large topology as columns, and sets of links as arrays: sequences like the tuples that smaller ones have.
+
+    LinkTable  src dst sort sorts         link i goes from src[i] to dst[i] and is of sorts[sort[i]]
+    Members    array                      numbers of links that share a limit
+
+A million links are made in milliseconds and take 24 bytes each. What wants them one by one gets Links; what works on all
+at once asks `ends` and `widths`, which take tuples as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from operator import attrgetter
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from synth.model.topology import Limit, Link
+
+
+class Sort(NamedTuple):
+    """What links have in common: GB/s, µs, kind."""
+
+    bandwidth: Fraction
+    latency: Fraction
+    kind: str
+
+
+class LinkTable(Sequence[Link]):
+    """Links by column; `src`, `dst` and `sort` are int64 arrays of one length. Read-only, and equal to a tuple of the same links."""
+
+    def __init__(self, src: np.ndarray, dst: np.ndarray, sort: np.ndarray, sorts: Sequence[Sort]) -> None:
+        self.src, self.dst, self.sort, self.sorts = src, dst, sort, tuple(sorts)
+        self._made: tuple[Link, ...] | None = None
+
+    @staticmethod
+    def of(links: Sequence[Link]) -> LinkTable:
+        """The same links by column."""
+        sorts: dict[Sort, int] = {}
+        sort = np.array([sorts.setdefault(Sort(k.bandwidth, k.latency, k.kind), len(sorts)) for k in links], np.int64)
+        return LinkTable(*ends(links), sort, list(sorts))
+
+    @staticmethod
+    def joined(parts: Sequence[LinkTable]) -> LinkTable:
+        """The links of all parts, one after the other."""
+        sorts: dict[Sort, int] = {}
+        rows = [np.array([sorts.setdefault(s, len(sorts)) for s in part.sorts] or [0], np.int64)[part.sort] for part in parts]
+        src, dst = (np.concatenate([column(part) for part in parts]) for column in (attrgetter("src"), attrgetter("dst")))
+        return LinkTable(src, dst, np.concatenate(rows), list(sorts))
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @overload
+    def __getitem__(self, at: int) -> Link: ...
+    @overload
+    def __getitem__(self, at: slice) -> LinkTable: ...
+    def __getitem__(self, at: int | slice) -> Link | LinkTable:
+        if isinstance(at, slice):
+            return LinkTable(self.src[at], self.dst[at], self.sort[at], self.sorts)
+        if self._made is not None:
+            return self._made[at]
+        return Link(int(self.src[at]), int(self.dst[at]), *self.sorts[self.sort[at]])
+
+    def __iter__(self) -> Iterator[Link]:
+        if self._made is None:  # whoever asks for all once will do so again
+            sorts = self.sorts
+            rows = zip(self.src.tolist(), self.dst.tolist(), self.sort.tolist(), strict=True)
+            self._made = tuple(Link(a, b, *sorts[s]) for a, b, s in rows)
+        return iter(self._made)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LinkTable):
+            same = len(self) == len(other) and (self.src == other.src).all() and (self.dst == other.dst).all()
+            numbers: dict[Sort, int] = {}
+            own, its = ([numbers.setdefault(s, len(numbers)) for s in table.sorts] or [0] for table in (self, other))
+            return bool(same and (np.array(own)[self.sort] == np.array(its)[other.sort]).all())
+        return isinstance(other, tuple) and tuple(self) == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} links>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    def columns(self) -> tuple[list[int], list[int], Iterable[Fraction]]:
+        """Sources, destinations and bandwidths of all links, in their order."""
+        each = [s.bandwidth for s in self.sorts]
+        return self.src.tolist(), self.dst.tolist(), map(each.__getitem__, self.sort.tolist())
+
+    def bandwidths(self) -> list[Fraction]:
+        """Every bandwidth that a link has."""
+        return [self.sorts[s].bandwidth for s in np.flatnonzero(np.bincount(self.sort)).tolist()]
+
+
+class Members(Sequence[int]):
+    """Numbers of links as an int64 array; prints, compares and iterates like a tuple of them."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @overload
+    def __getitem__(self, at: int) -> int: ...
+    @overload
+    def __getitem__(self, at: slice) -> Members: ...
+    def __getitem__(self, at: int | slice) -> int | Members:
+        return Members(self.array[at]) if isinstance(at, slice) else int(self.array[at])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.array, dtype, copy=copy)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Members):
+            return np.array_equal(self.array, other.array)
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+def ends(links: Sequence[Link]) -> tuple[np.ndarray, np.ndarray]:
+    """Source and destination of each link, int64. Not to be written to."""
+    if isinstance(links, LinkTable):
+        return links.src, links.dst
+    src, dst = (np.fromiter(map(attrgetter(name), links), np.int64, len(links)) for name in ("src", "dst"))
+    return src, dst
+
+
+def widths(items: Sequence[Link] | Sequence[Limit]) -> tuple[list[Fraction], np.ndarray]:
+    """Bandwidths, each once, in the order of their first appearance, and for each item the number of its own."""
+    if isinstance(items, LinkTable):
+        few = np.flatnonzero(np.bincount(items.sort))
+        first = np.array([np.argmax(items.sort == s) for s in few.tolist()], np.int64)
+        objects = [items.sorts[s].bandwidth for s in few.tolist()]
+        which = np.zeros(int(few[-1]) + 1 if len(few) else 0, np.int64)
+        which[few] = np.arange(len(few))
+        which = which[items.sort]
+    else:  # many items share few objects
+        keys = np.fromiter(map(id, map(attrgetter("bandwidth"), items)), np.int64, len(items))
+        _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+        objects = [items[i].bandwidth for i in first.tolist()]
+    numbers: dict[Fraction, int] = {}
+    number = np.empty(len(objects), np.int64)
+    for _, i in sorted(zip(first.tolist(), range(len(objects)), strict=True)):
+        number[i] = numbers.setdefault(objects[i], len(numbers))
+    return list(numbers), number[which]
+
+
+def members(limits: Sequence[Limit]) -> list[np.ndarray]:
+    """The links of each limit, int64."""
+    return [np.asarray(limit.links, np.int64) for limit in limits]

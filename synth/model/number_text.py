@@ -1,0 +1,25 @@
+"""Numbers and sizes in bytes as text for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
+
+
+def size_text(size: int | Fraction) -> str:
+    """``1 MB``, ``1.5 KB``, ``17 B``; 1 KB = 1024 bytes."""
+    for suffix, scale in (("TB", 1 << 40), ("GB", GB), ("MB", MB), ("KB", KB)):
+        if size >= scale:
+            return f"{number(size / Fraction(scale))} {suffix}"
+    return f"{number(size)} B"
+
+
+def number(value: Fraction | int | float) -> str:
+    """Three significant digits, never in powers of ten."""
+    number = float(value)
+    if number == 0:
+        return "0"
+    if abs(number) >= 100:
+        return f"{number:.0f}"
+    return f"{number:.3g}" if abs(number) >= 1e-3 else f"{number:.6f}".rstrip("0")

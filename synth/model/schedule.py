@@ -1,0 +1,157 @@
+"""Schedule and Problem: what is asked, and the answer that verify replays.
+
+    Problem   network collective chunks steps rounds          C, S, R of the SCCL paper
+    Schedule  network collective chunks steps                 steps: tuple[Step, ...]
+    Step      rounds sends
+    Send      chunk src dst kind via                          kind: copy, reduce, copy-input, reduce-input
+
+All sends of a step read the state before it; within a step copies land before reductions add. A "-input" send carries the
+input of its rank. From a rank to itself it uses no link: the rank puts its input in place of what it holds, or adds it to that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import NamedTuple
+
+from synth.model.collective import Collective
+from synth.model.topology import Network
+
+SCHEMA = "synth.schedule/1"
+SEND_KINDS = ("copy", "reduce", "copy-input", "reduce-input")
+
+
+class Send(NamedTuple):
+    """One chunk over one route in one step; or a rank's input, added again where it is."""
+
+    chunk: int
+    src: int
+    dst: int
+    kind: str = "copy"
+    via: tuple[str, ...] = ()
+
+    @property
+    def local(self) -> bool:
+        """Whether it stays on its rank, and so uses no link."""
+        return self.src == self.dst
+
+
+class Step(NamedTuple):
+    """A step of `rounds` rounds: a route of b units carries at most b * rounds of its sends."""
+
+    rounds: int
+    sends: tuple[Send, ...]
+
+
+def canonical(doc: object) -> bytes:
+    """Canonical JSON: sorted keys, no white space. What every fingerprint is taken of."""
+    return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def problem_document(network: Network, collective: Collective) -> dict:
+    """What a certificate speaks about: links, limits, pre and post with one chunk per unit."""
+    net, coll = network.to_json(), collective.to_json(1)
+    return {"links": net["links"], "limits": net["limits"], "pre": coll["pre"], "post": coll["post"], "combining": collective.combining}
+
+
+def problem_fingerprint(network: Network, collective: Collective) -> str:
+    """SHA-256 of the canonical `problem_document`."""
+    return hashlib.sha256(canonical(problem_document(network, collective))).hexdigest()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds in all?"""
+
+    network: Network
+    collective: Collective
+    chunks: int
+    steps: int
+    rounds: int
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 over topology, collective and (C, S, R)."""
+        base = problem_fingerprint(self.network, self.collective)
+        return hashlib.sha256(canonical([base, self.chunks, self.steps, self.rounds])).hexdigest()
+
+    def reversed(self) -> Problem:
+        """The time reversal: reversed routes, before and after exchanged."""
+        return Problem(self.network.reversed(), self.collective.reversed(), self.chunks, self.steps, self.rounds)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A step-synchronous schedule; `verify.schedule` decides whether it is right."""
+
+    network: Network
+    collective: Collective
+    chunks: int
+    steps: tuple[Step, ...]
+
+    def __repr__(self) -> str:
+        sends = sum(not send.local for step in self.steps for send in step.sends)
+        size = f"C={self.chunks}, S={len(self.steps)}, R={self.rounds}, {sends} sends"
+        return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
+
+    def __reduce__(self) -> tuple:
+        # sends column by column: one object less for each, in what may be some hundred thousand
+        columns = [(step.rounds, list(zip(*step.sends, strict=True))) for step in self.steps]
+        return _restored, (self.network, self.collective, self.chunks, columns)
+
+    @property
+    def rounds(self) -> int:
+        """R: rounds of all steps together."""
+        return sum(step.rounds for step in self.steps)
+
+    @property
+    def bandwidth(self) -> Fraction:
+        """R / C, rounds per chunk."""
+        return Fraction(self.rounds, self.chunks)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that this schedule answers."""
+        return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
+
+    def reversed(self) -> Schedule:
+        """The time reversal of a non-combining schedule: copies become reductions, last step first."""
+        kind = {"copy": "reduce", "reduce": "copy"}
+        steps = tuple(
+            Step(step.rounds, tuple(sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)))
+            for step in reversed(self.steps)
+        )
+        return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, steps)
+
+    def to_json(self) -> dict:
+        """The schedule as a JSON document (schema: docs/formats.md)."""
+        rows = [
+            {"rounds": step.rounds, "sends": [[s.chunk, s.src, s.dst, s.kind, *([list(s.via)] if s.via else [])] for s in step.sends]}
+            for step in self.steps
+        ]
+        return {
+            "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": self.network.to_json(),
+            "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, "steps": rows,
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Schedule:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        steps = tuple(
+            Step(row["rounds"], tuple(Send(s[0], s[1], s[2], s[3], tuple(s[4]) if len(s) > 4 else ()) for s in row["sends"]))
+            for row in doc["steps"]
+        )
+        network = Network.from_json(doc["topology"])
+        return Schedule(network, Collective.from_json(doc["collective"], doc["chunks"]), doc["chunks"], steps)
+
+
+def _restored(network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]) -> Schedule:
+    """A schedule whose steps are given as their rounds and the columns of their sends."""
+    send = partial(tuple.__new__, Send)
+    return Schedule(network, collective, chunks, tuple(Step(r, tuple(map(send, zip(*rows, strict=True)))) for r, rows in columns))

@@ -1,0 +1,107 @@
+"""Automorphisms of a network and a collective: generators, orbits, subgroups, and isomorphisms between networks.
+
+Every permutation returned has been checked against routes, caps and the collective; that a set of generators makes the
+*whole* group is promised only where the search ends within its budget, and nothing exact rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from synth.model.collective import Collective
+from synth.model.symmetry.automorphisms import SEARCH_BUDGET, Generator, Search
+from synth.model.symmetry.colour_refinement import Budget, Spent
+from synth.model.symmetry.permutations import Permutation, closure, compose, inverse, orbits
+from synth.model.symmetry.subgroups import chain
+from synth.model.topology import Network
+
+__all__ = [
+    "Generator",
+    "closure",
+    "compose",
+    "generators",
+    "inverse",
+    "isomorphism",
+    "orbits",
+    "renumbering",
+    "route_permutation",
+    "subgroups",
+]
+
+# Networks with more routes and members of caps than this are not searched: their declared generators must do.
+SEARCHED_SIZE = 60_000
+ISOMORPHISM_BUDGET = 6_000_000
+# Groups are listed up to this many ranks times elements to find generators that are not needed.
+REDUCED = 1 << 16
+
+
+def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None:
+    """Where the rank permutation `pi` sends each route; None if it is no automorphism of `network`.
+
+    Units are preserved, caps go onto caps, switches go wherever they fit. Linear in routes and members of caps (the
+    images of switches are searched for, within a budget).
+    """
+    made = Search(network).extended(pi)
+    return made.routes if made else None
+
+
+def generators(network: Network, collective: Collective | None = None) -> tuple[Generator, ...]:
+    """Verified generators of the automorphism group of `network` that preserve `collective`: declared ones, and those a search finds.
+
+    They make the whole group where the search (at most about 0.2 s) finishes; () where only the identity is left.
+    """
+    search = Search(network, collective=collective)
+    identity = tuple(range(network.ranks))
+    declared = {tuple(pi): None for pi in network.generators if tuple(pi) != identity}
+    known = [made for made in map(search.extended, declared) if made is not None]
+    if search.graph_a.size <= SEARCHED_SIZE:
+        known += search.automorphisms(known, Budget(SEARCH_BUDGET))
+    return _reduced(known)
+
+
+def subgroups(network: Network, collective: Collective | None = None) -> tuple[tuple[Generator, ...], ...]:
+    """At most eight subgroups to restrict schedules to, each by generators: the whole group first, () last."""
+    lift = Search(network, collective=collective).extended
+    return tuple(chain(generators(network, collective), network.distances, lift))
+
+
+def isomorphism(a: Network, b: Network) -> Permutation | None:
+    """The lexicographically least map of the ranks of `a` to those of `b` that preserves routes, caps and, up to one scale, units.
+
+    None where there is none, or where the search exceeds its budget (a few seconds; not met in practice below 100 ranks).
+    """
+    if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
+        return None
+    try:
+        found = Search(a, b).isomorphism(Budget(ISOMORPHISM_BUDGET))
+    except Spent:
+        return None
+    return found.ranks if found else None
+
+
+def renumbering(a: tuple[Network, Collective], b: tuple[Network, Collective]) -> Generator | None:
+    """Where each rank, route and unit of data of `a` is in `b`: the least map that makes one problem the other, units as they are.
+
+    None where there is none, or where the search exceeds its budget.
+    """
+    if a[0].ranks != b[0].ranks or len(a[0].routes) != len(b[0].routes) or len(a[0].caps) != len(b[0].caps):
+        return None
+    try:
+        search = Search(a[0], b[0], a[1], b[1])
+        return search.isomorphism(Budget(ISOMORPHISM_BUDGET)) if search.scales[0] == search.scales[1] else None
+    except Spent:
+        return None
+
+
+def _reduced(found: Sequence[Generator]) -> tuple[Generator, ...]:
+    """`found` without repeats and without those that the ones before already make, as far as small groups tell."""
+    kept: list[Generator] = []
+    group: set[Permutation] | None = set()
+    for g in found:
+        if any(g.ranks == k.ranks for k in kept) or (group is not None and g.ranks in group):
+            continue
+        kept.append(g)
+        if group is not None:
+            listed = closure([k.ranks for k in kept], REDUCED // len(g.ranks))
+            group = None if listed is None else set(listed)
+    return tuple(kept)

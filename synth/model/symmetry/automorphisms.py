@@ -1,0 +1,222 @@
+"""Search for maps between networks that preserve units, routes and caps: individualisation and refinement.
+
+After McKay, "Practical graph isomorphism", Congressus Numerantium 30, 1981: one path of individualised vertices down to
+a discrete colouring; then, from its end upwards, for each candidate that the group found so far does not reach, a search
+for an automorphism that takes the path's vertex to it. Ranks that may be exchanged freely (the GPUs of a switch) are
+numbered beforehand, so that their symmetric groups cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+from typing import NamedTuple
+
+from synth.model.collective import Collective
+from synth.model.symmetry.colour_refinement import Budget, Graph, Spent, graph, refine, split, twins
+from synth.model.symmetry.permutations import Permutation, orbits
+from synth.model.topology import Network
+
+# About 0.2 s of CPU; networks of 8 ranks use a small part of it.
+SEARCH_BUDGET = 600_000
+# Completing the images of switches when those of the ranks are given.
+EXTEND_BUDGET = 200_000
+
+
+class Generator(NamedTuple):
+    """An automorphism: where it sends each rank, route (by index) and unit of data (() without a collective)."""
+
+    ranks: Permutation
+    routes: Permutation
+    units: Permutation
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A refined colouring on the path and the vertex to tell apart next (None: ranks and switches are all distinct)."""
+
+    colours: list[int]
+    trace: int
+    target: int | None
+
+
+def carry(a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str], scales: tuple[int, int] = (1, 1)) -> Permutation | None:
+    """The index in `b` of the image of each route of `a`, None unless routes map to equal routes and caps onto caps.
+
+    Time linear in routes and members of caps. Units are compared after division by `scales`. Routes alike in ends, way and units are
+    interchangeable only if no cap tells them apart; they are paired in order.
+    """
+    if len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps) or sorted(ranks) != list(range(b.ranks)):
+        return None
+    places: dict[tuple, list[int]] = {}
+    for i in range(len(b.routes) - 1, -1, -1):
+        r = b.routes[i]
+        places.setdefault((r.src, r.dst, r.via, r.units // scales[1]), []).append(i)
+    image = []
+    for r in a.routes:
+        via = tuple([switches.get(s, s) for s in r.via]) if r.via else ()
+        found = places.get((ranks[r.src], ranks[r.dst], via, r.units // scales[0]))
+        if not found:
+            return None
+        image.append(found.pop())
+    if a.caps:
+        wanted = Counter((cap.units // scales[1], tuple(sorted(cap.routes))) for cap in b.caps)
+        if wanted != Counter((cap.units // scales[0], tuple(sorted([image[i] for i in cap.routes]))) for cap in a.caps):
+            return None
+    return tuple(image)
+
+
+class Search:
+    """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given, or make it `onto`."""
+
+    def __init__(
+        self, a: Network, b: Network | None = None, collective: Collective | None = None, onto: Collective | None = None
+    ) -> None:  # fmt: skip
+        self.a, self.b, self.collective, self.onto = a, b or a, collective, onto
+        names: dict[Hashable, int] = {}
+        self.scales = (1, 1) if b is None else (_scale(a), _scale(b))
+        self.graph_a = graph(a, collective, self.scales[0], names)
+        self.graph_b = self.graph_a if b is None else graph(b, onto, self.scales[1], names)
+        self.colours = len(names)
+
+    def verified(self, ranks: Sequence[int], switches: dict[str, str]) -> Generator | None:
+        """The generator for this map when it is one."""
+        routes = carry(self.a, self.b, ranks, switches, self.scales)
+        if routes is None:
+            return None
+        units = self.collective.unit_permutation(ranks, self.onto) if self.collective is not None else ()
+        return None if units is None else Generator(tuple(ranks), routes, units)
+
+    def extended(self, ranks: Sequence[int]) -> Generator | None:
+        """The generator for a rank permutation, with images of switches that fit; None if it is no automorphism."""
+        if sorted(ranks) != list(range(self.a.ranks)):
+            return None
+        if not self.graph_a.switches:
+            return self.verified(ranks, {})
+        start, end = list(self.graph_a.colours), list(self.graph_b.colours)
+        for r, image in enumerate(ranks):
+            start[r] = end[image] = self.colours + r
+        try:
+            return self._map(start, end, Budget(EXTEND_BUDGET))
+        except Spent:
+            return None
+
+    def isomorphism(self, budget: Budget) -> Generator | None:
+        """The lexicographically least map. Raises Spent when the budget runs out first."""
+        if self.a.ranks != self.b.ranks or len(self.graph_a.near) != len(self.graph_b.near):
+            return None
+        sides = []
+        for net, task, g in ((self.a, self.collective, self.graph_a), (self.b, self.onto, self.graph_b)):
+            classes = [members for members, _ in Search(net, collective=task).twins(budget)]
+            sides.append(_numbered(list(g.colours), classes, self.colours))
+        return self._map(sides[0], sides[1], budget)
+
+    def automorphisms(self, known: Sequence[Generator], budget: Budget) -> list[Generator]:
+        """Generators that together with `known` make the whole group, or, when the budget runs out, part of it."""
+        g, found = self.graph_a, []
+        try:
+            classes = self.twins(budget)
+            found += [made for _, generators in classes for made in generators]
+            base = _numbered(list(g.colours), [members for members, _ in classes], self.colours)
+            path = self._path(g, base, budget)
+            for level in range(len(path) - 2, -1, -1):
+                self._level(path, level, known, found, budget)
+        except Spent:
+            pass
+        return found
+
+    def twins(self, budget: Budget) -> list[tuple[list[int], list[Generator]]]:
+        """Classes of ranks all of whose permutations are automorphisms, each with two generators of these."""
+        colours, _ = refine(self.graph_a, self.graph_a.colours, budget)
+        kept = []
+        for members in twins(self.graph_a, colours, budget):
+            budget.spend(2 * self.graph_a.size)
+            made = [self.extended(pi) for pi in symmetric_group(members, self.a.ranks)]
+            if all(made):
+                kept.append((members, [m for m in made if m is not None]))
+        return kept
+
+    def _level(self, path: list[_Node], level: int, known: Sequence[Generator], found: list[Generator], budget: Budget) -> None:
+        node, ranks = path[level], self.a.ranks
+        target = node.target
+        if target is None or target >= ranks:
+            return
+        fixed = [path[i].target for i in range(level)]
+        inside = [h.ranks for h in (*known, *found) if all(h.ranks[t] == t for t in fixed if t is not None and t < ranks)]
+        group, failed = orbits(ranks, inside), set()
+        for v in range(target + 1, ranks):
+            if node.colours[v] != node.colours[target] or group[v] == group[target] or group[v] in failed:
+                continue
+            made = self._try(path, level, node.colours, v, budget)
+            if made is None:
+                failed.add(group[v])
+                continue
+            found.append(made)
+            inside.append(made.ranks)
+            old = group
+            group = orbits(ranks, inside)
+            failed = {group[v] for v in range(ranks) if old[v] in failed}
+
+    def _path(self, g: Graph, colours: Sequence[int], budget: Budget) -> list[_Node]:
+        refined, trace = refine(g, colours, budget)
+        path = []
+        while True:
+            count = Counter(refined[: g.named])
+            target = next((v for v in range(g.named) if count[refined[v]] > 1), None)
+            path.append(_Node(refined, trace, target))
+            if target is None:
+                return path
+            refined, trace = split(g, refined, target, budget)
+
+    def _map(self, start: Sequence[int], end: Sequence[int], budget: Budget) -> Generator | None:
+        path = self._path(self.graph_a, start, budget)
+        colours, trace = refine(self.graph_b, end, budget)
+        return self._down(path, 0, colours, budget) if trace == path[0].trace else None
+
+    def _try(self, path: list[_Node], level: int, colours: list[int], vertex: int, budget: Budget) -> Generator | None:
+        refined, trace = split(self.graph_b, colours, vertex, budget)
+        return self._down(path, level + 1, refined, budget) if trace == path[level + 1].trace else None
+
+    def _down(self, path: list[_Node], level: int, colours: list[int], budget: Budget) -> Generator | None:
+        node, named = path[level], self.graph_a.named
+        if node.target is None:
+            budget.spend(self.graph_a.size)
+            back = {c: v for v, c in enumerate(colours[:named])}
+            image = [back.get(c, named) for c in node.colours[:named]]
+            if named in image:
+                return None
+            ranks, a, b = self.a.ranks, self.graph_a.switches, self.graph_b.switches
+            if any(image[i] >= ranks for i in range(ranks)) or any(v < ranks for v in image[ranks:]):
+                return None
+            return self.verified(image[:ranks], {s: b[image[ranks + i] - ranks] for i, s in enumerate(a)})
+        wanted = node.colours[node.target]
+        for v in range(named):
+            if colours[v] == wanted:
+                made = self._try(path, level, colours, v, budget)
+                if made is not None:
+                    return made
+        return None
+
+
+def symmetric_group(members: Sequence[int], ranks: int) -> list[Permutation]:
+    """The cycle through `members` and the exchange of the first two: generators of all their permutations."""
+    cycle, swap = list(range(ranks)), list(range(ranks))
+    for a, b in zip(members, [*members[1:], members[0]], strict=True):
+        cycle[a] = b
+    swap[members[0]], swap[members[1]] = members[1], members[0]
+    return [tuple(cycle)] if len(members) == 2 else [tuple(cycle), tuple(swap)]
+
+
+def _numbered(colours: list[int], classes: list[list[int]], base: int) -> list[int]:
+    """`colours` with the members of each class numbered, in a way that depends on nothing but size and order."""
+    for members in classes:
+        for i, v in enumerate(members):
+            colours[v] = base + (colours[v] * (len(colours) + 1) + len(members)) * (len(colours) + 1) + i
+    return colours
+
+
+def _scale(net: Network) -> int:
+    return reduce(gcd, [*(r.units for r in net.routes), *(c.units for c in net.caps)], 0) or 1

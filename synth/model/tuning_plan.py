@@ -1,0 +1,188 @@
+"""Plan: what a tuner chose for one machine: for each collective, ranges of message sizes and what to use in each.
+
+    Algorithm  label backend schedule protocol instances divisor
+    Range      low high order
+    Table      collective ranks root element ranges sizes chosen seconds best times
+    Plan       topology algorithms tables source says labels kinds nodes model notes
+
+Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share` units).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from synth.model.registry import load
+from synth.model.schedule import Schedule
+from synth.model.topology import Network
+
+SCHEMA = "synth.plan/1"
+OURS = "synth"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone), "nccl", "mpi", …
+
+    `divisor`: a call of a multiple of so many elements, counted over the whole buffer, needs no padding; 1 where any count will do.
+    This project's executors pad all others. The loaders of MSCCL-IR and MSCCL++ do not, and leave those to their library.
+    `options`: further facts of the backend's own by name (NCCL's algorithm and protocol, say), as text.
+    """
+
+    label: str
+    backend: str = OURS
+    schedule: Schedule | None = None
+    protocol: str = "Simple"
+    instances: int = 1
+    divisor: int = 1
+    options: tuple[tuple[str, str], ...] = ()
+
+    def admits(self, size: int, element: int = 1) -> bool:
+        """May a call of `size` bytes, in elements of `element` bytes, take this algorithm without padding?"""
+        return size % element == 0 and (size // element) % self.divisor == 0
+
+    def to_json(self) -> dict:
+        """As in a plan document."""
+        return {
+            "label": self.label, "backend": self.backend, "schedule": None if self.schedule is None else self.schedule.to_json(),
+            "protocol": self.protocol, "instances": self.instances, "divisor": self.divisor, "options": dict(self.options),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Algorithm:
+        """The inverse of `to_json`."""
+        schedule = None if doc["schedule"] is None else Schedule.from_json(doc["schedule"])
+        return Algorithm(
+            doc["label"], doc["backend"], schedule, doc["protocol"], doc["instances"], doc["divisor"], tuple(doc["options"].items())
+        )
+
+
+class Range(NamedTuple):
+    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`), the best of all. The others
+    stand in where a runtime does not take it: for a count that it does not divide, or for its protocol. A library's own takes all that is
+    left; schedules after it are slower, and there to compare."""
+
+    low: int
+    high: int | None
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the greatest.
+
+    `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
+    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates, `ours[i]` and
+    `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the range's order.
+    None: not known.
+    """
+
+    collective: str
+    ranks: int
+    ranges: tuple[Range, ...]
+    sizes: tuple[int, ...] = ()
+    seconds: tuple[float | None, ...] = ()
+    best: tuple[float | None, ...] = ()
+    root: int | None = None
+    element: int = 1
+    chosen: tuple[int | None, ...] = ()
+    ours: tuple[float | None, ...] = ()
+    library: tuple[float | None, ...] = ()
+    times: tuple[tuple[float | None, ...], ...] = ()
+
+    @property
+    def losses(self) -> tuple[float | None, ...]:
+        """What is chosen takes so much longer than the best, as a share of the best, at each of `sizes` (None: not known)."""
+        return tuple(None if t is None or not b else max(0.0, t / b - 1) for t, b in zip(self.seconds, self.best, strict=True))
+
+    def at(self, size: int) -> Range | None:
+        """The range of `size` bytes, None where the table has none."""
+        i = bisect_right(self.ranges, size, key=lambda r: r.low) - 1
+        found = self.ranges[i] if i >= 0 else None
+        return found if found is not None and (found.high is None or size <= found.high) else None
+
+    def to_json(self) -> dict:
+        """As in a plan document; the losses there follow from the rest."""
+        return {
+            "collective": self.collective, "ranks": self.ranks, "root": self.root, "element": self.element,
+            "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
+            "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best), "chosen": list(self.chosen),
+            "ours": list(self.ours), "library": list(self.library), "times": [list(row) for row in self.times],
+            "losses": list(self.losses), "greatest_loss": max((x for x in self.losses if x is not None), default=None),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Table:
+        """The inverse of `to_json`."""
+        ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
+        return Table(
+            doc["collective"], doc["ranks"], ranges, tuple(doc["sizes"]), tuple(doc["seconds"]), tuple(doc["best"]), doc["root"],
+            doc["element"], tuple(doc.get("chosen", ())), tuple(doc.get("ours", ())), tuple(doc.get("library", ())),
+            tuple(map(tuple, doc.get("times", ()))),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`source`: "measured" (a clock was read), "model" or "imported"; `says`: what the times are, in words that stand beside every table.
+
+    `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
+    `kinds[i]`: the kinds of link (`synth.model.topology.KINDS`) that data on route i of the topology can pass, `nodes[r]`: the box of rank r;
+    () where they are not known.
+    `model`: the cost model behind the times, as a document ({}: none). `notes`: what else its readers should know.
+    """
+
+    algorithms: tuple[Algorithm, ...]
+    tables: tuple[Table, ...]
+    source: str
+    says: str
+    topology: Network | None = None
+    labels: tuple[int, ...] = ()
+    model: dict = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    kinds: tuple[tuple[str, ...], ...] = ()
+    nodes: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{t.collective} on {t.ranks} ranks in {len(t.ranges)} ranges" for t in self.tables)
+        return f"<Plan of {said or 'nothing'}; {self.source}>"
+
+    def _repr_html_(self) -> str:
+        return load("synth.view.plans:html")(self)
+
+    def table(self, collective: str, ranks: int | None = None) -> Table | None:
+        """The table of `collective` (on `ranks` ranks, where the plan has more than one), None where there is none."""
+        return next((t for t in self.tables if t.collective == collective and ranks in (None, t.ranks)), None)
+
+    def choose(
+        self, collective: str, size: int, element: int = 1, ranks: int | None = None, *, padding: bool = True
+    ) -> Algorithm | None:  # fmt: skip
+        """What to use for `size` bytes in elements of `element` bytes; None beyond the judged sizes. Without `padding` the first that
+        divides the size."""
+        table = self.table(collective, ranks)
+        found = table.at(size) if table else None
+        able: Iterable[int] = found.order if found else ()
+        return next((a for i in able if (a := self.algorithms[i]).admits(size, element) or padding), None)
+
+    def to_json(self) -> dict:
+        """The plan as a JSON document (schema: docs/formats.md)."""
+        return {
+            "schema": SCHEMA, "topology": None if self.topology is None else self.topology.to_json(), "labels": list(self.labels),
+            "source": self.source, "says": self.says, "algorithms": [a.to_json() for a in self.algorithms],
+            "tables": [t.to_json() for t in self.tables], "model": self.model, "notes": list(self.notes),
+            "kinds": [list(kinds) for kinds in self.kinds], "nodes": list(self.nodes),
+        }  # fmt: skip
+
+    @staticmethod
+    def from_json(doc: dict) -> Plan:
+        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        if doc["schema"] != SCHEMA:
+            raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
+        return Plan(
+            tuple(Algorithm.from_json(a) for a in doc["algorithms"]), tuple(Table.from_json(t) for t in doc["tables"]),
+            doc["source"], doc["says"], None if doc["topology"] is None else Network.from_json(doc["topology"]), tuple(doc["labels"]),
+            doc.get("model", {}), tuple(doc.get("notes", ())), tuple(map(tuple, doc.get("kinds", ()))), tuple(doc.get("nodes", ())),
+        )  # fmt: skip

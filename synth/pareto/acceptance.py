@@ -1,0 +1,24 @@
+"""Nothing an engine returns is believed: its schedule is replayed and its certificate re-checked before it is kept."""
+
+from __future__ import annotations
+
+from synth.checker.certificates import cuts
+from synth.checker.schedule import replay as verify
+from synth.errors import VerificationError
+from synth.model.frontier import Point
+
+
+def trusted_point(point: Point, schedule: dict | None = None) -> Point:
+    """`point` itself, once its schedule replays and its certificate proves its bound. Raises VerificationError.
+
+    `schedule`: the schedule's document, where it has been made already.
+    """
+    replay = verify.schedule(schedule or point.schedule)
+    network, collective = point.schedule.network, point.schedule.collective
+    chunks = point.chunks if point.bound.scope == "this-chunks" else None
+    value = cuts.check(point.bound.certificate, network.to_json(), collective.to_json(1), steps=point.steps, chunks=chunks)
+    if value != point.bound.value:
+        raise VerificationError(f"the certificate proves {value}, {point.bound.value} is claimed", f"S={point.steps}")
+    if (point.status == "optimal") != (replay.bandwidth == value and point.bound.scope == "any-chunks"):
+        raise VerificationError(f"status {point.status!r} with {replay.bandwidth} against a bound of {value}", f"S={point.steps}")
+    return point

@@ -1,0 +1,1 @@
+"""The exact sweep for collectives that combine: allreduce, reduce, reduce-scatter, scan."""

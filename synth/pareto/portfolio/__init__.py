@@ -1,0 +1,1 @@
+"""The algorithm portfolio: encodings, solvers and symmetry groups raced against each other."""

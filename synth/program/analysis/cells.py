@@ -1,0 +1,93 @@
+"""Every chunk of every rank's buffers as a numbered cell; in place, cells of input and output that are the same memory are one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from synth.program.analysis.structure import NAMES
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+
+
+class Junk:
+    """A value that no collective wants, and which op (gpu, block, step) made it."""
+
+    def __init__(self, reason: str, place: tuple[int, int, int]) -> None:
+        self.reason, self.place = reason, place
+
+
+# (chunk, the ranks whose contributions it sums as a bit set; 0 where nothing combines); None: never written
+Value = tuple[int, int] | Junk | None
+
+
+@dataclass
+class Memory:
+    """The cells of `program` called in place or not. `base[rank][buffer]`: the cell of its chunk 0."""
+
+    program: Program
+    layout: Layout | None
+    in_place: bool
+    base: list[dict[str, int]] = field(init=False)
+    values: list[Value] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.base, self.values = [], []
+        for gpu in self.program.gpus:
+            shift = (self.layout.overlaps[gpu.rank] or 0) if self.layout is not None and self.in_place else None
+            start = len(self.values)
+            if shift is None:
+                at = {"i": start, "o": start + gpu.input, "s": start + gpu.input + gpu.output}
+                size = gpu.input + gpu.output
+            else:
+                at = {"i": start + max(0, -shift), "o": start + max(0, shift)}
+                size = max(at["i"] + gpu.input, at["o"] + gpu.output) - start
+                at["s"] = start + size
+            self.base.append(at)
+            self.values += [None] * (size + gpu.scratch)
+            if self.layout is not None:
+                task = self.layout.collective
+                for k, chunk in enumerate(self.layout.inputs[gpu.rank]):
+                    if k < gpu.input or (shift is not None and at["i"] + k < start + size):
+                        self.values[at["i"] + k] = (chunk, 1 << gpu.rank if task.combining else 0)
+            else:
+                self.values[at["i"] : at["i"] + gpu.input] = [(at["i"] + k, 1) for k in range(gpu.input)]
+
+    def wanted(self, rank: int) -> list[tuple[int, int, tuple[int, int]]]:
+        """(offset in the output, cell, value it must end with) for every chunk that `rank` must end with."""
+        if self.layout is None:
+            return []
+        task, chunks = self.layout.collective, self.layout.chunks
+        masks: dict[int, int] = {}
+        found = []
+        for k, chunk in enumerate(self.layout.outputs[rank]):
+            unit = chunk // chunks
+            if task.combining and unit not in masks:
+                masks[unit] = sum(1 << r for r in task.wanted(unit, rank))
+            found.append((k, self.base[rank]["o"] + k, (chunk, masks.get(unit, 0))))
+        return found
+
+    def name(self, cell: int) -> str:
+        """Such as ``output 3 of rank 1``."""
+        rank = max(r for r, at in enumerate(self.base) if min(at.values()) <= cell)
+        gpu, at = self.program.gpus[rank], self.base[rank]
+        sizes = {"o": gpu.output, "i": gpu.input, "s": gpu.scratch}
+        buffer = next(b for b, size in sizes.items() if at[b] <= cell < at[b] + size)
+        return f"{NAMES[buffer]} {cell - at[buffer]} of rank {rank}"
+
+
+def add(a: Value, b: Value, place: tuple[int, int, int]) -> Value:
+    """The sum of two values at op `place`; a sum that no collective wants is Junk that says why."""
+    if isinstance(a, Junk):
+        return a
+    if isinstance(b, Junk):
+        return b
+    if a is None or b is None:
+        return Junk("adds what was never written", place)
+    if a[0] != b[0]:
+        return Junk(f"adds chunk {b[0]} to chunk {a[0]}", place)
+    if not a[1] or not b[1]:
+        return Junk("adds in a collective that does not combine", place)
+    if a[1] & b[1]:
+        twice = (a[1] & b[1]).bit_length() - 1
+        return Junk(f"counts rank {twice}'s contribution to chunk {a[0]} twice", place)
+    return a[0], a[1] | b[1]

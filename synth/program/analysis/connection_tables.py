@@ -1,0 +1,116 @@
+"""A two-sided program as flat tables: blocks in one list, connections numbered, what each op sends, receives, waits for.
+
+For programs without structural faults (`synth.program.analysis.structure`). Blocks that cannot be told apart on a connection, and
+counts that differ at its two ends, are said in `faults`; the tables then describe the first of each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from synth.program.analysis.finding import Finding, error
+from synth.program.program import RECEIVING, SENDING, Program
+
+
+class Wiring(NamedTuple):
+    """`blocks[b]` = (rank, number on it); everything per block is indexed by the flat b.
+
+    `moves[b][i]` of op i: 0 local, 1 sends, 2 receives, 3 both. `waits[b]`: op → the (flat block, op) pairs it waits
+    for. `sends[b]`, `receives[b]`: the connection, or -1. `ends[c]`: (sending block, receiving block), -1: none.
+    `names[c]`: (src rank, dst rank, channel).
+    """
+
+    blocks: list[tuple[int, int]]
+    moves: list[list[int]]
+    counts: list[list[int]]
+    waits: list[dict[int, list[tuple[int, int]]]]
+    sends: list[int]
+    receives: list[int]
+    ends: list[list[int]]
+    names: list[tuple[int, int, int]]
+    faults: list[Finding]
+
+
+def wire(program: Program) -> Wiring:
+    """The tables of `program`."""
+    blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+    number = {place: i for i, place in enumerate(blocks)}
+    wired = Wiring(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
+            wired.counts.append([op.count for op in block.ops])
+            wired.waits.append({i: [(number[gpu.rank, d.block], d.op) for d in op.deps] for i, op in enumerate(block.ops) if op.deps})
+            for peer, bit, verb in ((block.send, 1, "send"), (block.recv, 2, "receive")):
+                if peer is None and any(move & bit for move in wired.moves[-1]):
+                    i = next(i for i, move in enumerate(wired.moves[-1]) if move & bit)
+                    wired.faults.append(error("no-peer", (gpu.rank, b, i), f"{block.ops[i].code} in a block without a {verb} peer"))
+    _connect(program, number, wired)
+    _compare(wired)
+    return wired
+
+
+def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring) -> None:
+    """Number the connections and find the block at each end: the first that really uses it."""
+    ids: dict[tuple[int, int, int], int] = {}
+    for side, owners, of, verb in ((0, program.senders, wired.sends, "sends"), (1, program.receivers, wired.receives, "receives")):
+        for name, places in owners.items():
+            flat = [number[place] for place in places]
+            used = [b for b in flat if any(move & (1 << side) for move in wired.moves[b])]
+            for b in used[1:]:
+                first = wired.blocks[used[0]][1]
+                text = f"{verb} on connection {_text(name)}, as block {first} does: one block may, so give one of them another channel"
+                wired.faults.append(error("two-ends", (*wired.blocks[b], None), text))
+            if not used:
+                continue
+            if name not in ids:
+                ids[name] = len(wired.ends)
+                wired.ends.append([-1, -1])
+                wired.names.append(name)
+            wired.ends[ids[name]][side] = used[0]
+            of[used[0]] = ids[name]
+
+
+def _compare(wired: Wiring) -> None:
+    """The same ordered counts at both ends of every connection."""
+    for (a, b), name in zip(wired.ends, wired.names, strict=True):
+        out = [] if a < 0 else [(i, wired.counts[a][i]) for i, move in enumerate(wired.moves[a]) if move & 1]
+        into = [] if b < 0 else [(i, wired.counts[b][i]) for i, move in enumerate(wired.moves[b]) if move & 2]
+        for k, ((i, sent), (j, got)) in enumerate(zip(out, into, strict=False)):
+            if sent != got:
+                rank, block = wired.blocks[a]
+                text = (
+                    f"receives {got} chunks as message {k} of connection {_text(name)}; "
+                    f"gpu {rank} block {block} step {i} sends {sent}: make the counts equal"
+                )
+                wired.faults.append(error("counts-differ", (*wired.blocks[b], j), text))
+                break
+        if len(out) > len(into):
+            rank, block = wired.blocks[a]
+            text = f"sends message {len(into)} of connection {_text(name)}, which nobody receives ({len(out)} sent, {len(into)} received)"
+            wired.faults.append(error("unreceived", (rank, block, out[len(into)][0]), text))
+        elif len(into) > len(out):
+            rank, block = wired.blocks[b]
+            text = f"waits for message {len(out)} of connection {_text(name)}, which nobody sends ({len(out)} sent, {len(into)} received)"
+            wired.faults.append(error("unsent", (rank, block, into[len(out)][0]), text))
+
+
+def _text(name: tuple[int, int, int]) -> str:
+    return f"{name[0]} -> {name[1]} channel {name[2]}"
+
+
+def unflagged(program: Program) -> list[Finding]:
+    """Dependencies on ops without `flag` (their waiter never learns), and flags that nobody waits for (a remark)."""
+    found: list[Finding] = []
+    for gpu in program.gpus:
+        wanted = Counter(dep for block in gpu.blocks for op in block.ops for dep in op.deps)
+        for b, block in enumerate(gpu.blocks):
+            for i, op in enumerate(block.ops):
+                for dep in op.deps:
+                    if not gpu.blocks[dep.block].ops[dep.op].flag:
+                        text = f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: set its flag"
+                        found.append(error("dep-unflagged", (gpu.rank, b, i), text))
+                if op.flag and (b, i) not in wanted:
+                    found.append(Finding("dead-flag", "remark", gpu.rank, b, i, "has a flag that nobody waits for"))
+    return found

@@ -1,0 +1,125 @@
+"""In which order the ops of a one-sided program can run, or where it stands still.
+
+What waits is decided by counts alone: the k-th wait on a port needs the k-th signal of its other end, a barrier all
+blocks of its group, who reads a packet span its writer, an op its dependencies. None of these is ever taken back, so one
+order of execution that ends proves that all do; sizes do not matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from synth.program.analysis.finding import Wait, cycle_first
+from synth.program.program import Op, Port, Program
+
+Cell = tuple[int, str, int]
+
+
+def other_end(rank: int, port: Port) -> tuple[int, Port]:
+    """The rank and port that a signal of `rank` on `port` arrives at."""
+    return port.peer, Port(port.kind, rank, port.index)
+
+
+def order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
+    """An order of (rank, block, op) in which all can run, as far as it gets, and the blocks that stand still in the end."""
+    return _Run(program).result()
+
+
+class _Run:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.at = {(gpu.rank, b): 0 for gpu in program.gpus for b in range(len(gpu.blocks))}
+        self.signals: Counter[tuple[int, Port]] = Counter()  # sent and not yet waited for
+        self.met: Counter[tuple] = Counter()  # arrivals at the barriers of a group
+        self.barriers: dict[tuple, int] = {}  # (block, group): its arrivals there
+        self.waiting: set[tuple[int, int]] = set()  # blocks that stand at a barrier
+        self.written: set[Cell] = set()
+        self.sleeping: dict[tuple, list[tuple[int, int]]] = {}
+        self.done: list[tuple[int, int, int]] = []
+
+    def result(self) -> tuple[list[tuple[int, int, int]], list[Wait]]:
+        ready = list(self.at)[::-1]
+        while ready:
+            rank, b = place = ready.pop()
+            ops = self.program.gpus[rank].blocks[b].ops
+            while self.at[place] < len(ops):
+                op = ops[self.at[place]]
+                need = next(self.missing(rank, b, op), None)
+                if need is not None:
+                    self.sleeping.setdefault(need[0], []).append(place)
+                    break
+                self.done.append((rank, b, self.at[place]))
+                self.at[place] += 1
+                for key in self.effects(rank, b, op):
+                    ready += self.sleeping.pop(key, ())
+        waits = []
+        for (rank, b), i in self.at.items():
+            ops = self.program.gpus[rank].blocks[b].ops
+            if i < len(ops):
+                key, reason = next(self.missing(rank, b, ops[i]))
+                waits.append(Wait(rank, b, i, reason, self.giver(key)))
+        return self.done, cycle_first(waits)
+
+    def missing(self, rank: int, b: int, op: Op) -> Iterator[tuple[tuple, str]]:
+        """What `op` still waits for: a key that `effects` gives when it may have come, and the same in words."""
+        for dep in op.deps:
+            if self.at[rank, dep.block] <= dep.op:
+                yield ("block", rank, dep.block), f"for block {dep.block} step {dep.op}"
+        if op.code == "wait":
+            for port, n in self.ports(rank, b, op).items():
+                if self.signals[rank, port] < n:
+                    yield ("port", rank, port), f"for a signal of rank {port.peer} on {port.kind} channel {port.index}"
+        if op.code == "barrier":
+            key = ("barrier", rank, tuple(sorted(set(op.group))))
+            if (rank, b) not in self.waiting:
+                self.waiting.add((rank, b))
+                self.barriers[b, key] = self.barriers.get((b, key), 0) + 1
+                self.met[key] += 1
+            if self.met[key] < self.barriers[b, key] * len(key[2]):
+                yield key, f"at the barrier of blocks {', '.join(map(str, key[2]))}"
+        for span in op.src:
+            for k in range(op.count if span.packet else 0):
+                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
+                if cell not in self.written:
+                    yield ("cell", *cell), f"for packet {span.buffer}[{cell[2]}] of rank {cell[0]}"
+
+    def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
+        """The keys of what `op`, now ended, has brought."""
+        yield ("block", rank, b)
+        if op.code == "signal":
+            for port, n in self.ports(rank, b, op).items():
+                end = other_end(rank, port)
+                self.signals[end] += n
+                yield ("port", *end)
+        elif op.code == "wait":
+            for port, n in self.ports(rank, b, op).items():
+                self.signals[rank, port] -= n
+        elif op.code == "barrier":
+            self.waiting.discard((rank, b))
+            yield ("barrier", rank, tuple(sorted(set(op.group))))
+        for span in op.dst:
+            for k in range(op.count if span.packet else 0):
+                cell = (rank if span.rank is None else span.rank, span.buffer, span.offset + k)
+                self.written.add(cell)
+                yield ("cell", *cell)
+
+    def ports(self, rank: int, b: int, op: Op) -> Counter[Port]:
+        ports = self.program.gpus[rank].blocks[b].ports
+        return Counter(ports[p] for p in op.ports)
+
+    def giver(self, key: tuple) -> tuple[int, int] | None:
+        """A block that still has an op to come which would bring `key`; None where no block has."""
+        for (rank, b), i in self.at.items():
+            for op in self.program.gpus[rank].blocks[b].ops[i:]:
+                if key == ("block", rank, b) or (
+                    op.code == "barrier" and (rank, b) not in self.waiting and key[:2] == ("barrier", rank) and set(op.group) == set(key[2])
+                ):
+                    return rank, b
+                if op.code == "signal" and any(key == ("port", *other_end(rank, port)) for port in self.ports(rank, b, op)):
+                    return rank, b
+                for span in op.dst:
+                    home = rank if span.rank is None else span.rank
+                    if span.packet and key[:3] == ("cell", home, span.buffer) and 0 <= key[3] - span.offset < op.count:
+                        return rank, b
+        return None

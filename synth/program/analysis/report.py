@@ -1,0 +1,84 @@
+"""Report: all that one analysis has to say, as text and JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from synth.program.analysis.finding import SEVERITIES, Finding
+
+SCHEMA = "synth.lint/1"
+SHOWN = 20  # findings of one rule that are printed; the others are counted
+WORDS = {"out": "out of place", "in": "in place"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes. That alone
+    makes no program safe: see `ok`.
+
+    `analysed`: the modes (``out``, ``in``) whose data flow was followed to the end. `outputs` output chunks were compared
+    with the collective's demand in each; `accesses` to memory were found to be ordered, in all modes together.
+    """
+
+    name: str
+    runtime: str
+    findings: tuple[Finding, ...]
+    safe: int | None
+    analysed: tuple[str, ...]
+    outputs: int
+    accesses: int
+    ops: int
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that make the program wrong or unloadable."""
+        return tuple(f for f in self.findings if f.severity == "error")
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.errors
+
+    @property
+    def ranked(self) -> list[Finding]:
+        """The findings, worst first."""
+        return sorted(self.findings, key=lambda f: SEVERITIES.index(f.severity))
+
+    def lines(self) -> Iterator[str]:
+        """The findings, worst first, then the safe sizes and what was proved."""
+        seen: Counter[str] = Counter()
+        for finding in self.ranked:
+            seen[finding.rule] += 1
+            if seen[finding.rule] <= SHOWN:
+                yield str(finding)
+        for rule, n in sorted(seen.items()):
+            if n > SHOWN:
+                yield f"... and {n - SHOWN} more [{rule}]"
+        sizes = f"up to {size_text(self.safe)}" if self.safe else "at any size" if self.safe is None else "at no size"
+        wrong = len(self.errors)
+        told = f"safe {sizes}" if not wrong or self.safe == 0 else f"no rank waits for ever {sizes}"
+        if wrong:
+            told = f"wrong: {wrong} error{'' if wrong == 1 else 's'}; {told}"
+        yield f"{told} (runtime {self.runtime}, its default buffer sizes)"
+        if self.ok and self.analysed:
+            modes = " and ".join(WORDS[mode] for mode in self.analysed)
+            what = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
+            yield f"proved {modes}, in every order of execution of {self.ops} steps: {what}, {self.accesses} accesses ordered"
+
+    def to_json(self) -> dict:
+        """The document of ``--format json``."""
+        return {
+            "schema": SCHEMA, "name": self.name, "runtime": self.runtime, "ok": self.ok, "safe_bytes": self.safe if self.ok else 0,
+            "analysed": list(self.analysed), "outputs": self.outputs, "accesses": self.accesses, "steps": self.ops,
+            "findings": [finding.to_json() for finding in self.ranked],
+        }  # fmt: skip
+
+
+def size_text(size: int) -> str:
+    """Bytes as people write them: ``8 MiB``, ``1 572 864 bytes``."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 1 << power and size % (1 << power) == 0:
+            return f"{size >> power} {unit}"
+    return f"{size:,} bytes".replace(",", " ")

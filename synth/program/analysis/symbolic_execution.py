@@ -1,0 +1,228 @@
+"""Symbolic execution: what every cell holds in the end, in every order in which the blocks can run.
+
+The ops run once, in one order that dependencies, messages, signals, barriers and packets allow. Vector clocks
+(`synth.program.analysis.vector_clocks`) say which accesses those same things order in *every* execution; FIFO room is not among them. If
+no two accesses to a cell race, all orders give the same values, so the one that ran speaks for all.
+
+Chunk by chunk: chunk k of a message is before the receive of chunk k only, as when messages are split into single
+chunks. Coarser splits order more, so what is ordered here is ordered at every size.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from synth.program.analysis.cells import Junk, Memory, Value, add
+from synth.program.analysis.connection_tables import Wiring
+from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.vector_clocks import Clocks, Row
+from synth.program.buffer_layout import Layout
+from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
+
+PART = 4096  # actors whose clocks are kept at once: 64 MiB for as many blocks
+FOLLOWING = ("wrong-output", "uninitialised")  # what is not said of blocks that race
+
+
+class Outcome(NamedTuple):
+    """Of one analysis, in place or not: what was found, how many output cells were proved, how many accesses were ordered."""
+
+    findings: list[Finding]
+    outputs: int
+    accesses: int
+
+
+def run(program: Program, wired: Wiring, done: list[tuple[int, int]], in_place: bool, part: int = PART) -> Outcome:
+    """Analyse a two-sided program whose ops ended in the order `done` of (flat block, op), `part` blocks at a time."""
+    parts = parts_of(len(wired.blocks), part)
+    return merged([TwoSided(program, wired, in_place, watched).run(done) for watched in parts])
+
+
+def parts_of(actors: int, part: int) -> list[range]:
+    """The actors in parts whose clocks are kept at once."""
+    return [range(first, min(actors, first + part)) for first in range(0, max(1, actors), part)]
+
+
+def merged(outcomes: list[Outcome]) -> Outcome:
+    """The outcome of all parts together: they differ in the races that they see."""
+    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
+    if any(finding.rule == "race" for finding in found):
+        found = [finding for finding in found if finding.rule not in FOLLOWING]
+    return outcomes[0]._replace(findings=found)
+
+
+class Walk:
+    """What both styles share: memory, clocks, the reports of what goes wrong."""
+
+    def __init__(self, program: Program, in_place: bool, actors: int, watched: range) -> None:
+        self.program = program
+        self.layout = None if program.collective is None else Layout(program.collective, program.chunks)
+        self.memory = Memory(program, self.layout, in_place)
+        self.in_place = in_place
+        self.clocks = Clocks(actors, len(self.memory.values), watched)
+        self.findings: list[Finding] = []
+        self.said: set[tuple] = set()
+        self.accesses = 0
+
+    def say(self, rule: str, place: tuple[int | None, int | None, int | None], message: str, severity: str = "error") -> None:
+        """A finding, once for every rule and place."""
+        if (rule, place) not in self.said:
+            self.said.add((rule, place))
+            self.findings.append(Finding(rule, severity, *place, message))
+
+    def start(self, rank: int, span: Span) -> int:
+        """The cell of the first chunk of `span`."""
+        return self.memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
+
+    def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
+        """Read `cell`."""
+        self.accesses += 1
+        self.clocks.read(cell, actor, op)
+        value = self.memory.values[cell]
+        if value is None:
+            self.say("uninitialised", place, f"reads {self.memory.name(cell)} before anything is written there")
+            return Junk("comes from memory that was never written", place)
+        return value
+
+    def store(self, cell: int, value: Value, actor: int, op: int) -> None:
+        """Write `cell`."""
+        self.accesses += 1
+        self.clocks.write(cell, actor, op)
+        self.memory.values[cell] = value
+
+    def operands(self, rank: int, op: Op, place: tuple[int, int, int]) -> tuple[list[int], list[int]]:
+        """The first cells of the sources and destinations; says where `op` overlaps itself or writes the input."""
+        sources = [self.start(rank, span) for span in op.src]
+        targets = [self.start(rank, span) for span in op.dst]
+        for k, into in enumerate(targets):
+            twice = any(abs(other - into) < op.count for other in targets[:k])
+            if twice or any(0 < abs(source - into) < op.count for source in sources):
+                self.say("overlap", place, f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing")
+        if not self.in_place:
+            for span in op.dst:
+                if span.buffer == "i":
+                    self.say(
+                        "input-written",
+                        place,
+                        f"{op.code} writes input {span.offset}; a call that is not in place leaves its input as it is",
+                    )
+        return sources, targets
+
+    def report_races(self, places: list[tuple[int, int]]) -> None:
+        """One finding for every two ops that race; `places[actor]` is a block."""
+        words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
+        for cell, (first, i), (then, j), kind in self.clocks.races:
+            if first >= len(places):
+                continue
+            (rank, a), (gpu, b) = places[first], places[then]
+            before = "reads it" if kind == "read-write" else "writes it"
+            other = f"gpu {rank} block {a} step {i}" if rank != gpu else f"block {a} step {i}"
+            text = (
+                f"{words[kind]} {self.memory.name(cell)} while {other} {before}: nothing orders the two; "
+                "add a dependency (and its flag) between them"
+            )
+            key = ("race", (rank, a, i), (gpu, b, j))
+            if key not in self.said:
+                self.said.add(key)
+                self.findings.append(error("race", (gpu, b, j), text))
+
+    def check_outputs(self) -> int:
+        """Compare every output with the collective's demand; how many there are."""
+        count = 0
+        for rank in range(self.program.ranks):
+            end = self.memory.base[rank]["s"]  # a buffer declared too small ends before, but in place the input may go on
+            for k, cell, want in self.memory.wanted(rank):
+                count += 1
+                value = self.memory.values[cell] if cell < end else None
+                if value == want:
+                    continue
+                self.findings.append(error("wrong-output", (rank, None, None), f"output {k} of rank {rank} {_wrong(value, want)}"))
+        return count
+
+    def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
+        """What was found. Where blocks race the values are those of one order among several: see `merged`."""
+        outputs = self.check_outputs() if complete else 0
+        self.report_races(places)
+        return Outcome(self.findings, outputs, self.accesses)
+
+
+def _wrong(value: Value, want: tuple[int, int]) -> str:
+    needs = f"must end with chunk {want[0]}"
+    if value is None:
+        return f"is never written; it {needs}"
+    if isinstance(value, Junk):
+        gpu, block, op = value.place
+        return f"{needs}, but what it holds {value.reason} (gpu {gpu} block {block} step {op})"
+    if value[0] != want[0]:
+        return f"{needs}, but holds chunk {value[0]}"
+    lacks, extra = _ranks(want[1] & ~value[1]), _ranks(value[1] & ~want[1])
+    return f"holds chunk {want[0]} " + " and ".join(
+        [
+            *([f"without the contribution of rank {lacks}"] if lacks else []),
+            *([f"with that of rank {extra}, which is not wanted"] if extra else []),
+        ]
+    )
+
+
+def _ranks(mask: int) -> str:
+    found = [r for r in range(mask.bit_length()) if mask >> r & 1]
+    return ", ".join(map(str, found[:6])) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+
+
+class TwoSided(Walk):
+    """Blocks, dependencies and FIFO messages."""
+
+    def __init__(self, program: Program, wired: Wiring, in_place: bool, watched: range) -> None:
+        super().__init__(program, in_place, len(wired.blocks), watched)
+        self.wired = wired
+        # chunks under way: (value, what the sender knew, the sender, its time); ops that only send share one row
+        self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]
+        self.waiters: dict[tuple[int, int], int] = {}  # ops that others wait for → how many still will
+        for waits in wired.waits:
+            for needed in waits.values():
+                for place in needed:
+                    self.waiters[place] = self.waiters.get(place, 0) + 1
+        self.ended: dict[tuple[int, int], Row] = {}
+
+    def run(self, done: list[tuple[int, int]]) -> Outcome:
+        """Execute the ops in this order; the outputs are compared when all have run."""
+        for b, i in done:
+            self.step(b, i)
+        return self.outcome(self.wired.blocks, len(done) == self.program.ops)
+
+    def step(self, b: int, i: int) -> None:
+        """One op, chunk by chunk."""
+        rank, number = self.wired.blocks[b]
+        op = self.program.gpus[rank].blocks[number].ops[i]
+        place, clocks = (rank, number, i), self.clocks
+        for needed in self.wired.waits[b].get(i, ()):
+            if needed[0] != b:
+                clocks.join(b, self.ended[needed])
+            self.waiters[needed] -= 1
+            if not self.waiters[needed]:
+                self.ended.pop(needed, None)
+        sources, targets = self.operands(rank, op, place) if op.src or op.dst else ([], [])
+        receives, sends, reduces = op.code in RECEIVING, op.code in SENDING, op.code in REDUCING
+        inbox, outbox = self.fifos[self.wired.receives[b]] if receives else None, self.fifos[self.wired.sends[b]] if sends else None
+        known = sent = None
+        for k in range(op.count if op.code != "nop" else 0):
+            row = clocks.tick(b)
+            value: Value = None
+            if inbox is not None:
+                value, before, sender, time = inbox.popleft()
+                if before is not known:
+                    clocks.join(b, before)
+                    known = before
+                clocks.learn(b, sender, time)
+            if sources:
+                local = self.load(sources[0] + k, b, i, place)
+                value = add(value, local, place) if inbox is not None and reduces else local
+            if op.code == "re":
+                value = add(self.load(targets[0] + k, b, i, place), value, place)
+            if targets and not (op.code == "cpy" and targets == sources):  # in place a copy onto itself writes nothing
+                self.store(targets[0] + k, value, b, i)
+            if outbox is not None:
+                sent = row.copy() if sent is None or receives else sent
+                outbox.append((value, sent, b, clocks.now[b]))
+        if self.waiters.get((b, i)):
+            self.ended[b, i] = clocks.rows[b].copy()

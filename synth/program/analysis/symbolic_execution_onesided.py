@@ -1,0 +1,224 @@
+"""Symbolic execution of one-sided programs: puts into other ranks' memory, ordered by signals, barriers, packets.
+
+Actors of the vector clocks are the blocks, then one engine per port channel (it reads the source of a put and writes its
+destination some time later, in order with its signals; `flush` waits for it), then the entry of each rank into the
+call: until a rank is in the call its buffers belong to its user, so who touches them from another rank needs a signal
+of it first. Packet scratch is exempt (its flags change from call to call), and so is every rank for itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from synth.program.analysis.cells import Value, add
+from synth.program.analysis.finding import Finding, error
+from synth.program.analysis.onesided_order import other_end
+from synth.program.analysis.symbolic_execution import PART, Outcome, Walk, merged, parts_of
+from synth.program.analysis.vector_clocks import Row
+from synth.program.program import Op, Port, Program, Span
+
+
+def run(program: Program, done: list[tuple[int, int, int]], in_place: bool, part: int = PART) -> Outcome:
+    """Analyse a one-sided program whose ops ended in the order `done`, `part` actors at a time."""
+    actors = sum(len(gpu.blocks) + 1 for gpu in program.gpus) + len(_engines(program))
+    return merged([OneSided(program, in_place, watched).run(done) for watched in parts_of(actors, part)])
+
+
+def _engines(program: Program) -> list[tuple[int, Port]]:
+    """The port channels of all ranks."""
+    found = {(gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"}
+    return sorted(found)
+
+
+class OneSided(Walk):
+    """Blocks, port engines and entries as actors."""
+
+    def __init__(self, program: Program, in_place: bool, watched: range) -> None:
+        self.places = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+        self.number = {place: i for i, place in enumerate(self.places)}
+        self.engines = {key: len(self.places) + i for i, key in enumerate(_engines(program))}
+        self.entry = len(self.places) + len(self.engines)
+        super().__init__(program, in_place, self.entry + program.ranks, watched)
+        self.signals: dict[tuple[int, Port], deque[Row]] = {}
+        self.ended: dict[tuple[int, int, int], Row] = {}
+        self.waited = {(g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps}
+        self.meeting: dict[tuple, tuple[Row, set[int]]] = {}  # barrier → what its members know together, who has not left yet
+        self.packets: dict[int, Row | None] = {}  # cell → what its writer knew
+        for rank in range(program.ranks):
+            for cell in self.cells(rank):
+                self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
+        for i, (rank, _) in enumerate(self.places):
+            self.clocks.learn(i, self.entry + rank, 1)
+
+    def cells(self, rank: int) -> range:
+        """The cells of a rank."""
+        bases = self.memory.base
+        end = min(bases[rank + 1].values()) if rank + 1 < len(bases) else len(self.memory.values)
+        return range(min(bases[rank].values()), end)
+
+    def run(self, done: list[tuple[int, int, int]]) -> Outcome:
+        """Execute the ops in this order; the outputs are compared when all have run."""
+        for rank, b, i in done:
+            self.step(rank, b, i)
+        complete = len(done) == self.program.ops
+        if complete:
+            self.check_end()
+        self.report_entries()
+        return self.outcome([*self.places, *self._engine_places()], complete)
+
+    def _engine_places(self) -> list[tuple[int, int]]:
+        """The first block that uses each port engine."""
+        return [
+            (rank, next(b for b, block in enumerate(self.program.gpus[rank].blocks) if port in block.ports)) for rank, port in self.engines
+        ]
+
+    def step(self, rank: int, b: int, i: int) -> None:
+        """One op."""
+        block, clocks, me = self.program.gpus[rank].blocks[b], self.clocks, self.number[rank, b]
+        op = block.ops[i]
+        clocks.tick(me)
+        for dep in op.deps:
+            if dep.block != b:
+                clocks.join(me, self.ended[rank, dep.block, dep.op])
+        ports = Counter(block.ports[p] for p in op.ports)
+        if op.code == "signal":
+            for port, n in ports.items():
+                actor = self.engine(rank, port, me)
+                if actor != me:
+                    clocks.join(actor, clocks.tick(me))
+                    clocks.tick(actor)
+                self.signals.setdefault(other_end(rank, port), deque()).extend([clocks.rows[actor].copy()] * n)
+        elif op.code == "wait":
+            for port, n in ports.items():
+                for _ in range(n):
+                    clocks.join(me, self.signals[rank, port].popleft())
+        elif op.code == "flush":
+            for port in ports:
+                clocks.join(me, clocks.rows[self.engine(rank, port, me)])
+        elif op.code == "barrier":
+            self.meet(rank, b, op)
+        elif op.src or op.dst:
+            self.move(rank, b, i, op)
+        if (rank, b, i) in self.waited:
+            self.ended[rank, b, i] = clocks.rows[me].copy()
+
+    def engine(self, rank: int, port: Port, block: int) -> int:
+        """Who carries out what is asked of `port`: the engine of a port channel, the block itself for memory."""
+        return self.engines.get((rank, port), block)
+
+    def meet(self, rank: int, b: int, op: Op) -> None:
+        """The first to leave a barrier finds all members there; each takes what all knew."""
+        key = (rank, tuple(sorted(set(op.group))))
+        if key not in self.meeting:
+            row = self.clocks.rows[[self.number[rank, member] for member in key[1]]].max(axis=0)
+            self.meeting[key] = (row, set(key[1]))
+        row, left = self.meeting[key]
+        self.clocks.join(self.number[rank, b], row)
+        left.discard(b)
+        if not left:
+            del self.meeting[key]
+
+    def move(self, rank: int, b: int, i: int, op: Op) -> None:
+        """put, get, cpy, reduce: chunk by chunk, sources summed, into every destination."""
+        clocks, me, place = self.clocks, self.number[rank, b], (rank, b, i)
+        sources, targets = self.operands(rank, op, place)
+        block = self.program.gpus[rank].blocks[b]
+        for at in range(len(targets)) if op.code == "put" else (None,):
+            actor = me
+            if op.code in ("put", "get") and op.ports:
+                p = op.ports[at] if at is not None and len(op.ports) == len(targets) else op.ports[0]
+                self.leads(place, block.ports[p], op, at)
+                actor = self.engine(rank, block.ports[p], me)
+                if actor != me:
+                    clocks.join(actor, clocks.rows[me])
+            spans, firsts = op.dst, targets
+            reads, starts = op.src, sources
+            if at is not None:
+                spans, firsts = op.dst[at : at + 1], targets[at : at + 1]
+                if len(op.src) > 1:
+                    reads, starts = op.src[at : at + 1], sources[at : at + 1]
+            for k in range(op.count):
+                clocks.tick(actor)
+                value: Value = None
+                for n, (span, start) in enumerate(zip(reads, starts, strict=True)):
+                    got = self.fetch(start + k, span, actor, i, place)
+                    value = got if n == 0 else add(value, got, place)
+                for span, start in zip(spans, firsts, strict=True) if op.code != "cpy" or firsts != starts else ():
+                    self.put(start + k, span, value, actor, i, place)
+
+    def leads(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
+        """The port of a put or get leads to where its data go, or come from."""
+        span = op.src[0] if at is None else op.dst[at]
+        if span.rank != port.peer:
+            where = "its own rank" if span.rank is None else f"rank {span.rank}"
+            self.say("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
+
+    def fetch(self, cell: int, span: Span, actor: int, i: int, place: tuple[int, int, int]) -> Value:
+        """Read a cell of a source; a packet brings what its writer knew."""
+        if span.packet:
+            row = self.packets.get(cell)
+            if row is not None:
+                self.clocks.join(actor, row)
+        elif cell in self.packets:
+            self.say("packet-mix", place, f"reads {self.memory.name(cell)} as plain data; it was written as a packet")
+        return self.load(cell, actor, i, place)
+
+    def put(self, cell: int, span: Span, value: Value, actor: int, i: int, place: tuple[int, int, int]) -> None:
+        """Write a cell of a destination."""
+        if span.packet:
+            if cell in self.packets:
+                text = f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot tell the two apart"
+                self.say("packet-twice", place, text)
+            if span.buffer == "s" and self.clocks.writer[cell] >= self.entry:
+                self.clocks.writer[cell] = -1  # flags tell this call's packets from the last one's
+        else:
+            self.packets.pop(cell, None)
+        self.store(cell, value, actor, i)
+        if span.packet:
+            self.packets[cell] = self.clocks.rows[actor].copy()
+
+    def check_end(self) -> None:
+        """When a rank's blocks have all ended the call returns there: nobody may still touch its input and output."""
+        for rank in range(self.program.ranks):
+            mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks))]
+            if not mine:
+                continue
+            end = self.clocks.rows[mine].max(axis=0)
+            gpu = self.program.gpus[rank]
+            base = self.memory.base[rank]
+            for buffer, size in (("i", gpu.input), ("o", gpu.output)):
+                for cell in range(base[buffer], base[buffer] + size):
+                    for (actor, i), how in self.clocks.unordered(cell, end):
+                        if actor < self.entry:
+                            home, b = [*self.places, *self._engine_places()][actor]
+                            verb = "written" if how == "write" else "read"
+                            text = (
+                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which must wait for a signal of it"
+                            )
+                            self.say("unfinished", (home, b, i), text)
+
+    def report_entries(self) -> None:
+        """Who touches another rank's memory that may not be in the call yet."""
+        places = [*self.places, *self._engine_places()]
+        for cell, (first, _), (then, j), _ in self.clocks.races:
+            if first >= self.entry and then < self.entry:
+                gpu, b = places[then]
+                rank = first - self.entry
+                text = f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
+                self.say("entry", (gpu, b, j), text, "warning")
+
+
+def shared_ports(program: Program) -> list[Finding]:
+    """Ports on which two blocks of a rank signal, or two wait: which of them a signal is of or for is not decided."""
+    found = []
+    for gpu in program.gpus:
+        for code in ("signal", "wait"):
+            first: dict[Port, int] = {}
+            for b, block in enumerate(gpu.blocks):
+                for i, op in enumerate(block.ops):
+                    for port in {block.ports[p] for p in op.ports} if op.code == code else ():
+                        if first.setdefault(port, b) != b:
+                            name = f"{port.kind} channel {port.index} to rank {port.peer}"
+                            text = f"{code}s on {name}, as block {first[port]} does: one block may"
+                            found.append(error("two-ends", (gpu.rank, b, i), text))
+    return found

@@ -1,0 +1,1 @@
+"""Lowering of a schedule to a one-sided Program: puts, signals and packets."""

@@ -1,0 +1,161 @@
+"""Timing candidates over sizes: one executor, one way for all of them.
+
+The reference executor's times are modelled. An executor that reads a clock has ``measure(program, arrays, *, dtype, op,
+in_place, warmup, repeats) -> (outputs, seconds)``: seconds of each repeat without compilation or copies to and from the
+caller, and the outputs of a run on poisoned memory; with ``facts() -> (device, versions)`` what the document says of where.
+``beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)`` times what is no program: a copy, NCCL.
+The host executor is timed here, launch by launch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from synth.errors import UsageError
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime import reference_data
+from synth.runtime.benchmark.document import Beside, Candidate, Measured, Row
+from synth.runtime.call import made
+from synth.runtime.cuda.reference_timings import SAYS as BESIDE
+from synth.runtime.dtypes import Dtype, dtype, operator
+from synth.runtime.reference.buffers import afford, most_bytes
+
+SAYS = {
+    "reference": "modelled, not measured: the reference executor's time, α + bytes/β of each transfer on {network}",
+    "cuda": "GPU time of a launch in replays of CUDA graphs; ranks that share a GPU share its memory, which says nothing about links",
+    "host": "wall time of the CUDA kernel's source on CPU threads: says nothing about a GPU or about links",
+}
+
+
+class Settings(NamedTuple):
+    """`check`: compare every element (None: where a clock is read). `repeats`, `warmup`: launches that count, and before them."""
+
+    executor: str = "reference"
+    dtype: str = "float32"
+    op: str = "sum"
+    seed: int = 0
+    warmup: int = 1
+    repeats: int = 5
+    check: bool | None = None
+
+
+def bench(
+    candidates: Sequence[Candidate], sizes: Sequence[int], network: Network | None, how: Settings, beside: Sequence[str] = (),
+    **options: Any,
+) -> Measured:  # fmt: skip
+    """Every candidate at every size, out of place and in place where it is for both. Sizes are rounded down to whole elements
+    of each chunk, as nccl-tests does, but to no less than one.
+
+    `beside`: of `BESIDE`, timed at every size. Raises UsageError for an executor without times, VerificationError where an output is wrong.
+    """
+    kind, name = dtype(how.dtype), how.executor.lower()
+    runner = made(name, {"network": network, **options})
+    modelled = name == "reference"
+    if modelled and network is None:
+        raise UsageError("the reference executor needs the times of the links: name the machine (--topo)")
+    timer = _Host(runner) if name == "host" else runner
+    clock: Callable | None = getattr(timer, "measure", None)
+    unknown = [other for other in beside if not hasattr(timer, "beside")]
+    if unknown:
+        raise UsageError(f"{' and '.join(unknown)} can stand beside programs on an executor with a clock (--executor cuda), not {name}")
+    if not modelled and clock is None:
+        raise UsageError(f"the {name} executor gives no times; reference and host do")
+    rows = []
+    for k, candidate in enumerate(candidates):
+        for size in sizes:
+            count = max(1, size // (candidate.program.loop_chunks * kind.size))
+            for in_place in {"out": (False,), "in": (True,), "both": (False, True)}[candidate.program.in_place]:
+                rows.append(_row(runner, k, candidate.program, count, kind, in_place, how, clock))
+    others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
+    where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
+    says = SAYS.get(name, "measured by the {name} executor").format(network=network.name if network else "no network", name=name)
+    return Measured(
+        name, says, modelled, network.name if network else None, kind.name, operator(how.op), tuple(candidates), tuple(rows),
+        tuple(others), where, used,
+    )  # fmt: skip
+
+
+def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings) -> Beside:
+    """At the size that the first candidate takes."""
+    program = candidates[0].program
+    if program.collective is None:
+        raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
+    count, layout = max(1, size // (program.loop_chunks * kind.size)), Layout(program.collective, program.chunks)
+    written, seconds = timer.beside(name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats)
+    return Beside(
+        name,
+        getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
+        count * program.loop_chunks * kind.size,
+        written,
+        tuple(sorted(seconds)),
+    )
+
+
+def _row(runner: Any, k: int, program: Program, count: int, kind: Dtype, in_place: bool, how: Settings, clock: Callable | None) -> Row:
+    task, op = program.collective, operator(how.op)
+    if task is None:
+        raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
+    layout, size = Layout(task, program.chunks), count * program.loop_chunks * kind.size
+    if clock is None and not how.check:
+        done = runner.time(program, count, dtype=kind.name, in_place=in_place)
+        return Row(k, size, count, in_place, (done.picoseconds / 1e12,), None)
+    afford(sum(map(len, (*layout.inputs, *layout.outputs))), count, kind, most_bytes(how.executor))
+    given = reference_data.inputs(layout, count, kind, op, how.seed)
+    if clock is None:
+        done = runner.run(program, given, dtype=kind.name, op=op, in_place=in_place)
+        outputs, seconds = done.outputs, [done.picoseconds / 1e12]
+    else:
+        outputs, seconds = clock(program, given, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats)
+    checked = how.check is not False
+    if checked:
+        reference_data.check(layout, kind, op, given, outputs)
+    return Row(k, size, count, in_place, tuple(sorted(seconds)), True if checked else None)
+
+
+class _Host(NamedTuple):
+    """The host executor under a clock: the launch alone."""
+
+    runner: Any
+    copies: str = "a copy of as many bytes as all outputs hold, by NumPy on one thread"
+
+    def beside(
+        self, name: str, layout: Layout, elements: int, *, dtype: str, warmup: int, repeats: int, **_: Any
+    ) -> tuple[int, list[float]]:
+        """A copy by NumPy. Raises UsageError for NCCL."""
+        if name != "copy":
+            raise UsageError(f"{name} can stand beside programs on GPUs only: --executor cuda")
+        from synth.runtime.dtypes import dtype as element_type
+
+        size = sum(map(len, layout.outputs)) * elements * element_type(dtype).size
+        source, target, seconds = np.ones(size, np.uint8), np.empty(size, np.uint8), []
+        for k in range(warmup + repeats):
+            start = time.perf_counter()
+            np.copyto(target, source)
+            if k >= warmup:
+                seconds.append(time.perf_counter() - start)
+        return size, seconds
+
+    def measure(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str, in_place: bool, warmup: int, repeats: int
+    ) -> tuple[Sequence[np.ndarray], list[float]]:
+        from synth.runtime.dtypes import dtype as element_type
+        from synth.runtime.host.executor import finished
+
+        kind = element_type(dtype)
+        machine, arena = self.runner.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        function, scale = machine.function(kind, op)
+        layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
+        seconds = []
+        for k in range(warmup + repeats):
+            arena.fill(arrays, layout, len(machine.cut.bounds))
+            start = time.perf_counter()
+            machine.launch(function, self.runner.threads, scale)
+            if k >= warmup:
+                seconds.append(time.perf_counter() - start)
+        return finished(arena, layout, kind, op), seconds

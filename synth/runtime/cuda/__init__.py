@@ -1,0 +1,1 @@
+"""The executor on one CUDA GPU, through CuPy."""

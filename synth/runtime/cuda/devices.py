@@ -1,0 +1,104 @@
+"""Which GPUs a program's ranks run on, whether they reach each other's memory, and memory of theirs that peers can reach."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from synth.errors import SynthError, UsageError
+from synth.runtime.dlpack import Facts
+
+ALREADY = 704  # cudaErrorPeerAccessAlreadyEnabled
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
+
+
+def check(cupy: Any, on: Sequence[int] | None) -> None:
+    """Raises UsageError where `on` names a GPU that is not there, or launches that wait for each other would be made in turn."""
+    if on is None:
+        return
+    count = cupy.cuda.runtime.getDeviceCount()
+    if max(on, default=0) >= count:
+        there = "GPU 0 alone" if count == 1 else f"GPUs 0 to {count - 1}"
+        raise UsageError(f"--ranks-on names GPU {max(on)}, and here {'is' if count == 1 else 'are'} {there}: {_instead(on, count)}")
+    if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
+        raise UsageError(
+            "CUDA_LAUNCH_BLOCKING makes every launch wait for its end, and the launches of --ranks-on wait for each other: unset it"
+        )
+
+
+def _instead(on: Sequence[int], count: int) -> str:
+    return f"--ranks-on {','.join(str(device % count) for device in on)} fits"
+
+
+def connect(cupy: Any, devices: Sequence[int]) -> None:
+    """Lets every one of `devices` reach the memory of every other. Raises SynthError naming two that cannot."""
+    runtime = cupy.cuda.runtime
+    pairs = [(i, j) for i in devices for j in devices if i != j]
+    for i, j in pairs:
+        if not runtime.deviceCanAccessPeer(i, j):
+            raise SynthError(
+                f"GPU {i} has no peer access to the memory of GPU {j}, and ranks on both share FIFOs: put all ranks on GPUs that reach"
+                " each other (`synth devices` shows which do)"
+            )
+    for i, j in pairs:
+        with cupy.cuda.Device(i):
+            try:
+                runtime.deviceEnablePeerAccess(j)
+            except runtime.CUDARuntimeError as error:
+                if getattr(error, "status", None) != ALREADY:
+                    raise
+
+
+def zeros(cupy: Any, device: int, size: int) -> Any:
+    """`size` bytes, all 0, on `device`: from the driver itself, for what a pool gives may be out of the peers' reach."""
+    size = max(1, size)
+    with cupy.cuda.Device(device):
+        try:
+            memory = cupy.cuda.Memory(size)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            if getattr(error, "status", None) != NO_MEMORY:
+                raise
+            cupy.get_default_memory_pool().free_all_blocks()
+            memory = cupy.cuda.Memory(size)
+        found = cupy.ndarray((size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+        found.data.memset(0, size)
+        return found
+
+
+def stream(cupy: Any, given: Any) -> Any:
+    """`given` as a CuPy stream of the current GPU: None (CuPy's current one), a torch.cuda.Stream, a cudaStream_t as an int, or
+    a CuPy stream as it is."""
+    if given is None:
+        return cupy.cuda.get_current_stream()
+    if hasattr(given, "cuda_stream"):
+        return cupy.cuda.ExternalStream(given.cuda_stream)
+    return cupy.cuda.ExternalStream(given) if isinstance(given, int) else given
+
+
+def alias(cupy: Any, found: Facts, size: int, device: int) -> Any:
+    """The bytes of an array of the caller's, of elements of `size` bytes: no copy."""
+    with cupy.cuda.Device(device):
+        memory = cupy.cuda.UnownedMemory(found.pointer, found.size * size, found.held, device)
+        return cupy.ndarray((found.size * size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+
+
+def described(runtime: Any, index: int) -> dict[str, Any]:
+    """A GPU as a document names it."""
+    found = runtime.getDeviceProperties(index)
+    name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
+    return {
+        "index": index, "name": name, "compute": f"{found['major']}.{found['minor']}", "bytes": int(found["totalGlobalMem"]),
+        "processors": int(found["multiProcessorCount"]), "l2_bytes": int(found["l2CacheSize"]),
+    }  # fmt: skip
+
+
+def driver_version() -> str | None:
+    """What the kernel module says of itself: ``580.65.06``; None where it says nothing."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
+            found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", file.readline())
+    except OSError:
+        return None
+    return found[0] if found else None

@@ -1,0 +1,245 @@
+"""The cuda executor: all ranks on one GPU by one launch, or each on a GPU of its own choice by a launch of its own, hosted by CuPy.
+
+Buffers, FIFOs and counters lie in the GPUs' memory. No grid is ever made smaller: where blocks cannot all be resident at
+once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.model.registry import installed, need
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime.cuda import devices, reference_timings
+from synth.runtime.cuda.devices import described, driver_version
+from synth.runtime.cuda.graph_timing import timed
+from synth.runtime.cuda.loaded_program import CudaMachine
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.dtypes import operator
+from synth.runtime.executor import Execution
+from synth.runtime.kernel import build_host, nvrtc, sources
+from synth.runtime.padding import Padding
+
+WHEELS = ("cupy-cuda12x", "cupy-cuda13x")
+KEPT, KEPT_BYTES = 4, 64 << 20  # machines that wait for the same call again, and bytes of the buffers of one
+INSTALL = "pip install 'ccl-synth[cuda12]' or 'ccl-synth[cuda13]'"
+
+
+def missing() -> str | None:
+    """Why nothing can run on a GPU here, and what to do; None where it can. Imports CuPy if that is installed."""
+    found = [wheel for wheel in WHEELS if _has(wheel)]
+    if len(found) > 1:
+        return f"{' and '.join(found)} are both installed and exclude each other: pip uninstall the one that the driver does not suit"
+    if not installed("cupy"):
+        return f"needs CuPy: {INSTALL}"
+    if nvrtc.where() is None:
+        return nvrtc.MISSING
+    try:
+        cupy = _cupy()
+    except ImportError as error:
+        return f"CuPy cannot be imported: {_line(error)}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"no CUDA GPU or no driver: {_line(error)}"
+    return None if count else "no CUDA GPU here; --executor host runs the same kernel on CPU threads"
+
+
+def _cupy() -> Any:
+    return need("cupy", "the cuda executor", INSTALL)
+
+
+def _has(wheel: str) -> bool:
+    try:
+        distribution(wheel)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+_idle: dict[Any, CudaMachine] = {}  # by call; a thread takes one out while it uses it
+
+
+@contextmanager
+def one_line(what: str) -> Iterator[None]:
+    """Turns CUDA's errors into a SynthError of one line: `what` was being done."""
+    cupy = _cupy()
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        raise SynthError(f"{what}: not enough GPU memory ({_line(error)}); choose a smaller size") from None
+    except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
+        if getattr(error, "status", None) == devices.NO_MEMORY:
+            raise SynthError(f"{what}: not enough GPU memory; choose a smaller size") from None
+        raise SynthError(f"{what}: {_line(error)}") from None
+
+
+def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") -> Any:
+    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`. `scope`: "sys" where blocks on
+    several GPUs wait for each other. `cooperative`: the driver refuses what is not resident at once, and runs no two side by side."""
+    return _kernel(_cupy().cuda.Device().id, group, symbol, cooperative, scope)
+
+
+@cache
+def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str) -> Any:
+    target = _built(int(_cupy().cuda.Device(device).compute_capability), group, scope)
+    with one_line(f"loading {target}"):
+        return _cupy().RawModule(path=str(target), enable_cooperative_groups=cooperative).get_function(symbol)
+
+
+def prebuild(group: str) -> None:
+    """Compile a group of kernels (`kernels.GROUPS`) for the current GPU, unless the cache has it. Many threads may at once."""
+    _built(int(_cupy().cuda.Device().compute_capability), group, "gpu")
+
+
+def _built(arch: int, group: str, scope: str) -> Path:
+    version = nvrtc.version()
+    if arch < 75 and version[0] >= 13:
+        raise SynthError(f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12")
+    options = () if scope == "gpu" else (f'--define-macro=SYNTH_SCOPE="{scope}"',)
+    stamp = sources.fingerprint(sources.lines(group), f"{version[0]}.{version[1]}", str(arch), *options)
+    target = build_host.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
+    if not target.exists():
+        build_host.keep(target, nvrtc.compile_group(group, arch, options).cubin)
+    return target
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """Runs a program on the current GPU, every rank of it. `ranks_on`: the GPU of each rank instead, each a launch of its own: on
+    different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless given the most, up
+    to 256, with which all blocks of every GPU are resident at once.
+
+    `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are put. `timeout`:
+    seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what is proved safe.
+    `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it moves the
+    data) or paced (real time too is held to `stretch` times that; 16 unless given).
+    `graphs`: launches are timed in replays of CUDA graphs. `fetch`: their outputs are fetched and compared. `network`
+    without a clock is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    threads: int | None = None
+    timeout: float = 10.0
+    slot: int | None = None
+    ranks_on: tuple[int, ...] | None = None
+    direct: bool = True
+    clock: str | None = None
+    stretch: int = 0
+    graphs: bool = True
+    fetch: bool = True
+
+    def available(self) -> str | None:
+        """None where a GPU can be used, else why not."""
+        return missing()
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """The logical time of a launch on unspecified data. Raises UsageError unless there is a clock."""
+        if self.clock is None:
+            raise UsageError("the cuda executor moves data and knows no modelled times without --clock logical; --no-data is for reference")
+        machine = self.load(program, elements, dtype=dtype, in_place=in_place)
+        with one_line(f"running {program.name}"):
+            machine.launch()
+            machine.finish()
+            return _execution(machine, None)
+
+    def load(self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False) -> CudaMachine:
+        """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU memory.
+        Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
+        return self._loaded(program, Padding(elements * program.chunks, program.chunks), dtype, op, in_place)
+
+    def _loaded(self, program: Program, padding: Padding, dtype: str, op: str, in_place: bool) -> CudaMachine:
+        if (why := missing()) is not None:
+            raise SynthError(f"the cuda executor cannot run here: {why}")
+        with one_line(f"loading {program.name}"):
+            return CudaMachine(_cupy(), self, program, padding, element_type(dtype), operator(op), in_place, kernel)
+
+    def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
+        """A machine for the caller's arrays (`CudaMachine.use`), of `unit` elements for each unit of data, and what turns CUDA's
+        errors into one line."""
+        return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), one_line
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        with (
+            self.lent(program, elements, dtype=element_type(dtype).name, op=op, in_place=in_place) as machine,
+            one_line(f"running {program.name}"),
+        ):
+            machine.fill(arrays)
+            machine.launch()
+            machine.finish()
+            return _execution(machine, machine.outputs())
+
+    @contextmanager
+    def lent(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> Iterator[CudaMachine]:
+        """A machine for one run: of the last few, if one of them is for the same call and free, else a new one."""
+        key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place) if self.available() is None else None
+        machine = _idle.pop(key, None) or self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        yield machine
+        if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # one that raised is not used again
+            _idle[key] = machine
+            while len(_idle) > KEPT:
+                _idle.pop(next(iter(_idle)), None)
+
+    def measure(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
+        repeats: int,
+    ) -> tuple[tuple[np.ndarray, ...], list[float]]:  # fmt: skip
+        """The outputs of a launch by itself, and the seconds of a launch in each of `repeats` replays of a graph of them, after
+        `warmup` replays. Where all ranks share one GPU's memory, that says nothing about links. See synth.runtime.cuda.graph_timing."""
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
+        with one_line(f"running {program.name}"):
+            return timed(machine, arrays, warmup, repeats, graphs=self.graphs, fetch=self.fetch)
+
+    def beside(
+        self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int
+    ) -> tuple[int, list[float]]:
+        """The bytes written by, and the seconds of each repeat of, what is no program: copy or nccl. Raises UsageError."""
+        call = reference_timings.Wanted(layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats)
+        with one_line(f"timing {name}"):
+            return reference_timings.beside(_cupy(), name, call)
+
+    def facts(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The GPUs in use, the driver, and the versions of CuPy, CUDA's runtime and NVRTC."""
+        cupy = _cupy()
+        on = sorted(set(self.ranks_on or (cupy.cuda.Device().id,)))
+        runtime, nvrtc_version = cupy.cuda.runtime, nvrtc.version()
+        versions = {
+            "cupy": str(cupy.__version__), "cuda": _dotted(runtime.runtimeGetVersion()), "nvrtc": f"{nvrtc_version[0]}.{nvrtc_version[1]}",
+        }  # fmt: skip
+        return {
+            "gpus": [described(runtime, index) for index in on], "ranks_on": list(self.ranks_on) if self.ranks_on else None,
+            "driver": driver_version(), "driver_cuda": _dotted(runtime.driverGetVersion()),
+        }, versions  # fmt: skip
+
+
+def _dotted(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def _execution(machine: CudaMachine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
+    timed = machine.timed
+    if timed is None:
+        return Execution(outputs, None)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)

@@ -1,0 +1,1 @@
+"""The executor that runs the CUDA kernel's source on CPU threads."""

@@ -1,0 +1,226 @@
+"""The host executor: the CUDA kernel's source on CPU threads, one for each GPU thread."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout, layout_of
+from synth.program.program import Program
+from synth.runtime.dtypes import Dtype, operator
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.executor import Execution
+from synth.runtime.host.parallel_launches import side_by_side
+from synth.runtime.kernel import build_host, sources, transports
+from synth.runtime.kernel import tables as flat
+from synth.runtime.kernel.block_status import waits
+from synth.runtime.kernel.launches import crews, own_deps, told
+from synth.runtime.kernel.logical_clock import Clockwork, Timed, clockwork
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.deadlock_diagnosis import diagnose, halted
+from synth.runtime.reference.op_tables import Compiled, compiled
+from synth.runtime.slicing import Cut, cut
+
+MAX_THREADS = 4096
+PACED = 1000  # real time per logical time where nothing is said: threads of a CPU are slow to wake
+LINE = 16  # u64 between counters, so that two blocks do not write one cache line
+
+
+class Machine:
+    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as wanted;
+    nothing is cleared between launches, except after one that was cut short or leaves messages behind. `feature`, `tables`: as
+    `ways.tables` gives them. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for logical time."""
+
+    def __init__(
+        self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
+        on: Sequence[int] | None = None, clock: Clockwork | None = None,
+    ) -> None:  # fmt: skip
+        self.code, self.cut, self.crews, self.feature, self.tables, self.size = code, cut, crews(code, on), feature, tables, size
+        self.clock = clock
+        self.timed: Timed | None = None
+        count, wires = len(code.place), max(1, len(code.wires))
+        self.step = max((high - low for low, high in cut.bounds), default=0)
+        slot = flat.slot_bytes(tables, self.step, size, feature)
+        self.fifo = np.zeros((wires, cut.depth * slot + 16), np.uint8)
+        self.counters = np.zeros((wires, 3, LINE), np.uint64)
+        self.conns = np.zeros(wires, flat.CONN)
+        self.done, self.run, self.beat, self.abort = (np.zeros(n, np.uint64) for n in (count, count, count, 1))
+        self.status = np.zeros(count, flat.STATUS)
+        self.buffers = np.zeros(3 * code.program.ranks, np.uint64)
+        for w in range(len(code.wires)):
+            self.conns[w]["fifo"] = -(-_at(self.fifo[w]) // 16) * 16
+            for k, name in enumerate(("tail", "head", "entry")):
+                self.conns[w][name] = _at(self.counters[w, k])
+        self.prog = np.zeros((), flat.PROG)
+        for name, array in (
+            ("blocks", tables.blocks), ("ops", tables.ops), ("deps", tables.deps), ("conns", self.conns), ("buffers", self.buffers),
+            ("done", self.done), ("run", self.run), ("beat", self.beat), ("abort", self.abort), ("status", self.status),
+        ):  # fmt: skip
+            self.prog[name] = _at(array)
+        for name, value in (
+            ("elements", cut.elements), ("step", self.step), ("timeout", int(timeout * 1e9)), ("nblocks", count),
+            ("slices", len(cut.bounds)), ("part", min(cut.part, flat.MAX_INT)), ("nslots", cut.depth), ("slot_chunks", tables.slot_chunks),
+        ):  # fmt: skip
+            self.prog[name] = value
+        self.watched = np.zeros(len(self.crews), flat.CREW)
+        self.deps = tables.deps if on is None else own_deps(tables, code, self.crews)
+        if on is not None:
+            self.prog["deps"] = _at(self.deps)
+            for k, crew in enumerate(self.crews):
+                self.watched[k] = (_at(self.beat[crew.first :]), crew.count)
+
+    def clear(self) -> None:
+        """As before the first launch: no message under way, all counters 0."""
+        stale = (self.fifo,) if self.feature == sources.LL else ()  # flags of packets
+        for array in (self.counters, self.done, self.run, self.beat, self.abort, *stale):
+            array[...] = 0
+        self.conns["sent"] = self.conns["taken"] = 0
+
+    def point(self, arena: Arena) -> None:
+        """Let the next launches work on the buffers of `arena`, which the caller keeps alive."""
+        for gpu in self.code.program.gpus:
+            for k, buffer in enumerate("ios"):
+                self.buffers[3 * gpu.rank + k] = _at(arena.view(gpu.rank, buffer, 1))  # of no chunks: never used
+
+    def function(self, kind: Dtype, op: str) -> tuple[Any, int]:
+        """What `launch` takes: the compiled function for elements of `kind`, and its elements per element."""
+        made = sources.instance(self.code.program, kind, op, self.feature)
+        return getattr(build_host.library(made.group), made.symbol), kind.size // made.size
+
+    def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
+        """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it moves bytes.
+        With a clock one run, and `timed` says what came out; `stretch`: paced, real time so many times logical time.
+        Raises DeadlockError with who waits for whom, SynthError where the system gives no more threads."""
+        prog = self.prog.copy()
+        prog["elements"] *= scale
+        prog["step"] *= scale
+        image = np.zeros(0, np.uint8)
+        if self.clock is not None:
+            times, image = 1, np.zeros(self.clock.size, np.uint8)
+            image[:] = self.clock.image(_at(image), self.size // scale, stretch)
+            prog["clock"] = _at(image)
+        own = [told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog for crew in self.crews]
+
+        def start(k: int) -> int:
+            crew = self.crews[k]
+            self.status["kind"][crew.first : crew.first + crew.count] = flat.RUNNING
+            return launch(ctypes.c_void_p(_at(own[k])), ctypes.c_int(threads))
+
+        failed = side_by_side([partial(start, k) for k in range(len(own))], self.abort, times)
+        stopped = bool(self.abort[0])
+        if failed or stopped or not self.tables.balanced:
+            self.clear()
+        if failed:
+            raise SynthError(f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)")
+        if stopped:
+            raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
+        if self.clock is not None:
+            self.timed = self.clock.read(image)._replace(stretch=stretch)
+
+
+def _at(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about one.
+
+    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a device for
+    each rank; here all are this machine, and each rank is a launch of its own. `direct`: put into the receiver's buffer what
+    is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the
+    kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without, `network` is only named
+    in the report. `protocol`, `depth`, `part`, `runtime` as for the reference executor.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    threads: int = 4
+    timeout: float = 5.0
+    ranks_on: tuple[int, ...] | None = None
+    direct: bool = True
+    clock: str | None = None
+    stretch: int = 0
+
+    def available(self) -> str | None:
+        """None where there is a C++ compiler."""
+        return None if build_host.compiler() else build_host.MISSING
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """The logical time of a run on unspecified data. Raises UsageError unless there is a clock."""
+        if self.clock is None:
+            raise UsageError("the host executor moves data and knows no times without --clock logical; --no-data is for reference")
+        kind = element_type(dtype)
+        machine, _ = self.load(program, elements, kind, in_place=in_place)
+        self._launch(machine, kind, "sum")
+        return _execution(machine, None)
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError, SynthError."""
+        kind, op = element_type(dtype), operator(op)
+        machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        layout = layout_of(program)
+        arena.fill(arrays, layout, len(machine.cut.bounds))
+        self._launch(machine, kind, op)
+        return _execution(machine, finished(arena, layout, kind, op))
+
+    def _launch(self, machine: Machine, kind: Dtype, op: str) -> None:
+        function, scale = machine.function(kind, op)
+        machine.launch(function, self.threads, scale, stretch=(self.stretch or PACED) if self.clock == "paced" else 0)
+
+    def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
+        """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
+        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
+        arena.allocate(kind, elements)
+        code = compiled(program, arena, in_place=in_place)
+        self.fits(program, len(code.place))
+        timed = clockwork(self, code, parts, kind, in_place)
+        feature, tables = transports.tables(
+            code, parts, protocol=self.protocol, in_place=in_place, direct=self.direct, clock=timed is not None
+        )  # fmt: skip
+        machine = Machine(code, parts, kind.size, feature, tables, timeout=self.timeout, on=self.ranks_on, clock=timed)
+        machine.point(arena)
+        return machine, arena
+
+    def fits(self, program: Program, blocks: int) -> None:
+        """Raises UsageError where `threads` of so many blocks are too many, or the timeout makes no sense."""
+        if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
+            raise UsageError(
+                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 a block and at most"
+                f" {MAX_THREADS} together (--threads)"
+            )
+        if self.timeout <= 0:
+            raise UsageError(f"a timeout of {self.timeout} s: it must be greater than 0")
+
+
+def _execution(machine: Machine, outputs: tuple[np.ndarray, ...] | None) -> Execution:
+    timed = machine.timed
+    if timed is None:
+        return Execution(outputs, None)
+    return Execution(outputs, timed.picoseconds, timed.links, nanoseconds=timed.nanoseconds, stretch=timed.stretch)
+
+
+def finished(arena: Arena, layout: Layout, kind: Dtype, op: str) -> tuple[np.ndarray, ...]:
+    """The outputs by rank, after the kernel's division where `op` is avg."""
+    task, found = layout.collective, []
+    for rank, wanted in enumerate(layout.outputs):
+        view = arena.view(rank, "o", len(wanted))
+        if op == "avg" and task.combining:
+            divide = getattr(build_host.library(kind.short), f"synth_{kind.short}_divide")
+            for first in range(0, len(wanted), layout.chunks):
+                part = view[first : first + layout.chunks]
+                count = len(task.wanted(wanted[first] // layout.chunks, rank))
+                divide(ctypes.c_void_p(_at(part)), ctypes.c_longlong(part.size), ctypes.c_ulonglong(count))
+        found.append(view)
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""A program loaded for CPU threads on the caller's arrays: what `CudaMachine` is on a GPU, but each launch runs to its end."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.program.program import Program
+from synth.runtime.buffer_binding import Bound, bound
+from synth.runtime.dlpack import view
+from synth.runtime.dtypes import Dtype, dtype, poison
+from synth.runtime.host.executor import Host, Machine, layout_of
+from synth.runtime.kernel import build_host, transports
+from synth.runtime.padding import Padding
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.op_tables import compiled
+from synth.runtime.slicing import cut
+
+
+class HostMachine:
+    """`use` the caller's arrays, then `launch` as often as wanted. Only scratch is allocated, so arrays may be of any size; where
+    chunks are padded, buffers too, from and to which each launch copies."""
+
+    def __init__(self, host: Host, program: Program, unit: int, kind: Dtype, op: str, in_place: bool) -> None:
+        self.host, self.program, self.kind, self.op, self.in_place = host, program, kind, op, in_place
+        self.layout, self.padding = layout_of(program), Padding(unit, program.chunks)
+        elements = self.elements = self.padding.elements
+        parts = cut(program, elements, kind, protocol=host.protocol, depth=host.depth, part=host.part, runtime=host.runtime)
+        self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
+        self.code = compiled(program, self.arena, in_place=in_place)
+        host.fits(program, len(self.code.place))
+        feature, tables = transports.tables(self.code, parts, protocol=host.protocol, in_place=in_place, direct=host.direct)
+        if not tables.balanced:
+            raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; the next launch would find them")
+        self.machine = Machine(self.code, parts, kind.size, feature, tables, timeout=host.timeout, on=host.ranks_on)
+        self._bound: Bound | None = None
+        self._scratch: list[np.ndarray] = []
+        if self.padding.padded:
+            self.arena.allocate(kind, elements)
+            self.machine.point(self.arena)
+        else:
+            self._scratch = [np.full((gpu.scratch, elements), poison(kind), kind.numpy) for gpu in program.gpus]
+
+    def use(self, inputs: Any, outputs: Any) -> None:
+        """Let the next launches read and write the caller's arrays (NumPy's, or torch's in the host's memory); None where a rank
+        has none. In place, they lie as the program's layout says. Raises UsageError: one line."""
+        self._bound = bound(self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place)
+        if self.padding.padded:
+            return
+        self.machine.buffers[:] = self._bound.pointers
+        for rank, scratch in enumerate(self._scratch):
+            self.machine.buffers[3 * rank + 2] = scratch.__array_interface__["data"][0]
+
+    def launch(self, stream: Any = None, times: int = 1) -> None:
+        """`times` runs back to back, to their end. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
+        function, scale = self.machine.function(self.kind, self.op)
+        for inside, outside in self._copied("i"):
+            inside[...] = outside
+        self.machine.launch(function, self.host.threads, scale, times)
+        if self.op == "avg" and self.layout.collective.combining:
+            self._divide()
+        for inside, outside in self._copied("o"):
+            outside[...] = inside
+
+    def finish(self, stream: Any = None) -> None:
+        """Nothing is under way after a launch."""
+
+    def _copied(self, buffer: str) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The padded inputs or outputs (`buffer`) without their padding, each with the caller's array; none where nothing is padded."""
+        if not self.padding.padded or self._bound is None:
+            return []
+        arrays, chunks = (self._bound.inputs, self.layout.inputs) if buffer == "i" else (self._bound.outputs, self.layout.outputs)
+        found = []
+        for rank, facts in enumerate(arrays):
+            if facts is not None:
+                inside = self.padding.units(self.arena.view(rank, buffer, len(chunks[rank])))
+                found.append((inside, view(facts, self.kind.numpy).reshape(inside.shape)))
+        return found
+
+    def _divide(self) -> None:
+        divide = getattr(build_host.library(self.kind.short), f"synth_{self.kind.short}_divide")
+        layout = self.layout
+        for rank, wanted in enumerate(layout.outputs):
+            for unit in range(0, len(wanted), layout.chunks):
+                at = int(self.machine.buffers[3 * rank + 1]) + unit * self.elements * self.kind.size
+                count = len(layout.collective.wanted(wanted[unit] // layout.chunks, rank))
+                divide(ctypes.c_void_p(at), ctypes.c_longlong(layout.chunks * self.elements), ctypes.c_ulonglong(count))
+
+
+def prepare(host: Host, program: Program, unit: int, name: str, op: str, in_place: bool) -> tuple[HostMachine, Any]:
+    """A machine for the caller's arrays, and a guard that has no errors to turn into others."""
+    return HostMachine(host, program, unit, dtype(name), op, in_place), _as_they_are
+
+
+def _as_they_are(what: str) -> AbstractContextManager:
+    return nullcontext()

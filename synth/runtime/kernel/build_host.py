@@ -1,0 +1,72 @@
+"""The kernel for CPU threads: built by g++ at first use, kept in the cache directory, called by ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from synth.errors import MissingDependencyError, SynthError
+from synth.runtime.kernel import sources
+
+FLAGS = ("-std=c++17", "-O2", "-pthread", "-fno-strict-aliasing", "-Wall")
+MISSING = "needs g++: apt install g++"
+
+
+def compiler() -> str | None:
+    """The C++ compiler: $CXX, else g++; None where there is none."""
+    return shutil.which(os.environ.get("CXX") or "g++")
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth; kernels/ there."""
+    base = os.environ.get("SYNTH_CACHE")
+    return (Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth") / "kernels"
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write `path` whole or not at all, though others may write it too. Raises SynthError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+        os.chmod(file.name, 0o755)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise SynthError(f"compiled kernels are kept in {path.parent}, which cannot be written: {error}; set SYNTH_CACHE") from None
+
+
+def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path = sources.FOLDER) -> None:
+    """Compile `source` against the kernel's files in `folder` into `target`. Raises SynthError with the compiler's first error."""
+    command = compiler()
+    if command is None:
+        raise MissingDependencyError(f"the host executor {MISSING}")
+    with tempfile.TemporaryDirectory() as work:
+        main, made = Path(work) / "main.cpp", Path(work) / "made"
+        main.write_text(source)
+        done = subprocess.run(
+            [command, *FLAGS, *flags, f"-I{folder}", str(main), "-o", str(made)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
+            raise SynthError(f"{command} cannot compile the kernel: {said[0]}")
+        keep(target, made.read_bytes())
+
+
+@cache
+def library(group: str) -> ctypes.CDLL:
+    """The compiled kernels of one group, built unless the cache has them. Raises MissingDependencyError, SynthError."""
+    command = compiler()
+    if command is None:
+        raise MissingDependencyError(f"the host executor {MISSING}")
+    target = cache_directory() / f"host-{group}-{sources.fingerprint(command, *FLAGS, sources.lines(group))}.so"
+    if not target.exists():
+        build('#include "host.cpp"\n' + sources.lines(group), target, ("-shared", "-fPIC"))
+    try:
+        return ctypes.CDLL(str(target))
+    except OSError as error:
+        raise SynthError(f"{target} cannot be loaded: {error}; delete it") from None

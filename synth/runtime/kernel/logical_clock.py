@@ -1,0 +1,210 @@
+"""Logical time in the kernel: what it is told, and what it found out.
+
+The kernel works out by itself when every transfer begins and ends (kernel/clock.cuh). It is told one thing by the reference
+executor: in which order transfers take a link, or links that share a limit, as turns with tickets. So equal times say
+that the lowered arrays, run by many threads with real data, take the time that the model gives them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.runtime.dtypes import Dtype
+from synth.runtime.executor import Usage
+from synth.runtime.link_schedule import Links
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.deadlock_diagnosis import diagnose
+from synth.runtime.reference.event_loop import Engine
+from synth.runtime.reference.op_tables import Compiled, compiled
+from synth.runtime.slicing import Cut
+
+SAYS = "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and β of the topology"
+ROUTE = np.dtype([
+    ("free", "u8"), ("busy", "u8"), ("carried", "u8"), ("num", "i8"), ("den", "i8"), ("alpha", "i8"), ("cap0", "i4"), ("ncaps", "i4"),
+    ("line", "i4"), ("padding", "i4"),
+])  # fmt: skip
+LIMIT = np.dtype([("served", "u8"), ("num", "i8"), ("den", "i8")])
+POINTERS = (
+    "routes", "limits", "caps", "turns", "route_of", "tickets", "ticket0", "sent_at", "freed_at", "ends", "clocks", "walls", "start",
+)  # fmt: skip
+CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("stretch", "u8"), ("nops", "i8"), ("bytes", "i8")])
+RECORDS = (ROUTE, LIMIT, CLOCK)
+ALIGNED = 64  # bytes
+
+
+class Timetable(NamedTuple):
+    """`tickets[wire]`: the turn of each of its messages. `line[route]`: whose turns a route takes. `picoseconds`: the reference's."""
+
+    network: Network
+    route_of: tuple[int, ...]
+    line: tuple[int, ...]
+    tickets: tuple[tuple[int, ...], ...]
+    picoseconds: int
+
+
+class Timed(NamedTuple):
+    """A launch: its logical makespan in ps, the use of links, and the ns from the start until the last block had ended.
+
+    `stretch`: real time was held to so many times logical time; 0: it was not held.
+    """
+
+    picoseconds: int
+    links: tuple[Usage, ...]
+    nanoseconds: int
+    stretch: int = 0
+
+
+def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place: bool) -> Timetable:
+    """Let the reference executor run `code`, without data, over the links of `network`; elements have `size` bytes.
+
+    Raises SynthError where there is no such link, DeadlockError, VerificationError.
+    """
+    program = code.program
+    if program.collective is None or network.ranks != program.ranks:
+        raise SynthError(f"{program.name} is for {program.ranks} ranks, {network.name} has {network.ranks}")
+    layout = Layout(program.collective, program.chunks)
+    arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
+    arena.fill((), layout, len(cut.bounds))
+    links = Links(network)
+    engine = Engine(compiled(program, arena, in_place=in_place), arena, cut, size, links=links, combine=None, trace=True)
+    makespan = engine.run()
+    if not all(engine.done):
+        raise diagnose(engine)
+    line = _lines(network)
+    first = {rank: b for b, (rank, block) in enumerate(code.place) if block == 0}
+    turn = [0] * (max(line, default=0) + 1)
+    tickets: list[list[int]] = [[] for _ in code.wires]
+    for event in engine.events or ():  # in the order in which links were taken
+        if event.link is not None:
+            wire = code.out[first[event.rank] + event.block]
+            at = line[engine.routes[wire]]
+            tickets[wire].append(turn[at])
+            turn[at] += 1
+    return Timetable(network, tuple(engine.routes), line, tuple(map(tuple, tickets)), makespan)
+
+
+def _lines(network: Network) -> tuple[int, ...]:
+    """By route: the number of its set of routes that share limits, directly or through others."""
+    line = list(range(len(network.routes)))
+
+    def root(k: int) -> int:
+        while line[k] != k:
+            k = line[k]
+        return k
+
+    by_cap: dict[int, int] = {}
+    for route, caps in enumerate(network.caps_of):
+        for cap in caps:
+            line[root(route)] = root(by_cap.setdefault(cap, route))
+    return tuple(root(k) for k in range(len(line)))
+
+
+class Clockwork:
+    """The kernel's Clock and all that it points to, as one piece of memory."""
+
+    def __init__(self, table: Timetable, code: Compiled, cut: Cut, most: int) -> None:
+        """`most`: bytes of the largest transfer. Raises SynthError where times would not fit 64 bits."""
+        network, wires = table.network, max(1, len(code.wires))
+        self.table = table
+        self.nops = sum(map(len, code.steps))
+        routes, caps = np.zeros(max(1, len(network.routes)), ROUTE), []
+        for row, route, held in zip(routes, network.routes, network.caps_of, strict=False):
+            row["num"], row["den"] = _pace(network, route.units, most)
+            alpha = route.latency * 10**6
+            row["alpha"] = -(-alpha.numerator // alpha.denominator)
+            row["cap0"], row["ncaps"] = len(caps), len(held)
+            caps += held
+        routes["line"][: len(table.line)] = table.line
+        limits = np.zeros(max(1, len(network.caps)), LIMIT)
+        for row, cap in zip(limits, network.caps, strict=False):
+            row["num"], row["den"] = _pace(network, cap.units, most)
+        counts = [len(found) for found in table.tickets]
+        slots = wires * cut.depth
+        parts = {
+            "routes": routes, "limits": limits, "caps": np.array(caps or [0], np.int32), "turns": np.zeros(len(routes), np.uint64),
+            "route_of": np.array([*table.route_of, 0], np.int32),
+            "tickets": np.array([t for found in table.tickets for t in found] + [0], np.uint32),
+            "ticket0": np.array([0, *np.cumsum(counts)], np.int64), "sent_at": np.zeros(slots, np.uint64),
+            "freed_at": np.zeros(slots, np.uint64), "ends": np.zeros(max(1, self.nops * len(cut.bounds)), np.uint64),
+            "clocks": np.zeros(max(1, len(code.place)), np.uint64), "walls": np.zeros(max(1, len(code.place)), np.uint64),
+            "start": np.zeros(1, np.uint64),
+        }  # fmt: skip
+        self.at: dict[str, int] = {}
+        size = -(-CLOCK.itemsize // ALIGNED) * ALIGNED
+        for name in POINTERS:
+            self.at[name] = size
+            size += -(-parts[name].nbytes // ALIGNED) * ALIGNED
+        self.size = size
+        self._image = np.zeros(size, np.uint8)
+        for name, array in parts.items():
+            self._image[self.at[name] : self.at[name] + array.nbytes] = array.view(np.uint8).reshape(-1)
+        self._blocks = len(code.place)
+
+    def image(self, base: int, size: int, stretch: int = 0) -> np.ndarray:
+        """What must stand at address `base` before each launch. `size`: bytes of what the instantiation calls an element.
+        `stretch`: how much longer than logical time real time is made; 0: as it comes."""
+        head = np.zeros((), CLOCK)
+        for name in POINTERS:
+            head[name] = base + self.at[name]
+        head["stretch"], head["nops"], head["bytes"] = stretch, self.nops, size
+        found = self._image.copy()
+        found[: CLOCK.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
+        return found
+
+    def read(self, raw: np.ndarray) -> Timed:
+        """What a launch has left there."""
+
+        def part(name: str, count: int, kind: np.dtype) -> np.ndarray:
+            return np.frombuffer(raw[self.at[name] : self.at[name] + count * kind.itemsize].tobytes(), kind)
+
+        network, whole = self.table.network, np.dtype(np.uint64)
+        rows = part("routes", len(network.routes), ROUTE)
+        used = [
+            Usage((route.src, route.dst, route.via), int(row["busy"]), int(row["carried"]))
+            for route, row in zip(network.routes, rows, strict=True) if row["carried"]
+        ]  # fmt: skip
+        clocks, walls = (part(name, self._blocks, whole) for name in ("clocks", "walls"))
+        used.sort(key=lambda use: (-use.busy, use.link))
+        return Timed(int(clocks.max(initial=0)), tuple(used), int(walls.max(initial=0)))
+
+
+class Clocked(Protocol):
+    """The options of an executor that can keep logical time: `clock` is None, logical or paced (`stretch` times slower than that)."""
+
+    @property
+    def network(self) -> Network | None: ...  # noqa: D102
+    @property
+    def clock(self) -> str | None: ...  # noqa: D102
+    @property
+    def stretch(self) -> int: ...  # noqa: D102
+    @property
+    def ranks_on(self) -> tuple[int, ...] | None: ...  # noqa: D102
+
+
+def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
+    """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable` raises."""
+    if options.stretch and options.clock != "paced":
+        raise UsageError(f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch")
+    if options.clock is None:
+        return None
+    if options.clock not in ("logical", "paced") or options.stretch < 0:
+        raise UsageError(f"a clock is logical or paced, and paced at least 1 time slower; got {options.clock} and {options.stretch}")
+    if options.network is None:
+        raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
+    if options.ranks_on is not None:
+        raise UsageError("logical time is kept within one launch; leave out --ranks-on")
+    most = cut.elements * kind.size * max((step.count for steps in code.steps for step in steps), default=1)
+    return Clockwork(timetable(code, cut, kind.size, options.network, in_place=in_place), code, cut, most)
+
+
+def _pace(network: Network, units: int, most: int) -> tuple[int, int]:
+    """Picoseconds per byte as a fraction."""
+    rate = 1000 / (units * network.unit)
+    if rate.numerator * most >= 1 << 62:
+        raise SynthError(f"{network.name}: a transfer of {most} bytes at {float(1000 / rate):g} GB/s does not fit the kernel's clock")
+    return rate.numerator, rate.denominator

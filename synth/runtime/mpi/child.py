@@ -1,0 +1,102 @@
+"""What mpirun starts: a process that reads its part of a job from a folder and writes its output there.
+
+python -m synth.runtime.mpi.child FOLDER
+
+program.json, task.json    alike for all           input-R, output-R    elements of rank R, as they lie in memory
+error.json                 what a run ended with, where it was no output
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime.dtypes import dtype
+from synth.runtime.mpi import environment
+from synth.runtime.mpi.rank import Task, run_rank, unpacked
+from synth.runtime.reference.deadlock_diagnosis import DeadlockError, Stuck
+
+
+@dataclass(frozen=True)
+class Job:
+    """The folder of one run."""
+
+    folder: Path
+
+    @property
+    def error(self) -> Path:
+        """Where rank 0 says what went wrong."""
+        return self.folder / "error.json"
+
+    def write(self, task: Task, arrays: Sequence[np.ndarray]) -> None:
+        """Everything that the processes need."""
+        (self.folder / "program.json").write_text(json.dumps(task.program.to_json()))
+        (self.folder / "task.json").write_text(json.dumps(task._asdict() | {"program": None}))
+        for rank, array in enumerate(arrays):
+            np.ascontiguousarray(array).reshape(-1).view(np.uint8).tofile(self.folder / f"input-{rank}")
+
+    def task(self) -> Task:
+        """The inverse of `write`."""
+        program = Program.from_json(json.loads((self.folder / "program.json").read_text()))
+        return Task(**json.loads((self.folder / "task.json").read_text()) | {"program": program})
+
+    def input(self, task: Task, rank: int) -> np.ndarray:
+        """The input of a rank, rows being chunks."""
+        return self._read(task, f"input-{rank}", len(_layout(task).inputs[rank]))
+
+    def output(self, task: Task, rank: int) -> np.ndarray:
+        """The output of a rank, rows being chunks."""
+        return self._read(task, f"output-{rank}", len(_layout(task).outputs[rank]))
+
+    def _read(self, task: Task, name: str, rows: int) -> np.ndarray:
+        return np.fromfile(self.folder / name, np.uint8).view(dtype(task.dtype).numpy).reshape(rows, task.elements)
+
+
+def _layout(task: Task) -> Layout:
+    if task.program.collective is None:
+        raise SynthError(f"{task.program.name}: the file does not say which collective this is; name it")
+    return Layout(task.program.collective, task.program.chunks)
+
+
+def error_json(error: SynthError) -> dict:
+    """An error as rank 0 leaves it for the process that started the job."""
+    doc: dict = {"kind": type(error).__name__, "text": str(error)}
+    if isinstance(error, DeadlockError):
+        doc |= {"name": error.name, "closed": error.closed, "cycle": [list(stuck) for stuck in error.cycle]}
+    return doc
+
+
+def read_error(doc: dict) -> SynthError:
+    """The inverse of `error_json`."""
+    if "cycle" not in doc:
+        return unpacked((doc["kind"], doc["text"]))
+    cycle = tuple(Stuck(a, b, op, text, why, None if by is None else (by[0], by[1])) for a, b, op, text, why, by in doc["cycle"])
+    return DeadlockError(doc["name"], cycle, doc["closed"])
+
+
+def main(folder: str) -> None:
+    """The part of one process. A SynthError, which all processes raise alike, is written down by rank 0."""
+    job = Job(Path(folder))
+    mpi = environment.module()
+    comm = mpi.COMM_WORLD
+    task = job.task()
+    try:
+        environment.same(comm.size, task.program.ranks)
+        done = run_rank(mpi, comm, task, job.input(task, comm.rank))
+    except SynthError as error:
+        if comm.rank == 0:
+            job.error.write_text(json.dumps(error_json(error)), encoding="utf-8")
+        return
+    np.ascontiguousarray(done).reshape(-1).view(np.uint8).tofile(job.folder / f"output-{comm.rank}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

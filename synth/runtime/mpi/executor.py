@@ -1,0 +1,114 @@
+"""The MPI executor: every rank a process, on this machine by an mpirun of its own, or as the job that runs this process.
+
+Started by hand (``synth run --executor mpi``) it writes program and inputs into a folder, starts as many processes as
+the program has ranks and reads their outputs. Under an mpirun that the user started, every process of the job calls it
+alike; it carries out the rank of that process, and all end with the outputs of all.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError
+from synth.model.topology import Network
+from synth.program.program import Program
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.executor import Execution
+from synth.runtime.mpi import environment as mpi_world
+from synth.runtime.mpi.child import Job, read_error
+from synth.runtime.mpi.rank import Task, gathered, run_rank
+
+_comm: Any = None  # this executor's own communicator: its messages meet no one else's
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """`processes`: must be the program's ranks, where given. `patience`: seconds without any message until a run counts as stuck.
+
+    `protocol`, `depth`, `part` and `runtime` cut what is sent as they do for the reference. `network` gives no times here.
+    """
+
+    network: Network | None = None
+    processes: int | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    patience: float = 3.0
+
+    def available(self) -> str | None:
+        """None where mpi4py and an mpirun are there, else what is missing and the command that installs it."""
+        return mpi_world.missing()
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """Processes of one machine say nothing of the time on another. Raises UsageError."""
+        raise UsageError("the mpi executor moves data and gives no times; use --executor reference for the time alone")
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks). Raises UsageError where the processes are not as many as its ranks."""
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        kind = element_type(dtype)
+        task = Task(program, elements, kind.name, op, in_place, self.protocol, self.depth, self.part, self.runtime, self.patience)
+        world = mpi_world.inside()
+        self._fits(program, world)
+        if world is None:
+            return Execution(tuple(_started(task, arrays)), None)
+        return Execution(tuple(_joined(task, arrays)), None)
+
+    def _fits(self, program: Program, world: mpi_world.World | None) -> None:
+        if self.processes not in (None, program.ranks):
+            raise UsageError(f"{program.name} has {program.ranks} ranks, and each is a process: -n {program.ranks}, not {self.processes}")
+        if world is not None and world.size != program.ranks:
+            raise UsageError(f"{program.name} has {program.ranks} ranks, this MPI job {world.size} processes: mpirun -n {program.ranks}")
+
+
+def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """As one process of a job that runs already: the outputs of all ranks."""
+    global _comm
+    mpi = mpi_world.module()
+    if _comm is None:
+        _comm = mpi.COMM_WORLD.Dup()
+    mpi_world.same(_comm.size, task.program.ranks)
+    try:
+        return gathered(_comm, run_rank(mpi, _comm, task, arrays[_comm.rank]))
+    finally:
+        mpi_world.agree()
+
+
+def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """By an mpirun of our own: the outputs of all ranks. Raises what a rank raised, SynthError where mpirun fails."""
+    words, environment = mpi_world.command(task.program.ranks)
+    with tempfile.TemporaryDirectory(prefix="synth-mpi-") as folder:
+        job = Job(Path(folder))
+        job.write(task, arrays)
+        process = subprocess.Popen(
+            [*words, sys.executable, "-m", "synth.runtime.mpi.child", folder], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+        try:
+            said, _ = process.communicate()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+        if job.error.is_file():
+            raise read_error(json.loads(job.error.read_text(encoding="utf-8")))
+        if process.returncode:
+            raise SynthError(f"mpirun ended with code {process.returncode}: {_reason(said)}")
+        return [job.output(task, rank) for rank in range(task.program.ranks)]
+
+
+def _reason(said: str) -> str:
+    """The line of mpirun's output that says most: the last error of a process, else the first sentence."""
+    lines = [line.strip() for line in said.splitlines() if line.strip().strip("-=*")]
+    errors = [line for line in lines if "Error" in line]
+    return (errors[-1:] or lines[:1] or ["it said nothing"])[0]

@@ -1,0 +1,288 @@
+"""One rank of a program as an MPI process: its thread blocks go on by turns, messages by non-blocking point-to-point.
+
+The event loop of the reference executor carries out the blocks of this rank (those of the others have no ops here) until
+all of them wait; what they sent then leaves by Issend and what they wait for is looked for by Improbe, tag = channel.
+A message is taken when the op that wants it has begun, and a synchronous send completes when it is taken: so a connection
+holds as many parts as its FIFO, and whatever deadlocks there deadlocks here. Messages of one connection do not overtake
+each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins with its chunks and its op.
+
+The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
+or all have seen no message move for `patience` seconds and many such sums: then none can. Whoever waits sleeps, for the
+processes may be more than the cores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from synth.errors import SynthError, UsageError, VerificationError
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime.dtypes import combiner, dtype, operator, poison
+from synth.runtime.reference.buffers import Arena, afford
+from synth.runtime.reference.deadlock_diagnosis import diagnose
+from synth.runtime.reference.event_loop import Engine, Wait
+from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.outputs import complete, output, unchanged
+from synth.runtime.slicing import cut
+
+HEADER = 16  # bytes before the data of a message: chunks and op, int64 each
+NAP, LONGEST = 20e-6, 1e-3  # seconds to sleep when nothing moved: doubled each time, so that others get the core
+ROUNDS = 20  # sums without a change before a run counts as stuck: on a loaded machine time alone says little
+
+
+class Task(NamedTuple):
+    """What every process is given alike. `patience`: seconds without any message before all of them give up."""
+
+    program: Program
+    elements: int
+    dtype: str
+    op: str
+    in_place: bool
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    patience: float = 3.0
+
+
+def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
+    """The event loop of one rank, its memory filled with `given` (rows are chunks). Raises SynthError as the reference does."""
+    program, kind = task.program, dtype(task.dtype)
+    if program.one_sided:
+        raise SynthError(f"{program.name} is one-sided (puts and signals); the mpi executor runs programs of sends and receives")
+    if program.collective is None:
+        raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+    layout = Layout(program.collective, program.chunks)
+    parts = cut(program, task.elements, kind, protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime)
+    arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
+    afford(sum(arena.rows), task.elements, kind)
+    arena.data = [np.full((rows if r == rank else 0, task.elements), poison(kind), kind.numpy) for r, rows in enumerate(arena.rows)]
+    arena.fill([given if r == rank else None for r in range(program.ranks)], layout, len(parts.bounds))
+    code = compiled(program, arena, in_place=task.in_place)
+    own = code._replace(steps=tuple(row if place[0] == rank else () for place, row in zip(code.place, code.steps, strict=True)))
+    return Engine(own, arena, parts, kind.size, links=None, combine=combiner(kind, operator(task.op))), arena, layout
+
+
+class State(NamedTuple):
+    """`blocks`: (block, ended, op, what it waits for). `held`: (connection, messages under way)."""
+
+    blocks: tuple[tuple[int, bool, int, Any], ...]
+    held: tuple[tuple[int, int], ...]
+
+
+class Process:
+    """The messages of one rank: between its `engine` and the communicator `comm`."""
+
+    def __init__(self, mpi: Any, comm: Any, engine: Engine, rank: int) -> None:
+        self.mpi, self.comm, self.engine = mpi, comm, engine
+        self.mine = [b for b, place in enumerate(engine.code.place) if place[0] == rank]
+        self.out = [w for w, wire in enumerate(engine.code.wires) if wire.sender is not None and wire.src == rank]
+        self.sending: list[tuple[Any, np.ndarray, int]] = []  # request, message, connection
+        self.taking: list[tuple[Any, np.ndarray, int]] = []
+        self.taken: set[int] = set()  # connections with a message on its way in
+        self.moved = 0
+
+    @property
+    def unfinished(self) -> int:
+        """Blocks of this rank that have not ended."""
+        return sum(not self.engine.done[b] for b in self.mine)
+
+    def state(self) -> State:
+        """Where the blocks of this rank stand."""
+        engine = self.engine
+        return State(
+            tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine), tuple((w, engine.held[w]) for w in self.out)
+        )
+
+    def go(self) -> None:
+        """Let the blocks go on, then messages. Raises VerificationError, SynthError as the event loop does."""
+        with np.errstate(all="ignore"):
+            self.engine.run()
+        for w in self.out:
+            queue = self.engine.queue[w]
+            while queue:
+                _, value, count, _, op = queue.popleft()
+                self._send(w, value, count, op)
+        self.settle()
+        self._take()
+
+    def _send(self, w: int, value: np.ndarray, count: int, op: int) -> None:
+        wire = self.engine.code.wires[w]
+        message = np.empty(HEADER + value.nbytes, np.uint8)
+        message[:HEADER] = np.array([count, op], np.int64).view(np.uint8)
+        message[HEADER:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        self.sending.append((self.comm.Issend([message, self.mpi.BYTE], dest=wire.dst, tag=wire.channel), message, w))
+        self.moved += 1
+
+    def settle(self) -> None:
+        """Note which sends have been taken: their room is free again."""
+        left = []
+        for sent in self.sending:
+            if not sent[0].Test():
+                left.append(sent)
+                continue
+            self.moved += 1
+            w = sent[2]
+            self.engine.held[w] -= 1
+            sender = self.engine.code.wires[w].sender
+            if sender is not None and self.engine.waiting[sender] == ("credit", w):
+                self.engine.wake(sender, self.engine.now)
+        self.sending = left
+
+    def _take(self) -> None:
+        for b in self.mine:
+            wait = self.engine.waiting[b]
+            if wait is None or wait.kind != "data" or wait.what in self.taken:
+                continue
+            wire, status = self.engine.code.wires[wait.what], self.mpi.Status()
+            found = self.comm.Improbe(source=wire.src, tag=wire.channel, status=status)
+            if found is not None:
+                message = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
+                self.taking.append((found.Irecv([message, self.mpi.BYTE]), message, wait.what))
+                self.taken.add(wait.what)
+        left = []
+        for taking in self.taking:
+            if taking[0].Test():
+                self._deliver(taking[1], taking[2])
+            else:
+                left.append(taking)
+        self.taking = left
+
+    def _deliver(self, message: np.ndarray, w: int) -> None:
+        engine, wire = self.engine, self.engine.code.wires[w]
+        count, op = (int(x) for x in message[:HEADER].view(np.int64))
+        receiver, sender = wire.receiver, wire.sender
+        if receiver is None or sender is None or engine.arena.data is None:
+            raise SynthError(f"a message came in from {wire}, where nothing is to come")
+        low, high = engine.cut.bounds[engine.slice[receiver]]
+        kind = engine.arena.data[wire.dst].dtype
+        if (message.size - HEADER) != count * (high - low) * kind.itemsize:
+            here, there = engine.code.where(receiver, engine.pc[receiver]), engine.code.where(sender, op)
+            raise VerificationError(f"{here} takes slices of {high - low} elements, but what arrives from {there} is of another slice")
+        value = message[HEADER:].copy().view(kind).reshape(count, high - low)
+        engine.queue[w].append((engine.now, value, count, sender, op))
+        engine.wake(receiver, engine.now)
+        self.taken.discard(w)
+        self.moved += 1
+
+    def drain(self) -> None:
+        """After a failure: take whatever comes and throw it away, so that no send stays open."""
+        status = self.mpi.Status()
+        found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
+        while found is not None:
+            found.Recv([np.empty(status.Get_count(self.mpi.BYTE), np.uint8), self.mpi.BYTE])
+            found = self.comm.Improbe(source=self.mpi.ANY_SOURCE, tag=self.mpi.ANY_TAG, status=status)
+        self.taking = [taking for taking in self.taking if not taking[0].Test()]
+        self.settle()
+
+
+def run_rank(mpi: Any, comm: Any, task: Task, given: np.ndarray) -> np.ndarray:
+    """Carry out the rank of this process; all processes of `comm` call it. Its output, rows being chunks.
+
+    Raises the same error in every process: VerificationError, DeadlockError, SynthError.
+    """
+    process, failure, done = None, None, None
+    try:
+        engine, arena, layout = engine_of(task, comm.rank, given)
+        process = Process(mpi, comm, engine, comm.rank)
+    except SynthError as error:
+        failure = error
+    stuck: list[State] | None = None
+    if not any(gathered(comm, failure is not None)) and process is not None:
+        failure, stuck = _until_all_end(comm, process, task.patience)
+        if failure is None and stuck is None:
+            try:
+                done = _result(task, arena, layout, comm.rank, given)
+            except SynthError as error:
+                failure = error
+    raised = [error for error in gathered(comm, None if failure is None else _packed(failure)) if error is not None]
+    if raised:
+        raise unpacked(raised[0])
+    if stuck is not None and process is not None:
+        _merge(process.engine, stuck)
+        raise diagnose(process.engine)
+    if done is None:
+        raise SynthError(f"{task.program.name}: rank {comm.rank} has no result")
+    return done
+
+
+def gathered(comm: Any, value: Any) -> list:
+    """`value` of every process, in every process, asleep until the last of them is there."""
+    request, nap = comm.Ibarrier(), NAP
+    while not request.Test():
+        time.sleep(nap)
+        nap = min(2 * nap, LONGEST)
+    return comm.allgather(value)
+
+
+def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[State] | None]:
+    """The failure of this process, if any, and where the blocks of all stood if all are stuck. Ends in the same round in every process."""
+    failure: SynthError | None = None
+    stuck: list[State] | None = None
+    last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP
+    mine, total = np.zeros(5, np.int64), np.zeros(5, np.int64)
+    request = None
+    while True:
+        before = process.moved
+        if failure is None and not leaving:
+            try:
+                process.go()
+            except SynthError as error:
+                failure = error
+        else:
+            process.drain()
+        if request is None:
+            bored = rounds >= ROUNDS and time.monotonic() - since > patience
+            open_ = len(process.sending) + len(process.taking)
+            mine[:] = process.unfinished, process.moved, failure is not None, bored, open_
+            request = comm.Iallreduce(mine, total)
+        elif request.Test():
+            request = None
+            unfinished, moved, failed, bored, open_ = (int(x) for x in total)
+            rounds += 1
+            if moved != last:
+                last, since, rounds = moved, time.monotonic(), 0
+            if leaving and open_ == 0:
+                return failure, stuck
+            if failed or unfinished == 0 or bored == comm.size:
+                if not leaving and not failed and unfinished:
+                    # from all, before any of them drains: that frees what others wait for
+                    stuck = gathered(comm, process.state())
+                leaving = True
+        if process.moved != before:
+            nap = NAP
+        else:
+            time.sleep(nap)
+            nap = min(2 * nap, LONGEST)
+
+
+def _result(task: Task, arena: Arena, layout: Layout, rank: int, given: np.ndarray) -> np.ndarray:
+    complete(task.program, arena, layout, rank)
+    done = output(arena, layout, dtype(task.dtype), task.op, rank)
+    if not task.in_place:
+        unchanged(arena, layout, rank, given)
+    return done
+
+
+def _merge(engine: Engine, states: Sequence[State]) -> None:
+    """Put down where the blocks of all ranks stand, so that every process can name the circle."""
+    for state in states:
+        for b, done, pc, wait in state.blocks:
+            engine.done[b], engine.pc[b], engine.waiting[b] = done, pc, None if wait is None else Wait(*wait)
+        for w, count in state.held:
+            engine.held[w] = count
+
+
+def _packed(error: SynthError) -> tuple[str, str]:
+    return type(error).__name__, str(error)
+
+
+def unpacked(packed: Sequence[str]) -> SynthError:
+    """The error that another process met, by its kind and text."""
+    kinds = {kind.__name__: kind for kind in (VerificationError, UsageError)}
+    return kinds.get(packed[0], SynthError)(packed[1])

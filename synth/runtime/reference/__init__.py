@@ -1,0 +1,1 @@
+"""The reference executor: a discrete-event simulation in NumPy."""

@@ -1,0 +1,146 @@
+"""Who waits for whom when nothing moves any more: the cycle of a deadlock, or the block that ended too early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from synth.errors import SynthError
+from synth.runtime.reference.event_loop import Engine, Wait
+from synth.runtime.reference.op_tables import Compiled, Step
+from synth.runtime.slicing import Cut
+
+SHOWN = 6
+
+
+class Stuck(NamedTuple):
+    """A block that waits: its rank, block and op, for what (in words), and for which block (rank, block; None: for none)."""
+
+    rank: int
+    block: int
+    op: int
+    text: str
+    waits_for: str
+    holder: tuple[int, int] | None
+
+
+class DeadlockError(SynthError):
+    """Nothing can move. `cycle`: each waits for the next, the last for the first; or, where `closed` is False, the last for
+    something that will never come. Exit code 1."""
+
+    def __init__(self, name: str, cycle: tuple[Stuck, ...], closed: bool) -> None:
+        self.name, self.cycle, self.closed = name, cycle, closed
+        parts = [f"rank {s.rank} block {s.block} op {s.op} ({s.text}) waits for {s.waits_for}" for s in cycle[:SHOWN]]
+        if len(cycle) > SHOWN:
+            parts.append(f"{len(cycle) - SHOWN} more blocks likewise")
+        end = "the last is held up by the first" if closed else "which never comes"
+        super().__init__(f"{name}: {'deadlock' if closed else 'stuck'}: {'; '.join(parts)}, {end}")
+
+
+class Halted(NamedTuple):
+    """What an executor other than the reference's leaves when nothing moves any more: the same fields as an `Engine`'s."""
+
+    code: Compiled
+    cut: Cut
+    done: Sequence[bool]
+    pc: Sequence[int]
+    waiting: Sequence[Wait | None]
+    held: Mapping[int, int]
+
+
+def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
+    """`waits[b]`: None of a block that has ended, else its op and what it waits for (kind, what), None where it was at work."""
+    waiting = [None if w is None or w[1] is None else Wait(*w[1]) for w in waits]
+    held = {wait.what: cut.depth for wait in waiting if wait and wait.kind == "credit"}
+    return Halted(code, cut, [w is None for w in waits], [w[0] if w else 0 for w in waits], waiting, held)
+
+
+def diagnose(engine: Engine | Halted) -> DeadlockError:
+    """A cycle that keeps `engine` from going on; where there is none, the first block that waits for what never comes."""
+    seen: set[int] = set()
+    dead_end: list[int] = []
+    for start, done in enumerate(engine.done):
+        path: list[int] = []
+        at: int | None = start
+        while at is not None and not engine.done[at] and at not in seen:
+            seen.add(at)
+            path.append(at)
+            at = _holder(engine, at)
+        if at in path:
+            return _error(engine, path[path.index(at) :], True)
+        dead_end = dead_end or ([] if done else path)
+    return _error(engine, dead_end, False)
+
+
+def _error(engine: Engine | Halted, path: list[int], closed: bool) -> DeadlockError:
+    return DeadlockError(engine.code.program.name, tuple(_stuck(engine, b) for b in path), closed)
+
+
+def _holder(engine: Engine | Halted, b: int) -> int | None:
+    """The block that block b waits for; None where there is none."""
+    wait = engine.waiting[b]
+    if wait is None:
+        return None
+    wires = engine.code.wires
+    if wait.kind == "data":
+        return wires[wait.what].sender
+    if wait.kind in ("credit", "entry"):
+        return wires[wait.what].receiver
+    if wait.kind == "dep":
+        return wait.what[0]
+    if isinstance(engine, Halted):  # two-sided programs wait for nothing else
+        return None
+    if wait.kind == "barrier":
+        return next(other for other in wait.what if other not in engine.one_sided.met[wait.what])
+    unfinished = [o for o, done in enumerate(engine.done) if not done and o != b]
+    if wait.kind == "signal":
+        rank, kind, peer, index = wait.what
+        return next(
+            (o for o in unfinished if _will(engine, o, lambda s: s.code == "signal" and (peer, kind, rank, index) in s.ports)), None
+        )
+    place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
+    return next((o for o in unfinished if _will(engine, o, lambda s: any(
+        d.packet and d.rank == place.rank and d.row < place.row + count and place.row < d.row + s.count for d in s.dst
+    ))), None)  # fmt: skip
+
+
+def _will(engine: Engine | Halted, b: int, wanted: Callable[[Step], bool]) -> bool:
+    return any(map(wanted, engine.code.steps[b][engine.pc[b] :]))
+
+
+def _stuck(engine: Engine | Halted, b: int) -> Stuck:
+    rank, block = engine.code.place[b]
+    wait, op = engine.waiting[b], engine.pc[b]
+    text = engine.code.where(b, op).partition("(")[2][:-1]
+    holder = _holder(engine, b)
+    return Stuck(rank, block, op, text, _words(engine, wait), None if holder is None else engine.code.place[holder])
+
+
+def _words(engine: Engine | Halted, wait: Wait | None) -> str:
+    if wait is None:
+        return "nothing"
+    if wait.kind in ("data", "credit"):
+        wire = engine.code.wires[wait.what]
+        if wait.kind == "data":
+            return f"data from rank {wire.src} on channel {wire.channel}{'' if wire.sender is not None else ', where no block sends'}"
+        full = f"{engine.held[wait.what]} of {engine.cut.depth} in flight"
+        return (
+            f"room to rank {wire.dst} on channel {wire.channel} ({full}){'' if wire.receiver is not None else ', where no block receives'}"
+        )
+    if wait.kind == "entry":
+        return f"rank {engine.code.wires[wait.what].dst} to begin this launch"
+    if wait.kind == "turn":
+        wire = engine.code.wires[wait.what]
+        return f"its turn on the link from rank {wire.src} to rank {wire.dst}"
+    if wait.kind == "dep":
+        other, op = wait.what
+        return f"block {engine.code.place[other][1]} op {op}"
+    if wait.kind == "barrier" and not isinstance(engine, Halted):
+        missing = [engine.code.place[o][1] for o in wait.what if o not in engine.one_sided.met[wait.what]]
+        return f"block{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} at the barrier"
+    if wait.kind == "signal":
+        _, kind, peer, index = wait.what
+        return f"a signal from rank {peer} ({kind} port {index})"
+    if isinstance(engine, Halted):
+        return "nothing"
+    return f"packets in {engine.arena.name(wait.what.rank, wait.what.row)}"

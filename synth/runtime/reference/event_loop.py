@@ -1,0 +1,275 @@
+"""The event loop of the reference executor: thread blocks, FIFOs with credits, dependencies, links; time in picoseconds.
+
+Blocks run their ops in order, each op part by part, all ops once for each slice. A part that receives needs a message
+that has arrived; one that sends needs room on its connection, which the receiver gives back when it has ended the part
+that took the message, and then its link (`links`). It ends when its last byte has left; what it writes is visible to
+whoever starts afterwards. Whatever stays on a rank takes no time unless `local` gives a rate. Events of one moment go in
+the order of asking, then of block numbers: equal programs give equal runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from random import Random
+from typing import Any, NamedTuple
+
+from synth.errors import VerificationError
+from synth.program.events import Event
+from synth.runtime.link_schedule import Links
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.onesided_ops import OneSided
+from synth.runtime.reference.op_tables import Compiled, Place, Step
+from synth.runtime.slicing import Cut
+
+JITTER = 1_000_000  # ps: the unit of random delays
+
+
+class Wait(NamedTuple):
+    """Why a block stands still: kind (data, credit, dep, signal, barrier, packet) and on what."""
+
+    kind: str
+    what: Any
+
+
+class Engine:
+    """One run of a compiled program. `run` returns the makespan; `waiting` and `done` say what is left when it stops early."""
+
+    def __init__(
+        self, code: Compiled, arena: Arena, cut: Cut, size: int, *, links: Links | None, combine: Callable | None,
+        delays: int | None = None, local: Callable[[int], int] | None = None, trace: bool = False,
+    ) -> None:  # fmt: skip
+        blocks = len(code.place)
+        self.code, self.arena, self.cut, self.size, self.links, self.combine = code, arena, cut, size, links, combine
+        self.local = local
+        self.events: list[Event] | None = [] if trace else None
+        self.random = None if delays is None else Random(delays)
+        self.slow = [self.random.choice((0, 1, 1, 8)) if self.random else 0 for _ in range(blocks)]
+        self.slices = len(cut.bounds)
+        self.pc, self.part, self.slice, self.progress = ([0] * blocks for _ in range(4))
+        self.busy, self.delayed = [False] * blocks, [False] * blocks
+        self.asked: list[int | None] = [None] * blocks
+        self.ready = [0] * blocks
+        self.done = [False] * blocks
+        self.waiting: list[Wait | None] = [None] * blocks
+        self.dependents: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
+        self.routes = [
+            links.route(w.src, w.dst, w.channel, w.via) if links and w.sender is not None else -1 for w in code.wires
+        ]  # fmt: skip
+        self.queue: list[deque] = [deque() for _ in code.wires]
+        self.held = [0] * len(code.wires)
+        self.heap: list[tuple[int, int, int]] = [(0, 0, b) for b in range(blocks)]
+        self.actions: list[Callable[[], None]] = []
+        self.now = self.end = 0
+        self.one_sided = OneSided(self)
+
+    def run(self) -> int:
+        """The makespan: when the last block has ended and all has arrived. Stops early when nothing can move; `done` tells."""
+        heap = self.heap
+        heapify(heap)
+        while heap:
+            now, _, b = heappop(heap)
+            self.now = now
+            if b < 0:
+                self.actions[-b - 1]()
+                self.end = max(self.end, now)
+            else:
+                self.waiting[b] = None
+                self._advance(b, now)
+        return self.end
+
+    # ------------------------------------------------------------ one block
+
+    def _advance(self, b: int, now: int) -> None:
+        """Go on with block b until it waits or works beyond `now`."""
+        steps = self.code.steps[b]
+        while True:
+            if self.busy[b]:
+                self._finish(b, now)
+            if self.pc[b] == len(steps):
+                self.slice[b] += 1
+                self.pc[b] = 0
+                if self.slice[b] >= self.slices or not steps:
+                    self.done[b] = True
+                    self.end = max(self.end, now)
+                    return
+            end = self._begin(b, steps[self.pc[b]], now)
+            if end is None:
+                return
+            self.busy[b] = True
+            if end > now:
+                heappush(self.heap, (end, end, b))
+                return
+
+    def _finish(self, b: int, now: int) -> None:
+        """The part that block b was working on has ended."""
+        step = self.code.steps[b][self.pc[b]]
+        self.busy[b] = self.delayed[b] = False
+        self.asked[b] = None
+        self.ready[b] = now
+        if step.receives:
+            wire = self.code.into[b]
+            self.held[wire] -= 1
+            sender = self.code.wires[wire].sender
+            if sender is not None and self.waiting[sender] == ("credit", wire):
+                self.wake(sender, now)
+        self.part[b] += 1
+        if not (step.receives or step.sends) or self.part[b] * self.cut.part >= step.count:
+            self.part[b] = 0
+            self.pc[b] += 1
+            self.progress[b] += 1
+            if self.dependents[b]:
+                self._release(b, now)
+
+    def _release(self, b: int, now: int) -> None:
+        left = []
+        for need, other in self.dependents[b]:
+            if self.progress[b] >= need:
+                self.wake(other, now)
+            else:
+                left.append((need, other))
+        self.dependents[b] = left
+
+    def _begin(self, b: int, step: Step, now: int) -> int | None:
+        """Start the next part of `step`: when it ends, or None where the block waits (it will be woken)."""
+        if self.part[b] == 0:
+            for other, op in step.deps:
+                need = self.slice[b] * len(self.code.steps[other]) + op + 1
+                if self.progress[other] < need:
+                    self.dependents[other].append((need, b))
+                    return self.wait(b, "dep", (other, op))
+        if self.random and not self.delayed[b]:
+            self.delayed[b] = True
+            if pause := self.pause(b):
+                return self.again(b, now + pause)
+        if not (step.receives or step.sends):
+            return self.one_sided.begin(b, step)
+        into, out = self.code.into[b], self.code.out[b]
+        if step.receives:
+            queue = self.queue[into]
+            if not queue:
+                return self.wait(b, "data", into)
+            if queue[0][0] > now:
+                return self.again(b, queue[0][0])
+        if step.sends:
+            if self.held[out] >= self.cut.depth:
+                return self.wait(b, "credit", out)
+            if self.links:
+                free = self.links.free(self.routes[out], now)
+                if free > now:
+                    return self.queue_up(b, now, free)
+        return self._move(b, step, now, into, out)
+
+    def _move(self, b: int, step: Step, now: int, into: int, out: int) -> int:
+        """Receive, reduce, write and send one part, at once; the time that the link takes is the part's."""
+        first = self.part[b] * self.cut.part
+        count = min(self.cut.part, step.count - first)
+        low, high = self.cut.bounds[self.slice[b]]
+        value: Any = None
+        if step.receives:
+            _, value, size, sender, op = self.queue[into].popleft()
+            if size != count:
+                here, there = self.code.where(b, self.pc[b]), self.code.where(sender, op)
+                raise VerificationError(f"{here} takes {count} chunks, but what arrives is {size} chunks of {there}")
+        if step.src:
+            local = self.load(b, step.src[0], first, count)
+            value = self.reduced(value, local) if step.receives else (None if local is None else local.copy())
+        if step.dst:
+            self.store(b, step.dst[0], first, count, value)
+        size = count * (high - low) * self.size
+        end = now
+        if step.sends:
+            link, begin, arrival = None, now, now
+            if self.links:
+                route = self.routes[out]
+                link = self.links.keys[route]
+                begin, end, arrival = self.links.send(route, size, now)
+            self.held[out] += 1
+            self.queue[out].append((arrival, value, count, b, self.pc[b]))
+            receiver = self.code.wires[out].receiver
+            if receiver is not None and self.waiting[receiver] == ("data", out):
+                self.wake(receiver, arrival)
+            if self.local:
+                end = max(end, begin + self.local(size))
+            self.record(b, step, now, end, link, begin, arrival, size)
+        else:
+            if self.local:
+                end = now + self.local(size)
+            self.record(b, step, now, end)
+        return end
+
+    # ------------------------------------------------------------ waiting
+
+    def pause(self, b: int) -> int:
+        """How long block b, or a port's engine that works for it, pauses now; 0 without delays."""
+        return self.slow[b] * self.random.choice((0, 0, 1, 16)) * self.random.randrange(JITTER) if self.random else 0
+
+    def wait(self, b: int, kind: str, what: Any) -> None:
+        """Block b stands still until somebody wakes it."""
+        self.waiting[b] = Wait(kind, what)
+
+    def wake(self, b: int, time: int) -> None:
+        """Let block b look again at `time`."""
+        self.waiting[b] = None
+        heappush(self.heap, (time, time, b))
+
+    def again(self, b: int, time: int) -> None:
+        """Let block b look again at `time`, when something known happens."""
+        heappush(self.heap, (time, time, b))
+
+    def queue_up(self, b: int, now: int, free: int) -> None:
+        """Block b asked for a link that is taken until `free`; whoever asked first looks first then."""
+        asked = self.asked[b]
+        if asked is None:
+            asked = self.asked[b] = now
+        heappush(self.heap, (free, asked, b))
+
+    def later(self, time: int, action: Callable[[], None]) -> None:
+        """Do `action` at `time`, before any block looks."""
+        self.actions.append(action)
+        heappush(self.heap, (time, -1, -len(self.actions)))
+
+    # ------------------------------------------------------------ memory
+
+    def load(self, b: int, place: Place, first: int, count: int, late: tuple[int, int] | None = None) -> Any:
+        """The data of `count` rows from `first` of a span, a view; None without data. `late`: the op that reads them and its
+        slice, where block b may have gone on since. Raises VerificationError where they are unwritten."""
+        row, rank = place.row + first, place.rank
+        op, which = late or (self.pc[b], self.slice[b])
+        at = which * self.arena.rows[rank] + row
+        hole = self.arena.written[rank].find(0, at, at + count)
+        if hole >= 0:
+            name = self.arena.name(rank, row + hole - at)
+            of = "" if rank == self.code.place[b][0] else f" of rank {rank}"
+            raise VerificationError(f"{self.code.where(b, op)} reads {name}{of}, which nothing has written yet")
+        if self.arena.data is None:
+            return None
+        low, high = self.cut.bounds[which]
+        return self.arena.data[rank][row : row + count, low:high]
+
+    def store(self, b: int, place: Place, first: int, count: int, value: Any) -> None:
+        """Write `value` into `count` rows from `first` of a span."""
+        self.put(place, first, count, value, self.slice[b])
+
+    def put(self, place: Place, first: int, count: int, value: Any, which: int) -> None:
+        """As `store`, in slice `which`."""
+        row, rank = place.row + first, place.rank
+        at = which * self.arena.rows[rank] + row
+        self.arena.written[rank][at : at + count] = b"\x01" * count
+        if self.arena.data is not None:
+            low, high = self.cut.bounds[which]
+            self.arena.data[rank][row : row + count, low:high] = value
+
+    def reduced(self, a: Any, b: Any) -> Any:
+        """a ⊕ b, a new array; None without data."""
+        return None if a is None or b is None or self.combine is None else self.combine(a, b)
+
+    def record(
+        self, b: int, step: Step, start: int, end: int, link: tuple | None = None, sent: int = 0, arrival: int = 0, size: int = 0
+    ) -> None:
+        """Note an event, where events are asked for."""
+        if self.events is not None:
+            rank, block = self.code.place[b]
+            row = (rank, block, self.pc[b], self.slice[b], self.part[b], step.code, self.ready[b], start, end, link, sent, arrival, size)
+            self.events.append(Event(*row))

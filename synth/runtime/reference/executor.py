@@ -1,0 +1,112 @@
+"""The reference executor: NumPy data, time of the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime.dtypes import Dtype, combiner, operator
+from synth.runtime.dtypes import dtype as element_type
+from synth.runtime.executor import Execution, Usage
+from synth.runtime.link_schedule import Links
+from synth.runtime.reference.buffers import Arena
+from synth.runtime.reference.deadlock_diagnosis import diagnose
+from synth.runtime.reference.event_loop import Engine
+from synth.runtime.reference.op_tables import compiled
+from synth.runtime.reference.outputs import complete, output, unchanged
+from synth.runtime.slicing import Cut, cut
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Discrete events over thread blocks; see `synth.runtime.reference.event_loop` for what waits for what.
+
+    `network` gives the times; without one everything happens at time 0 and only the result counts. `protocol`, `depth`
+    (parts a connection holds) and `part` (chunks a part) override the program's. `local`: GB/s of what a block itself
+    can move, None for no limit; it bounds copies and sends alike. `delays`: a seed; blocks, and the engines
+    of port channels, then pause at random.
+    """
+
+    network: Network | None = None
+    protocol: str | None = None
+    depth: int | None = None
+    part: int | None = None
+    runtime: str = "synth"
+    local: Fraction | None = None
+    delays: int | None = None
+    trace: bool = False
+
+    def available(self) -> str | None:
+        """Always: it needs NumPy only."""
+        return None
+
+    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+        """Run `program` on `arrays` (rows are chunks), which are left as they are; see `Executor.run`."""
+        kind = element_type(dtype)
+        elements = next((array.shape[1] for array in arrays if len(array)), 0)
+        return self._run(program, elements, kind, operator(op), in_place, arrays)
+
+    def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
+        """The same without data: only the time, and that nothing is read before it is written."""
+        return self._run(program, elements, element_type(dtype), "sum", in_place, None)
+
+    def _run(self, program: Program, elements: int, kind: Dtype, op: str, in_place: bool, arrays: Sequence[np.ndarray] | None) -> Execution:
+        task = program.collective
+        if task is None:
+            raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
+        if self.network is not None and self.network.ranks != program.ranks:
+            raise SynthError(f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}")
+        layout = Layout(task, program.chunks)
+        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        done = self._launch(program, layout, parts, kind, op, in_place, arrays)
+        if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
+            # with equal ones it would do the same again
+            again = replace(program, name=f"{program.name}, second launch")
+            self._launch(again, layout, parts, kind, op, in_place, arrays, second=True)
+        return done
+
+    def _launch(
+        self, program: Program, layout: Layout, parts: Cut, kind: Dtype, op: str, in_place: bool,
+        arrays: Sequence[np.ndarray] | None, second: bool = False,
+    ) -> Execution:  # fmt: skip
+        """One launch; `second`: one in which MSCCL++'s packets use the upper half of the scratch."""
+        elements = parts.elements
+        arena = Arena(program, layout, in_place=in_place, slices=len(parts.bounds), second=second)
+        if arrays is not None:
+            arena.allocate(kind, elements)
+        arena.fill(arrays or (), layout, len(parts.bounds))
+        links = Links(self.network) if self.network else None
+        engine = Engine(
+            compiled(program, arena, in_place=in_place), arena, parts, kind.size, links=links, combine=combiner(kind, op),
+            delays=self.delays, local=self._local if self.local else None, trace=self.trace,
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            makespan = engine.run()
+        if not all(engine.done):
+            raise diagnose(engine)
+        ranks = range(program.ranks)
+        for rank in ranks:
+            complete(program, arena, layout, rank)
+        outputs = None if arrays is None else tuple(output(arena, layout, kind, op, rank) for rank in ranks)
+        if arrays is not None and not in_place:
+            for rank in ranks:
+                unchanged(arena, layout, rank, arrays[rank])
+        events = None if engine.events is None else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
+        return Execution(outputs, makespan if links else None, _usage(links), events)
+
+    def _local(self, size: int) -> int:
+        return -(-size * 1000 * self.local.denominator // self.local.numerator) if self.local else 0
+
+
+def _usage(links: Links | None) -> tuple[Usage, ...]:
+    if links is None:
+        return ()
+    rows = [Usage(key, busy, size) for key, busy, size in zip(links.keys, links.busy, links.carried, strict=True) if size]
+    return tuple(sorted(rows, key=lambda row: (-row.busy, row.link)))

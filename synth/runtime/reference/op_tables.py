@@ -1,0 +1,196 @@
+"""A Program as flat integer tables, checked to be well-formed: what the event loop walks over.
+
+Blocks of all ranks are numbered through; spans become (rank, first row) of the arena; a connection is
+(src rank, dst rank, channel) and has at most one block at each end.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from synth.errors import SynthError
+from synth.program import text
+from synth.program.program import RECEIVING, SENDING, TWO_SIDED, Block, Op, Program, Span
+from synth.runtime.reference.buffers import Arena
+
+PortKey = tuple[int, str, int, int]  # rank, kind, peer, index
+
+
+class Place(NamedTuple):
+    """Where a span begins. `packet`: it carries flags."""
+
+    rank: int
+    row: int
+    packet: bool
+
+
+class Step(NamedTuple):
+    """An op. `deps`: (block, op), `group`: blocks, both numbered through."""
+
+    code: str
+    receives: bool
+    sends: bool
+    src: tuple[Place, ...]
+    dst: tuple[Place, ...]
+    count: int
+    deps: tuple[tuple[int, int], ...]
+    ports: tuple[PortKey, ...]
+    group: tuple[int, ...]
+
+
+class Wire(NamedTuple):
+    """A connection: its ranks and channel, the blocks at its ends (None: there is none), the switches on its way."""
+
+    src: int
+    dst: int
+    channel: int
+    sender: int | None
+    receiver: int | None
+    via: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"rank {self.src} to rank {self.dst}, channel {self.channel}"
+
+
+class Compiled(NamedTuple):
+    """`place[b]`: (rank, block) of block b. `into[b]`, `out[b]`: indices of its connections, -1 where it has none."""
+
+    program: Program
+    place: tuple[tuple[int, int], ...]
+    steps: tuple[tuple[Step, ...], ...]
+    wires: tuple[Wire, ...]
+    into: tuple[int, ...]
+    out: tuple[int, ...]
+
+    def where(self, b: int, op: int) -> str:
+        """How an op is called: ``rank 0 block 1 op 2 (rcs -> o[3])``."""
+        rank, block = self.place[b]
+        return f"rank {rank} block {block} op {op} ({text.op_text(self.program.gpus[rank].blocks[block].ops[op])})"
+
+
+# the least spans each code needs: sources, destinations
+_SPANS = {
+    "s": (1, 0), "r": (0, 1), "rcs": (0, 1), "rrs": (1, 0), "rrc": (1, 1), "rrcs": (1, 1), "cpy": (1, 1), "re": (1, 1), "nop": (0, 0),
+    "put": (1, 1), "get": (1, 1), "reduce": (1, 1), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
+}  # fmt: skip
+
+
+def compiled(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
+    """The tables of `program`. Raises SynthError naming the op that is malformed."""
+    first, place = _numbering(program)
+    wires, into, out = _wires(program, first)
+    steps = []
+    for gpu in program.gpus:
+        for b, block in enumerate(gpu.blocks):
+            number = first[gpu.rank] + b
+            steps.append(
+                tuple(_Maker(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number) for i, op in enumerate(block.ops))
+            )
+    return Compiled(program, place, tuple(steps), wires, into, out)
+
+
+def _numbering(program: Program) -> tuple[list[int], tuple[tuple[int, int], ...]]:
+    first, place = [], []
+    for r, gpu in enumerate(program.gpus):
+        if gpu.rank != r:
+            raise SynthError(f"{program.name}: rank {gpu.rank} stands where rank {r} should")
+        first.append(len(place))
+        place += [(r, b) for b in range(len(gpu.blocks))]
+    return first, tuple(place)
+
+
+def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[int, ...], tuple[int, ...]]:
+    total = sum(len(gpu.blocks) for gpu in program.gpus)
+    into, out = [-1] * total, [-1] * total
+    wires = []
+    for key in sorted(program.senders.keys() | program.receivers.keys()):
+        ends: list[int | None] = []
+        for what, found in (("send", program.senders.get(key, [])), ("receive", program.receivers.get(key, []))):
+            # a block that names a peer but never uses it is no end of the connection
+            codes = SENDING if what == "send" else RECEIVING
+            users = [(r, b) for r, b in found if any(op.code in codes for op in program.gpus[r].blocks[b].ops)]
+            if len(users) > 1:
+                blocks = " and ".join(str(b) for _, b in users)
+                raise SynthError(
+                    f"{program.name}: blocks {blocks} of rank {users[0][0]} all {what} on rank {key[0]} to rank {key[1]}, channel {key[2]}"
+                )
+            ends.append(first[users[0][0]] + users[0][1] if users else None)
+        sender, receiver = ends
+        via = () if sender is None else program.gpus[key[0]].blocks[sender - first[key[0]]].via
+        if sender is not None:
+            out[sender] = len(wires)
+        if receiver is not None:
+            into[receiver] = len(wires)
+        if sender is not None or receiver is not None:
+            wires.append(Wire(*key, sender, receiver, via))
+    return tuple(wires), tuple(into), tuple(out)
+
+
+class _Maker(NamedTuple):
+    """One op and what is needed to check it."""
+
+    program: Program
+    arena: Arena
+    first: list[int]
+    rank: int
+    block: int
+    holder: Block
+    index: int
+    in_place: bool
+
+    def step(self, op: Op, number: int) -> Step:
+        self._shape(op)
+        gpu = self.program.gpus[self.rank]
+        for dep in op.deps:
+            if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
+                self._refuse(op, f"waits for op {dep.op} of block {dep.block}, which does not exist")
+        if op.code == "barrier" and (self.block not in op.group or max(op.group) >= len(gpu.blocks)):
+            self._refuse(op, f"its group is blocks of rank {self.rank}, itself among them")
+        if any(port >= len(self.holder.ports) for port in op.ports):
+            self._refuse(op, f"the block has {len(self.holder.ports)} ports")
+        own = [self.holder.ports[port] for port in op.ports]
+        ports = tuple((self.rank, port.kind, port.peer, port.index) for port in own)
+        base = self.first[self.rank]
+        # a foreign file may name operands that its instruction does not use
+        src, dst = (spans if needed else () for spans, needed in zip((op.src, op.dst), _SPANS[op.code], strict=True))
+        return Step(
+            op.code, op.code in RECEIVING, op.code in SENDING, self._places(op, src), self._places(op, dst), op.count,
+            tuple((base + dep.block, dep.op) for dep in op.deps), ports, tuple(sorted({base + b for b in op.group})),
+        )  # fmt: skip
+
+    def _shape(self, op: Op) -> None:
+        sources, destinations = _SPANS[op.code]
+        if len(op.src) < sources or len(op.dst) < destinations:
+            self._refuse(op, f"{op.code} needs {sources} source and {destinations} destination")
+        if op.count < 1:
+            self._refuse(op, "moves no chunk")
+        if op.code in SENDING and self._bad(self.holder.send):
+            self._refuse(op, f"sends, but the block's send peer is {self.holder.send}")
+        if op.code in RECEIVING and self._bad(self.holder.recv):
+            self._refuse(op, f"receives, but the block's receive peer is {self.holder.recv}")
+        if op.code in ("signal", "wait", "flush") and not op.ports:
+            self._refuse(op, f"{op.code} needs a port")
+        if any(self._bad(port.peer) for port in self.holder.ports):
+            self._refuse(op, "a port of the block leads to no other rank")
+        if op.code in TWO_SIDED and not self.program.one_sided and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst)):
+            self._refuse(op, "only put, get and reduce reach another rank's memory")
+
+    def _bad(self, peer: int | None) -> bool:
+        return peer is None or peer == self.rank or peer >= self.program.ranks
+
+    def _places(self, op: Op, spans: tuple[Span, ...]) -> tuple[Place, ...]:
+        found = []
+        for span in spans:
+            rank = self.rank if span.rank is None else span.rank
+            if rank >= self.program.ranks:
+                self._refuse(op, f"there is no rank {rank}")
+            if span.buffer == "i" and spans is op.dst and not self.in_place:
+                self._refuse(op, "writes the input of an out-of-place call")
+            found.append(Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank), span.packet))
+        return tuple(found)
+
+    def _where(self, op: Op) -> str:
+        return f"rank {self.rank} block {self.block} op {self.index} ({text.op_text(op)})"
+
+    def _refuse(self, op: Op, why: str) -> None:
+        raise SynthError(f"{self._where(op)}: {why}")

@@ -1,0 +1,133 @@
+"""What one call of `synth run` found out: whether it was right, how long it took, beside the certified bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from synth.errors import UsageError
+from synth.model.rational import show
+from synth.model.topology import Network
+from synth.program.buffer_layout import Layout
+from synth.program.program import Program
+from synth.runtime.dlpack import facts, view
+from synth.runtime.dtypes import dtype
+from synth.runtime.executor import Execution
+from synth.runtime.kernel.logical_clock import SAYS
+from synth.runtime.link_schedule import Key
+from synth.runtime.padding import Padding
+from synth.runtime.reference_data import Checked
+
+_PART = {"allgather", "reduce-scatter", "alltoall", "gather", "scatter"}
+_WHOLE = {"broadcast", "reduce", "sendrecv"}
+
+
+def bus_factor(name: str, ranks: int) -> Fraction | None:
+    """nccl-tests' bus bandwidth divided by size/time; None for collectives that it does not measure."""
+    if name == "allreduce":
+        return Fraction(2 * (ranks - 1), ranks)
+    return Fraction(ranks - 1, ranks) if name in _PART else Fraction(1) if name in _WHOLE else None
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """One run of `program`. `checked`: None in a run for its time alone. `bound`: ps; None without network or unasked."""
+
+    program: Program
+    network: Network | None
+    executor: str
+    size: int
+    dtype: str
+    op: str
+    in_place: bool
+    execution: Execution
+    checked: Checked | None
+    bound: Fraction | None = None
+
+    @property
+    def outputs(self) -> list[np.ndarray]:
+        """What each rank's output holds, one-dimensional. Raises UsageError after a run without data."""
+        if self.execution.outputs is None:
+            raise UsageError("this run moved no data: outputs exist with data=True")
+        return [output.reshape(-1) for output in self.execution.outputs]
+
+    @property
+    def gbps(self) -> float | None:
+        """Algorithmic bandwidth: size / time."""
+        time = self.execution.picoseconds
+        return self.size * 1000 / time if time else None
+
+    @property
+    def bus_gbps(self) -> float | None:
+        """nccl-tests' bus bandwidth; None for collectives that it does not measure."""
+        task = self.program.collective
+        factor = bus_factor(task.name, task.ranks) if task else None
+        return None if factor is None or self.gbps is None else self.gbps * float(factor)
+
+    @property
+    def ratio(self) -> float | None:
+        """Time over the certified bound: never below 1."""
+        return None if not self.bound or self.execution.picoseconds is None else float(self.execution.picoseconds / self.bound)
+
+    def to_json(self) -> dict:
+        """The document of ``synth run --format json`` (schema: docs/running.md)."""
+        done, task = self.execution, self.program.collective
+        says = {}
+        if done.nanoseconds is not None and self.network is not None:  # a kernel kept the clock
+            says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
+            says |= {"stretch": done.stretch, "behind": done.behind} if done.stretch else {}
+        return {
+            "schema": "synth.run/1", "program": self.program.name, "collective": task.name if task else None,
+            "topology": self.network.name if self.network else None, "ranks": self.program.ranks, "executor": self.executor,
+            "size": self.size, "dtype": self.dtype, "op": self.op, "in_place": self.in_place,
+            "right": None if self.checked is None else True,
+            "elements": None if self.checked is None else self.checked.elements,
+            "exact": None if self.checked is None else self.checked.exact, "picoseconds": done.picoseconds,
+            "gbps": self.gbps, "bus_gbps": self.bus_gbps, "bound_picoseconds": None if self.bound is None else show(self.bound),
+            "ratio": self.ratio,
+            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links], **says,
+        }  # fmt: skip
+
+
+def _link(key: Key) -> list:
+    return [*key[:2], *([list(key[2])] if key[2] else [])]
+
+
+def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding]:
+    """A caller's inputs by rank, as rows of chunks, and what of these is padding. Raises UsageError where they are not one per
+    rank, of equal units."""
+    arrays = list(arrays)
+    if len(arrays) != layout.collective.ranks:
+        raise UsageError(f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} were given")
+    found, each = [], None
+    for rank, held in enumerate(layout.inputs):
+        flat, units = _flat(arrays[rank], rank), len(held) // layout.chunks
+        here = flat.size // units if held else None
+        if flat.size != (here or 0) * units or (here is not None and each is not None and here != each):
+            raise UsageError(
+                f"the input of rank {rank} has {flat.size} elements; it holds {parts(units)}"
+                + (f" of {each} elements each" if each is not None else " of equal size")
+            )
+        each = each if here is None else here
+        found.append(flat)
+    padding = Padding(each or 0, layout.chunks)
+    return [padding.rows(flat, len(held)) for flat, held in zip(found, layout.inputs, strict=True)], padding
+
+
+def parts(units: int) -> str:
+    """So many units of data, in words."""
+    return f"{units} part{'' if units == 1 else 's'} of the data"
+
+
+def _flat(array: object, rank: int) -> np.ndarray:
+    if array is None:
+        return np.zeros(0, np.float32)
+    if isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
+        return np.asarray(array).reshape(-1)
+    found = facts(array, f"the input of rank {rank}")
+    if not found.contiguous:
+        raise UsageError(f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())")
+    return view(found, dtype(found.dtype).numpy)

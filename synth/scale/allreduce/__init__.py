@@ -1,0 +1,1 @@
+"""Allreduce at scale: undirected spanning trees and paired arborescences."""

@@ -1,0 +1,1 @@
+"""Alltoall at scale: concurrent flows, decomposed into paths and put into steps."""

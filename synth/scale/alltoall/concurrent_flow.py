@@ -1,0 +1,235 @@
+"""Alltoall at scale: the least time by a linear program aggregated by source, on orbits, with an exact certificate.
+
+Minimise U such that, for each source, one unit flows to every other rank and all flows together put at most U · cap on
+each edge. Flows of one source of each orbit under a free group are enough: their images are the others'. The dual gives
+every edge a length; no schedule takes less than Σ distances / Σ capacity · length, whatever the lengths (the bound of
+Shahrokhi and Matula, "The maximum concurrent flow problem", JACM 1990), so rounded ones certify it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from synth.checker.certificates.path_lengths import digest_runs
+from synth.errors import InfeasibleError, SynthError
+from synth.scale.fabric.automorphisms import edge_images, free_group, orbits, symmetries
+from synth.scale.fabric.fabric import Fabric
+from synth.solvers.highs import linear
+from synth.solvers.processes.deadline import TimeUp, left, until
+
+# Variables of a linear program that still ends within a minute.
+MOST_VARIABLES = 400_000
+# Below this, dual simplex: vertices, whose flows are simple fractions; and a second program for short ways.
+SMALL = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """`flow[k, e]`: what source `sources[k]` sends over edge e when it sends one unit to every other rank.
+
+    The images under `group` (permutations of the fabric's nodes, a free group) of these are the flows of all sources.
+    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths). `whole`: no
+    time limit ended the search.
+    """
+
+    fabric: Fabric
+    group: tuple[np.ndarray, ...]
+    sources: np.ndarray
+    flow: np.ndarray
+    lengths: np.ndarray
+    method: str
+    whole: bool = True
+
+    @property
+    def congestion(self) -> float:
+        """The greatest load over capacity: the time that these flows take."""
+        label, load = self.loads(self.flow)
+        return float((load / self.fabric.cap).max(initial=0.0)) if len(label) else 0.0
+
+    def loads(self, flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The orbit of each edge, and what all images of `flow` put on it."""
+        label = edge_orbits(self.fabric, self.group)
+        total = np.zeros(len(label), flow.dtype)
+        np.add.at(total, label, flow.sum(axis=0))
+        size = np.bincount(label, minlength=len(label))
+        scaled = total[label] * (self.fabric.ranks // len(self.sources))
+        return label, scaled // size[label] if flow.dtype.kind == "i" else scaled / size[label]
+
+    def certificate(self) -> dict:
+        """The lengths in terms of the topology, for `synth.checker.certificates.path_lengths.check`."""
+        fabric = self.fabric
+        links = np.zeros(len(fabric.topology.links), np.int64)
+        limits = np.zeros(len(fabric.topology.limits), np.int64)
+        own = (fabric.link >= 0) & (fabric.limit < 0)
+        np.add.at(links, fabric.link[own], self.lengths[own])
+        ruled = fabric.limit >= 0
+        np.add.at(limits, fabric.limit[ruled], self.lengths[ruled])
+        for e in np.flatnonzero(fabric.limit < -1).tolist():
+            links[fabric.sets[-2 - int(fabric.limit[e])]] += self.lengths[e]
+        ends = fabric.ranks + len(fabric.topology.switches)
+        return {
+            "kind": "alltoall-lengths", "topology": digest_runs(fabric.topology), "links": _runs(links), "limits": _runs(limits),
+            "generators": [pi[:ends].tolist() for pi in self.group],
+        }  # fmt: skip
+
+
+def _runs(values: np.ndarray) -> list[list[int]]:
+    """``[how many, value]`` of each stretch."""
+    if not len(values):
+        return []
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    return [[int(n), int(values[a])] for a, n in zip(starts, np.diff(np.r_[starts, len(values)]), strict=True)]
+
+
+def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
+    """For each edge the least edge of its orbit. Raises SynthError where a permutation is no symmetry."""
+    images = []
+    for pi in group:
+        image = edge_images(fabric, pi)
+        if image is None:
+            raise SynthError(f"{fabric.name}: a declared symmetry does not keep the links")
+        images.append(image)
+    return orbits(len(fabric.src), images)
+
+
+def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False) -> Flows:
+    """Flows of least congestion and lengths that prove it; where the linear program is too large, by multiplicative weights.
+
+    `shortest`: of those that pass the fewest ranks on their way; their lengths then prove less than the congestion.
+    Raises InfeasibleError where a rank cannot reach another. Of a time limit (see `synth.solvers.processes.deadline`) the program may take half,
+    multiplicative weights the rest; TimeUp where that is too little too.
+    """
+    moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
+    sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
+    if len(sources) * len(fabric.src) <= MOST_VARIABLES:
+        time = left()
+        try:
+            with until(None if time is None or shortest else time / 2):
+                return _by_program(fabric, moves, sources, _on_shortest(fabric, sources) if shortest else None)
+        except TimeUp:
+            if shortest:
+                raise
+    from synth.scale.alltoall.multiplicative_weights import by_weights
+
+    return by_weights(fabric, moves, sources)
+
+
+def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
+    """No flows, and lengths that take no search: the narrower an edge, the longer. They prove some bound."""
+    sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
+    return Flows(
+        fabric, tuple(group), sources, np.zeros((len(sources), len(fabric.src))), np.maximum(whole(1 / fabric.cap), 1), "no search"
+    )
+
+
+def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
+    """For each source and edge: whether a way of the fewest sends uses it. An edge into a rank ends a send."""
+    src, dst = fabric.src.tolist(), fabric.dst.tolist()
+    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
+    for e, u in enumerate(src):
+        out[u].append(e)
+    rows = []
+    for source in sources.tolist():
+        far = [-1] * fabric.nodes
+        done = [False] * fabric.nodes
+        far[source] = 0
+        queue = deque([source])
+        while queue:
+            u = queue.popleft()
+            if done[u]:
+                continue
+            done[u] = True
+            for e in out[u]:
+                v, cost = dst[e], int(dst[e] < fabric.ranks)
+                if far[v] < 0 or far[v] > far[u] + cost:
+                    far[v] = far[u] + cost
+                    (queue.append if cost else queue.appendleft)(v)
+        step = (fabric.dst < fabric.ranks).astype(np.int64)
+        reach = np.array(far)
+        rows.append((reach[fabric.src] >= 0) & (reach[fabric.src] + step == reach[fabric.dst]))
+    return np.array(rows)
+
+
+def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None) -> Flows:
+    from scipy import sparse
+
+    edges, nodes, kinds = len(fabric.src), fabric.nodes, len(sources)
+    label = edge_orbits(fabric, group)
+    _, place = np.unique(label, return_inverse=True)
+    size = np.bincount(place)
+    cap = np.zeros(len(size))
+    cap[place] = fabric.cap
+    columns = np.arange(kinds * edges)
+    shift = np.repeat(np.arange(kinds), edges) * nodes
+    ones = np.ones(kinds * edges)
+    keeps = sparse.coo_matrix(
+        (np.r_[ones, -ones], (np.r_[np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift], np.r_[columns, columns])),
+        shape=(kinds * nodes, kinds * edges + 1),
+    )
+    wanted = np.zeros((kinds, nodes))
+    wanted[:, : fabric.ranks] = 1
+    wanted[np.arange(kinds), sources] = 1 - fabric.ranks
+    loads = sparse.coo_matrix(
+        (
+            np.r_[np.full(kinds * edges, fabric.ranks // kinds), -cap * size],
+            (np.r_[np.tile(place, kinds), np.arange(len(size))], np.r_[columns, np.full(len(size), kinds * edges)]),
+        ),
+        shape=(len(size), kinds * edges + 1),
+    )
+    cost = np.zeros(kinds * edges + 1)
+    cost[-1] = 1
+    small = kinds * edges < SMALL
+    common = {"A_ub": loads.tocsr(), "A_eq": keeps.tocsr(), "b_eq": wanted.ravel(), "method": "highs-ds" if small else "highs-ipm"}
+    top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
+    bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
+    found = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
+    if found.status == 2:
+        raise cut_off(fabric)
+    if found.x is None:
+        raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {found.message}")
+    answer = found.x
+    if small and allowed is None:  # of the flows that congest least, those that are shortest: fewer steps
+        hops = np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0]
+        tied = [(0, None)] * (kinds * edges) + [(0, found.x[-1] * (1 + 1e-9))]
+        again = linear(hops, b_ub=np.zeros(len(size)), bounds=tied, **common)
+        answer = found.x if again.x is None else again.x
+    flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
+    return Flows(fabric, tuple(group), sources, flow, whole(-found.ineqlin.marginals)[place], "linear program")
+
+
+def cut_off(fabric: Fabric) -> InfeasibleError:
+    """The error that names two ranks of which one cannot reach the other: all reach all where the first reaches all, and they it."""
+    ways = fabric.src.tolist(), fabric.dst.tolist()
+    for forward in (True, False):
+        out: list[list[int]] = [[] for _ in range(fabric.nodes)]
+        for a, b in zip(*(ways if forward else ways[::-1]), strict=True):
+            out[a].append(b)
+        seen, queue = {0}, [0]
+        for u in queue:
+            fresh = set(out[u]) - seen
+            seen |= fresh
+            queue += fresh
+        lost = next((r for r in range(fabric.ranks) if r not in seen), None)
+        if lost is not None:
+            start, end = pair = [0, lost] if forward else [lost, 0]
+            return InfeasibleError(f"{fabric.name}: rank {start} cannot reach rank {end}, so no alltoall is possible", {"pair": pair})
+    return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
+
+
+def whole(lengths: np.ndarray) -> np.ndarray:
+    """Lengths as whole numbers in (nearly) the same proportions: exact where these are simple fractions."""
+    lengths = np.maximum(np.asarray(lengths, float), 0)
+    top = lengths.max(initial=0.0)
+    if top <= 0:
+        return np.ones(len(lengths), np.int64)
+    shares = [Fraction(float(x / top)).limit_denominator(5040) for x in lengths]
+    common = lcm(*(share.denominator for share in shares))
+    if common <= 10**6 and all(abs(float(share) - x / top) < 1e-7 for share, x in zip(shares, lengths, strict=True)):
+        return np.array([int(share * common) for share in shares], np.int64)
+    return np.floor(lengths / top * 10**6).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Algorithms to compare with: rings, double binary trees, direct sends."""

@@ -1,0 +1,78 @@
+"""NVLink and PCIe at once: the hybrid of Blink (Wang et al., "Blink: Fast and Generic Collectives for Distributed ML", MLSys 2020).
+
+Data goes over both fabrics in the shares that end together. Leaving and entering peer access between them costs time
+(the paper's T_dpa), which the PCIe share pays: d_pcie / b_pcie + t = d_nvlink / b_nvlink.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.errors import UsageError
+from synth.model.rational import gcd
+from synth.model.topology import Cap, Network, Route
+
+
+@dataclass(frozen=True)
+class Split:
+    """Of `size` bytes, `slow` go over the slow fabric; `gbps` is size over time with both."""
+
+    slow: Fraction
+    gbps: Fraction
+
+
+def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Split:
+    """The best shares of `size` bytes between fabrics of `fast` and `slow` GB/s, when using the slow one costs `switching` µs.
+
+    All of it goes over the fast fabric where the slow one does not pay, and over the slow one where `fast` is 0.
+    Raises UsageError when neither carries anything.
+    """
+    if size < 1 or fast < 0 or slow < 0 or switching < 0 or fast + slow == 0:
+        raise UsageError(f"{size} bytes over {fast} and {slow} GB/s with {switching} µs: there is nothing to split")
+    if fast == 0:
+        return Split(Fraction(size), Fraction(size) / (Fraction(size) / slow + switching * 1000))
+    if slow == 0:
+        return Split(Fraction(0), fast)
+    # in bytes and ns: 1 GB/s is 1 byte/ns
+    share = max(Fraction(0), (size / fast - switching * 1000) / (1 / fast + 1 / slow))
+    return Split(share, Fraction(size) / ((size - share) / fast))
+
+
+def with_pcie(network: Network, gbps: Fraction) -> Network:
+    """`network` and, between any two ranks, a way over PCIe: each rank sends and receives `gbps` there, all ways together.
+
+    The host's bridges are taken as wide as all ranks ask for. Units become as small as both fabrics need.
+    """
+    if gbps <= 0:
+        raise UsageError(f"PCIe at {gbps} GB/s; it must be above 0")
+    unit = gcd([network.unit, gbps])
+    scale, units = int(network.unit / unit), int(gbps / unit)
+    routes = [Route(r.src, r.dst, r.units * scale, r.via, r.latency) for r in network.routes]
+    caps = [Cap(cap.routes, cap.units * scale) for cap in network.caps]
+    pairs = [(a, b) for a in range(network.ranks) for b in range(network.ranks) if a != b]
+    first = len(routes)
+    routes += [Route(a, b, units, ("pcie",)) for a, b in pairs]
+    if network.ranks > 2:
+        for end in range(network.ranks):
+            caps.append(Cap(tuple(first + i for i, (a, _) in enumerate(pairs) if a == end), units))
+            caps.append(Cap(tuple(first + i for i, (_, b) in enumerate(pairs) if b == end), units))
+    return Network(f"{network.name}+pcie", network.ranks, tuple(routes), tuple(caps), unit)
+
+
+def joined(
+    network: Network, best: dict[str, Fraction], connected: bool, pcie: Fraction, switching: Fraction, size: int
+) -> dict[str, Fraction]:
+    """GB/s of each collective of `best` (units on `network` alone) when PCIe of `pcie` GB/s a rank joins, for `size` bytes.
+
+    Where the links connect all ranks, both fabrics carry a share of their own; elsewhere one packing uses both, which
+    for allreduce is the optimal reduce-scatter followed by the optimal allgather.
+    """
+    from synth.scale.baselines.allocations import rates
+
+    if connected:
+        alone = rates(with_pcie(Network(network.name, network.ranks, (), (), pcie), pcie), tuple(best)).composed_best()
+        return {name: split(size, units * network.unit, alone[name] * pcie, switching).gbps for name, units in best.items()}
+    both = with_pcie(network, pcie)
+    found = rates(both, tuple(best)).composed_best()
+    return {name: split(size, Fraction(0), found[name] * both.unit, switching).gbps for name in best}

@@ -1,0 +1,1 @@
+"""Disjoint rings of a machine: search, bound and check."""

@@ -1,0 +1,1 @@
+"""Lower bounds at scale: throughput cuts, partitions, reachability."""

@@ -1,0 +1,1 @@
+"""The machine in arrays: links, ports, switches, their automorphisms."""

@@ -1,0 +1,191 @@
+"""A machine of up to thousands of ranks as a capacitated directed graph: nothing is enumerated from rank to rank.
+
+    Fabric   topology nodes src dst cap unit link limit hub flipped
+
+Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
+node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
+so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no schedule
+takes them: `links_of` tells which ways through the fabric schedules may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from synth.errors import SynthError
+from synth.model.link_table import ends, widths
+from synth.model.topology import Topology
+from synth.scale.fabric.shortest_paths import Shortest
+from synth.solvers.max_flow import checked
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """Edge e goes from `src[e]` to `dst[e]` and carries `cap[e]` units of `unit` GB/s; all arrays are int64.
+
+    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else below 0:
+    -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
+    `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
+    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may take, all where None.
+    In a `flipped` fabric every edge runs against the links it stands for.
+    """
+
+    topology: Topology
+    nodes: int
+    src: np.ndarray
+    dst: np.ndarray
+    cap: np.ndarray
+    link: np.ndarray
+    limit: np.ndarray
+    hub: np.ndarray
+    ways: tuple[np.ndarray, ...]
+    tail: np.ndarray
+    head: np.ndarray
+    unit: Fraction
+    shortest: Shortest | None
+    flipped: bool = False
+    sets: tuple[list[int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The topology's."""
+        return self.topology.name
+
+    @property
+    def ranks(self) -> int:
+        """How many of the nodes, the first ones, are ranks."""
+        return self.topology.ranks
+
+    @property
+    def compute(self) -> np.ndarray:
+        """Which nodes are ranks."""
+        return np.arange(self.nodes) < self.ranks
+
+    def reversed(self) -> Fabric:
+        """Every edge turned round: what reduce-scatter and reduce are allgather and broadcast on."""
+        return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
+
+    def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
+        """The topology's links that a path of edges stands for, in the order data takes them.
+
+        None where the topology has no such way, or schedules may not take it, as there is a shorter one through switches.
+        """
+        return self._links(tuple(path))
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], tuple[int, ...] | None]:
+        return {}
+
+    def _links(self, path: tuple[int, ...]) -> tuple[int, ...] | None:
+        if path in self._known:
+            return self._known[path]
+        src, dst, link, hub = self._lists
+        if len(path) == 1 and link[path[0]] >= 0 and hub[src[path[0]]] < 0 and hub[dst[path[0]]] < 0:
+            self._known[path] = whole = (link[path[0]],)
+            return whole
+        found: list[int] = []
+        start, inner, result = -1, -1, True
+        for e in path:
+            a, b = src[e], dst[e]
+            if hub[a] < 0:
+                start, inner = a, -1
+            if link[e] >= 0:
+                inner = link[e]
+            if hub[b] < 0:
+                if inner < 0:
+                    inner = self._between(hub[a], start, b) if hub[a] >= 0 else -1
+                if inner < 0 or not self._joins(inner, start, b):
+                    result = False
+                    break
+                found.append(inner)
+        if self.flipped:
+            found.reverse()
+        if result and len(found) > 1 and self.shortest is not None:
+            result = self.shortest.allows(int(self.tail[found[0]]), int(self.head[found[-1]]), len(found))
+        whole = tuple(found) if result else None
+        self._known[path] = whole
+        return whole
+
+    def links_of_all(self, paths: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
+        """`links_of` of each path, those through one gadget alone looked up together."""
+        found: list[tuple[int, ...] | None] = [None] * len(paths)
+        src, dst, link, hub = self._lists
+        inner: dict[int, list[tuple[int, int, int]]] = {}
+        for i, path in enumerate(paths):
+            start, end = src[path[0]], dst[path[-1]]
+            gadget = hub[src[path[-1]]]
+            alone = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
+            if alone and all(link[e] < 0 for e in path):
+                inner.setdefault(gadget, []).append((i, start, end))
+            else:
+                found[i] = self.links_of(path)
+        for gadget, rows in inner.items():
+            keys, links = self._pairs(gadget)
+            which, start, end = np.array(rows, np.int64).T
+            want = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
+            at = np.minimum(np.searchsorted(keys, want), len(keys) - 1)
+            for i, good, k in zip(which.tolist(), (keys[at] == want).tolist(), links[at].tolist(), strict=True):
+                found[i] = (k,) if good else None
+        return found
+
+    def _joins(self, link: int, start: int, end: int) -> bool:
+        """Whether the link has these ends, as this fabric turns it."""
+        return (self.head[link], self.tail[link]) == (start, end) if self.flipped else (self.tail[link], self.head[link]) == (start, end)
+
+    def _between(self, gadget: int, start: int, end: int) -> int:
+        """A gadget's link with these ends, -1 where it has none; one of several, as they are alike."""
+        keys, links = self._pairs(gadget)
+        want = (end, start) if self.flipped else (start, end)
+        at = int(np.searchsorted(keys, want[0] * self.nodes + want[1]))
+        return int(links[at]) if at < len(keys) and keys[at] == want[0] * self.nodes + want[1] else -1
+
+    def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
+        if gadget not in self._sorted:
+            links = self.ways[gadget]
+            keys = self.tail[links] * self.nodes + self.head[links]
+            order = np.argsort(keys, kind="stable")
+            self._sorted[gadget] = keys[order], links[order]
+        return self._sorted[gadget]
+
+    @cached_property
+    def _sorted(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        return {}
+
+    @cached_property
+    def _lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        return self.src.tolist(), self.dst.tolist(), self.link.tolist(), self.hub.tolist()
+
+
+def fabric(topology: Topology) -> Fabric:
+    """The fabric of a topology.
+
+    Raises SynthError for a limit that is neither a port nor a NIC (two limits on the same side of a link), and for
+    capacities whose whole multiples do not fit 64 bits.
+    """
+    from synth.scale.fabric.port_gadgets import Builder
+
+    links = topology.links
+    if not links:
+        raise SynthError(f"{topology.name} has no links")
+    wide, which = widths(links)
+    if not any(wide):
+        raise SynthError(f"{topology.name}: no link has any bandwidth")
+    unit = topology.unit_bandwidth()
+    each, limits = [int(width / unit) for width in wide], [int(m.bandwidth / unit) for m in topology.limits]
+    if min(each + limits) < 0:
+        raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
+    total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
+    checked(total + sum(limits), topology.name)
+    cap = np.array(each, np.int64)[which]
+    src, dst = ends(links)
+    build = Builder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
+    rows, hub, ways = build.run()
+    keep = rows[:, 2] > 0
+    rows = rows[keep]
+    a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
+    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, Shortest(topology), sets=tuple(build.sets))

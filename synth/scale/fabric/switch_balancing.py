@@ -1,0 +1,48 @@
+"""Switches that let out as much as comes in: what edge splitting needs where ports are shared or directions unequal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import lcm
+
+import numpy as np
+
+from synth.scale.fabric.fabric import Fabric
+
+PASSES, MOST_SCALE = 12, 1 << 20
+
+
+def balanced(fabric: Fabric) -> Fabric | None:
+    """`fabric` with the wider side of each unequal switch narrowed in proportion; itself where all are equal.
+
+    None where narrowing one switch upsets the next for ever, or takes too fine numbers.
+    Forests of the result are forests of `fabric`; its bound may be slower.
+    """
+    cap = [Fraction(c) for c in fabric.cap.tolist()]
+    into: list[list[int]] = [[] for _ in range(fabric.nodes)]
+    out: list[list[int]] = [[] for _ in range(fabric.nodes)]
+    for e, (a, b) in enumerate(zip(fabric.src.tolist(), fabric.dst.tolist(), strict=True)):
+        out[a].append(e)
+        into[b].append(e)
+    switches = sorted(range(fabric.ranks, fabric.nodes), key=lambda n: len(into[n]) + len(out[n]))
+    narrowed = False
+    for _ in range(PASSES):
+        settled = True
+        for n in switches:
+            enters, leaves = sum((cap[e] for e in into[n]), Fraction(0)), sum((cap[e] for e in out[n]), Fraction(0))
+            if enters != leaves:
+                settled, narrowed = False, True
+                wide, share = (into[n], leaves / enters) if enters > leaves else (out[n], enters / leaves)
+                for e in wide:
+                    cap[e] *= share
+        if settled:
+            break
+    else:
+        return None
+    if not narrowed:
+        return fabric
+    scale = lcm(*(c.denominator for c in cap))
+    if scale > MOST_SCALE:
+        return None
+    return replace(fabric, cap=np.array([int(c * scale) for c in cap], np.int64), unit=fabric.unit / scale)

@@ -1,0 +1,1 @@
+"""Spanning forests that reach the throughput bound: arborescence packing, plain or symmetric."""

@@ -1,0 +1,1 @@
+"""Greedy schedules at scale: breadth-first broadcast and rarest chunk first."""

@@ -1,0 +1,1 @@
+"""Several process groups at once on one machine."""

@@ -1,0 +1,209 @@
+"""Model: the small port between encodings and solvers. Boolean variables, clauses, and cardinalities kept as such.
+
+    Model   variables clauses counts
+    Count   literals scale levels vectors full     true literals  <=  scale * (1 + true levels); with `full`, equal
+
+Literals are DIMACS integers. A solver that understands cardinalities takes `counts` as they are (CP-SAT); for the
+others `Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
+constraints", CP 2003): true inputs force true outputs; only where a bound is met exactly do false ones force them false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from synth.model.outcome import Why
+
+
+class Count(NamedTuple):
+    """At most ``scale * (1 + true levels)`` of `literals` are true; a literal may stand there several times.
+
+    `levels` is unary: level j + 1 implies level j. `vectors` says how `literals` splits into runs already sorted
+    that way (lengths; () means runs of one). With `full` the bound is met exactly.
+    """
+
+    literals: list[int]
+    scale: int
+    levels: Sequence[int] = ()
+    vectors: tuple[int, ...] = ()
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a solver says of a Model: "sat" with `values[v]` for each variable v, "unsat", or why it does not know.
+
+    `work`: about how many seconds of one core it took, by what the solver counts, so that the load of the machine does not show.
+    """
+
+    status: Literal["sat", "unsat"] | Why
+    values: Sequence[bool] = ()
+    detail: str = ""
+    work: float = 0.0
+
+
+class Model:
+    """A growing formula. Build with `var`, `block`, `clause` and `at_most`; `cnf` gives clauses alone."""
+
+    __slots__ = ("clauses", "counts", "variables")
+
+    def __init__(self) -> None:
+        self.variables = 0
+        self.clauses: list[list[int]] = []
+        self.counts: list[Count] = []
+
+    def var(self) -> int:
+        """A new variable."""
+        self.variables += 1
+        return self.variables
+
+    def block(self, size: int) -> int:
+        """`size` new variables in a row; returns the first."""
+        first = self.variables + 1
+        self.variables += size
+        return first
+
+    def clause(self, literals: list[int]) -> None:
+        """At least one of `literals` holds. An empty list makes the model infeasible."""
+        self.clauses.append(literals)
+
+    def at_most(self, literals: list[int], k: int) -> None:
+        """At most `k` of `literals` hold."""
+        self.at_most_times(literals, k, ())
+
+    def at_most_times(self, literals: list[int], scale: int, levels: Sequence[int], vectors: tuple[int, ...] = ()) -> None:
+        """At most ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
+        if len(literals) > scale:
+            self.counts.append(Count(literals, scale, levels, vectors))
+
+    def exactly_times(self, literals: list[int], scale: int, levels: Sequence[int]) -> None:
+        """Exactly ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
+        self.counts.append(Count(literals, scale, levels, (), True))
+
+    def count(self, literals: Sequence[int], up_to: int) -> list[int]:
+        """Outputs o with o[k] forced true when more than k of `literals` are, for k < `up_to`."""
+        expand = _Totalizer(self.variables, self.clauses)
+        outputs = expand.sorted([[x] for x in literals], up_to)
+        self.variables = expand.variables
+        return outputs
+
+    def cnf(self) -> tuple[int, list[list[int]]]:
+        """Number of variables and clauses of an equisatisfiable CNF that keeps this model's variable numbers."""
+        clauses = self.clauses.copy()
+        expand = _Totalizer(self.variables, clauses)
+        for count in self.counts:
+            if count.full:
+                expand.equal(count)
+            elif count.scale == 1 and not count.levels and not count.vectors:
+                expand.one(count.literals)
+            elif len(count.literals) > count.scale:
+                expand.bound(count)
+        return expand.variables, clauses
+
+
+class _Totalizer:
+    """Expands counts into `clauses`, numbering new variables from `variables` + 1 on."""
+
+    def __init__(self, variables: int, clauses: list[list[int]]) -> None:
+        self.variables, self.clauses = variables, clauses
+
+    def sorted(self, vectors: list[list[int]], most: int, both: bool = False) -> list[int]:
+        """One sorted vector (at most `most` long) out of several, by a balanced tree of merges.
+
+        An output is forced true by true inputs; with `both`, forced false by false ones too.
+        """
+        while len(vectors) > 1:
+            merged = [self._merge(vectors[i], vectors[i + 1], most, both) for i in range(0, len(vectors) - 1, 2)]
+            if len(vectors) % 2:
+                merged.append(vectors[-1])
+            vectors = merged
+        return vectors[0][:most] if vectors else []
+
+    def one(self, literals: Sequence[int]) -> None:
+        """At most one, by a sequential counter (Sinz, CP 2005)."""
+        clauses = self.clauses
+        if len(literals) <= 4:
+            clauses.extend([[-x, -y] for i, x in enumerate(literals) for y in literals[:i]])
+            return
+        seen = self.variables + 1
+        self.variables += len(literals) - 1
+        clauses.append([-literals[0], seen])
+        for x in literals[1:-1]:
+            clauses += [-seen, -x], [-x, seen + 1], [-seen, seen + 1]
+            seen += 1
+        clauses.append([-seen, -literals[-1]])
+
+    def bound(self, count: Count) -> None:
+        """The clauses of one count. The last merge writes on the levels themselves and needs no outputs."""
+        scale, levels, clauses = count.scale, count.levels, self.clauses
+        vectors = _runs(count)
+        most = min(scale * (len(levels) + 1) + 1, len(count.literals))
+        half = (len(vectors) + 1) // 2
+        left = self.sorted(vectors[:half], most)
+        right = self.sorted(vectors[half:], most)
+        p, q = len(left), len(right)
+        for m in range(len(levels) + 1):
+            total = scale * (m + 1) + 1
+            if total > p + q:
+                break
+            tail = [levels[m]] if m < len(levels) else []
+            for i in range(max(0, total - q), min(p, total) + 1):
+                j = total - i
+                if not i:
+                    clauses.append([-right[j - 1], *tail])
+                elif not j:
+                    clauses.append([-left[i - 1], *tail])
+                else:
+                    clauses.append([-left[i - 1], -right[j - 1], *tail])
+
+    def equal(self, count: Count) -> None:
+        """Exactly ``scale * (1 + true levels)`` literals: outputs forced from below as well, as far as they are asked for."""
+        scale, levels, clauses = count.scale, count.levels, self.clauses
+        most = scale * (len(levels) + 1)
+        outputs = self.sorted(_runs(count), most + 1, both=True)
+        for m in range(len(levels) + 1):
+            least = scale * (m + 1)
+            given = [-levels[m - 1]] if m else []
+            if least > len(outputs):
+                clauses.append(given)
+                return
+            if least:
+                clauses.append([*given, outputs[least - 1]])
+            if least < len(outputs):
+                clauses.append([-outputs[least], *levels[m : m + 1]])
+
+    def _merge(self, a: list[int], b: list[int], most: int, both: bool = False) -> list[int]:
+        p, q = len(a), len(b)
+        size = min(p + q, most)
+        first = self.variables + 1
+        self.variables += size
+        clauses = self.clauses
+        clauses.extend([[-x, o] for x, o in zip(a, range(first, first + size), strict=False)])
+        clauses.extend([[-x, o] for x, o in zip(b, range(first, first + size), strict=False)])
+        for i in range(min(p, size - 1)):
+            x, base = -a[i], first + i + 1
+            clauses.extend([[x, -b[j], base + j] for j in range(min(q, size - i - 1))])
+        if both:
+            for o in range(size):  # more than o are true: for each i, more than i in a or at least o + 1 - i in b
+                for i in range(max(0, o - q), min(p, o) + 1):
+                    clauses.append([-first - o, *a[i : i + 1], *b[o - i : o - i + 1]])
+        return list(range(first, first + size))
+
+
+def _runs(count: Count) -> list[list[int]]:
+    """The inputs as sorted vectors; equal literals side by side make one vector."""
+    literals = count.literals
+    if count.vectors:
+        runs, at = [], 0
+        for size in count.vectors:
+            runs.append(literals[at : at + size])
+            at += size
+        return runs
+    if len(set(literals)) == len(literals):
+        return [[x] for x in literals]
+    times: dict[int, int] = {}
+    for x in literals:
+        times[x] = times.get(x, 0) + 1
+    return [[x] * n for x, n in times.items()]

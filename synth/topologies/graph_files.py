@@ -1,0 +1,126 @@
+"""Graphs written by other tools, read through networkx: node-link JSON and GraphML, turned into a topology document.
+
+A node is a rank unless its attribute `switch` is true; an edge has `bandwidth` (or `weight`; 1 where neither is given),
+and optionally `latency` and `kind`. An undirected edge is a link each way.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+from synth.errors import FormatError
+from synth.topologies.file_reader import Plain
+
+_DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
+
+
+def is_node_link(doc: Any) -> bool:
+    """Whether a parsed document is networkx's node-link form rather than a topology file."""
+    return isinstance(doc, dict) and "ranks" not in doc and isinstance(doc.get("nodes"), list) and ("links" in doc or "edges" in doc)
+
+
+def from_node_link(doc: dict, file: str) -> dict:
+    """The topology document of a parsed node-link document. Raises FormatError."""
+    edges = doc.get("edges", doc.get("links"))
+    nodes = doc["nodes"]
+    if not all(isinstance(n, dict) and isinstance(n.get("id"), str) for n in nodes):
+        raise FormatError("every node must be a mapping with an id that is a number or a text", file, "nodes")
+    known = {n["id"] for n in nodes}
+    if len(known) < len(nodes):
+        raise FormatError("two nodes have the same id", file, "nodes")
+    if not isinstance(edges, list):
+        raise FormatError("expected a list of edges", file, "links")
+    for i, edge in enumerate(edges):
+        for end in ("source", "target"):
+            if not isinstance(edge, dict) or not isinstance(edge.get(end), str) or edge[end] not in known:
+                raise FormatError(f"the {end} is missing or no node's id", file, f"links[{i}]")
+    import networkx as nx
+
+    flags = {key: doc.get(key) is True or str(doc.get(key)).lower() == "true" for key in ("directed", "multigraph")}
+    graph_attributes = doc.get("graph") if isinstance(doc.get("graph"), dict) else {}
+    # networkx calls the edges "links" or "edges" depending on its version; a multigraph keeps every parallel edge.
+    whole = {**flags, "multigraph": True, "graph": graph_attributes, "nodes": nodes, "links": edges, "edges": edges}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            graph = nx.node_link_graph(whole)
+    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"networkx cannot read this node-link graph: {error}", file) from None
+    return _document(graph, file)
+
+
+def from_graphml(text: str, file: str) -> dict:
+    """The topology document of a GraphML text. Raises FormatError; a document type or entity is refused unparsed."""
+    bomb = _DOCTYPE.search(text)
+    if bomb:
+        line = text.count("\n", 0, bomb.start()) + 1
+        raise FormatError("document types and entities are refused; remove the DOCTYPE", file, line)
+    from xml.etree import ElementTree
+
+    import networkx as nx
+
+    try:
+        root = ElementTree.fromstring(text.encode(), ElementTree.XMLParser(encoding="utf-8"))
+    except ElementTree.ParseError as error:
+        raise FormatError(f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)) from None
+    if not root.tag.endswith("graphml"):
+        raise FormatError(f"expected GraphML, found <{root.tag[:40]}>", file)
+    known = {node.get("id") for node in _named(root, "node")}
+    if None in known:
+        raise FormatError("a node has no id", file)
+    for i, edge in enumerate(_named(root, "edge")):
+        if not {edge.get("source"), edge.get("target")} <= known:
+            raise FormatError("the source or the target is missing or no node's id", file, f"edge {i}")
+    for key in _named(root, "key"):
+        # Numbers stay text until they are read exactly.
+        key.set("attr.type", "string")
+    try:
+        graph = nx.parse_graphml(ElementTree.tostring(root, encoding="unicode"), force_multigraph=True)
+    except (nx.NetworkXException, KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        raise FormatError(f"networkx cannot read this GraphML: {str(error)[:200]}", file) from None
+    return _document(graph, file)
+
+
+def _named(root: Any, tag: str) -> list[Any]:
+    return [element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag]
+
+
+def _document(graph: Any, file: str) -> dict:
+    switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
+    ids = [n for n in graph.nodes if n not in switch]
+    notes = []
+    if {str(n) for n in ids} == {str(i) for i in range(len(ids))}:
+        rank = {n: int(n) for n in ids}
+    else:
+        rank = {n: i for i, n in enumerate(ids)}
+        shown = ", ".join(f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])) + (", ..." if len(ids) > 8 else "")
+        notes.append(f"ranks in the order of the file: {shown}")
+    names = {n: f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n) for n in switch}
+
+    def end(node: Any) -> Plain | str:
+        return Plain(rank[node]) if node in rank else names[node]
+
+    links, unweighted = [], False
+    for a, b, data in graph.edges(data=True):
+        width = data.get("bandwidth", data.get("weight"))
+        unweighted |= width is None
+        link = {"src": end(a), "dst": end(b), "bandwidth": _scalar("1" if width is None else width)}
+        link |= {key: _scalar(data[key]) for key in ("latency", "kind") if data.get(key) is not None}
+        links.append(link if graph.is_directed() else {**link, "both": True})
+    if unweighted:
+        notes.append("edges without a bandwidth count 1 GB/s")
+    if not ids:
+        raise FormatError("the graph has no node that is a rank", file)
+    doc: dict = {"ranks": Plain(len(ids)), "links": links, "notes": notes}
+    order = [n for n in graph.nodes if n in switch]
+    if order:
+        doc["switches"] = [names[n] for n in order]
+    if isinstance(graph.graph.get("name"), str) and graph.graph["name"]:
+        doc["name"] = graph.graph["name"]
+    return doc
+
+
+def _scalar(value: Any) -> Any:
+    return Plain(value) if isinstance(value, str) else value

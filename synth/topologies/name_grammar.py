@@ -1,0 +1,119 @@
+"""The grammar of topology names: ``name[:sizes][*boxes][:key=value,...]``, in either case.
+
+dgx1      ring:8      torus:4x4      switch:8:units=12      dgx-a100*2      dgx1*2:cross=0+2+5+7
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fractions import Fraction
+
+from synth.errors import UsageError, unknown
+from synth.model.topology import Topology
+from synth.topologies.builders import Entry, Nic
+from synth.topologies.clusters import OPTIONS, cluster
+from synth.topologies.families import FAMILIES
+from synth.topologies.machines import MACHINES, NET_US
+
+ALIASES = {
+    "dgx1": "dgx1-v100", "dgx-1": "dgx1-v100", "ndv2": "dgx1-v100", "p100": "dgx1-p100", "dgx-2": "dgx2",
+    "a100": "dgx-a100", "dgxa100": "dgx-a100", "h100": "dgx-h100", "dgxh100": "dgx-h100", "h200": "dgx-h200", "dgxh200": "dgx-h200",
+    "nvl72": "gb200-nvl72", "gb200": "gb200-nvl72", "z52": "mi50-z52", "mi50": "mi50-z52", "mi100": "mi100-4p3l",
+    "complete": "fully-connected", "clique": "fully-connected", "full": "fully-connected", "grid": "mesh", "path": "line",
+    "hub": "hub-and-spoke", "cube": "hypercube", "crossbar": "switch", "fattree": "fat-tree",
+}  # fmt: skip
+
+# A plug-in's machine has one NIC of 200 Gbit/s a rank until `nic=` and `nics=` say otherwise.
+PLUGIN_NIC = Nic(Fraction(25), NET_US)
+
+_SHAPE = re.compile(r"(?P<name>[^:*]+)(:(?P<sizes>[^:*=]+))?(\*(?P<boxes>[^:*]+))?(:(?P<options>[^:*]*=[^:*]*))?")
+_SIZES = re.compile(r"\d{1,6}(x\d{1,6}){0,7}")
+
+
+def topology(name: str) -> Topology:
+    """The topology that `name` stands for, in the grammar above; sizes count ranks.
+
+    Raises UsageError: an unknown name (with the nearest ones), a size or option it does not take.
+    """
+    text = name.strip().lower().replace("_", "-")
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        raise UsageError(f"topology {name!r} is not of the form name[:sizes][*boxes][:key=value,...], such as torus:4x4 or dgx-a100*2")
+    key = ALIASES.get(shape["name"], shape["name"])
+    entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
+    sizes = _sizes(name, shape["sizes"])
+    options = _options(name, shape["options"])
+    own = {k: v for k, v in options.items() if k not in OPTIONS}
+    across = {k: v for k, v in options.items() if k in OPTIONS}
+    tail = [shape["options"]] if options else []
+    full = ":".join(["*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, shape["boxes"])]), *tail])
+    box = entry.build(sizes, own)
+    if shape["boxes"] is None:
+        if across:
+            raise UsageError(f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2")
+        return replace(box, name=full)
+    boxes = int(shape["boxes"])
+    if boxes == 1 and not across:
+        return replace(box, name=full)
+    return cluster(box, boxes, entry.nic, across, full)
+
+
+def summaries() -> list[tuple[str, str]]:
+    """Name and summary (with the form of its sizes) of everything built in: machines, then families."""
+    return [
+        (name, f"{entry.summary}; {name}:{entry.sizes}" if entry.sizes else entry.summary) for name, entry in (MACHINES | FAMILIES).items()
+    ]
+
+
+def _plugin(key: str) -> Entry:
+    """What an installed package adds under this name: a function of sizes and key=value options that makes a `Topology`.
+
+    Raises UsageError with the nearest names when there is none.
+    """
+    from inspect import signature
+
+    from synth.model.registry import load, table
+
+    built_in = [*MACHINES, *FAMILIES, *ALIASES]
+    added = table("topologies", built_in)
+    if key not in added:
+        raise UsageError(unknown("topology", key, [*built_in, *added], "topologies"))
+    target = load(added[key])
+
+    def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
+        try:
+            signature(target).bind(*sizes, **options)
+        except TypeError as error:
+            raise UsageError(f"topology {key} of the plug-in {added[key]}: {error}") from None
+        return target(*sizes, **options)
+
+    return Entry(f"plug-in {added[key]}", make, PLUGIN_NIC)
+
+
+def _sizes(name: str, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    if not _SIZES.fullmatch(text):
+        raise UsageError(f"topology {name!r}: sizes are numbers of ranks joined by x, such as 8 or 4x4, not {text!r}")
+    return tuple(map(int, text.split("x")))
+
+
+def _boxes(name: str, text: str | None) -> list[str]:
+    if text is None:
+        return []
+    if not text.isdecimal() or len(text) > 6 or int(text) < 1:
+        raise UsageError(f"topology {name!r}: *{text} is not a number of boxes, such as *2")
+    return [str(int(text))]
+
+
+def _options(name: str, text: str | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in (text or "").split(",") if text else []:
+        key, equals, value = item.partition("=")
+        if not equals or not key or not value:
+            raise UsageError(f"topology {name!r}: {item!r} is not of the form key=value")
+        if key in found:
+            raise UsageError(f"topology {name!r}: {key}= is given twice")
+        found[key] = value
+    return found

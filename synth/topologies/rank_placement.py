@@ -1,0 +1,36 @@
+"""Where a schedule's ranks are on a machine: which machine it was made for, and how the two numberings correspond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from synth.errors import SynthError
+from synth.model import symmetry
+from synth.model.topology import Network, Topology
+from synth.topologies.name_grammar import topology as named
+
+
+def known(network: Network) -> Topology | None:
+    """The machine or family of that name, if its links are those of `network`; None where nothing more is known of it."""
+    try:
+        found = named(network.name)
+    except SynthError:
+        return None
+    return found if found.ranks == network.ranks and same(found.network(), network) else None
+
+
+def same(one: Network, other: Network) -> bool:
+    """Whether the two have the same routes, rank for rank."""
+    return sorted((r.src, r.dst, r.via, r.units) for r in one.routes) == sorted((r.src, r.dst, r.via, r.units) for r in other.routes)
+
+
+def place(network: Network, machine: Network, default: Sequence[int]) -> tuple[tuple[int, ...], bool]:
+    """The rank of `machine` for each rank of `network`, and whether it comes from a match of their links.
+
+    `default` where it already carries every route to one of the machine that is as wide, or where no renumbering makes
+    them equal.
+    """
+    if sorted((default[r.src], default[r.dst], r.units) for r in network.routes) == sorted((r.src, r.dst, r.units) for r in machine.routes):
+        return tuple(default), False
+    found = symmetry.isomorphism(network, machine)
+    return (tuple(default), False) if found is None else (tuple(found), True)

@@ -1,0 +1,204 @@
+"""Users' topology files: YAML or JSON by hand, node-link JSON and GraphML from graph tools. The form: docs/topologies.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from math import lcm
+from pathlib import Path
+from typing import Any
+
+from synth.errors import unknown
+from synth.model.documents.text_file import text_of
+from synth.model.topology import KINDS, Limit, Link, Topology
+from synth.topologies.builders import MAX_LINKS
+from synth.topologies.declared_symmetries import is_permutation, preserves
+from synth.topologies.file_reader import Fields, Plain, parse_json, parse_yaml
+
+MAX_FILE_RANKS = 4096
+MAX_LIMITS = 1 << 16
+MAX_UNITS = 1 << 40
+KEYS = ("name", "ranks", "links", "limits", "switches", "nodes", "unit", "symmetries", "labels", "notes")
+LINK_KEYS = ("src", "dst", "bandwidth", "latency", "kind", "both")
+LIMIT_KEYS = ("name", "links", "bandwidth")
+# Where a link states no latency: NCCL's defaults by kind (see machines.py); 1 µs, as in the families, for an unknown one.
+LATENCY = {"nvlink": Fraction(3, 5), "xgmi": Fraction(3, 5), "pcie": Fraction(1), "net": Fraction(27, 10), "unknown": Fraction(1)}
+
+
+def load(path: Path) -> Topology:
+    """The topology in a user's file. Raises FormatError, one line with the file and the place in it."""
+    path = Path(path)
+    text, file = text_of(path), str(path)
+    if path.suffix.lower() == ".graphml" or text.lstrip().startswith("<"):
+        from synth.topologies.graph_files import from_graphml
+
+        return from_document(from_graphml(text, file), file, path.stem)
+    suffix = path.suffix.lower()
+    # A truncated JSON file is better reported as such than as odd YAML.
+    is_json = suffix == ".json" or (suffix not in (".yaml", ".yml") and text.lstrip().startswith("{"))
+    doc = parse_json(text, file) if is_json else parse_yaml(text, file)
+    from synth.topologies.graph_files import from_node_link, is_node_link
+
+    if is_node_link(doc):
+        doc = from_node_link(doc, file)
+    return from_document(doc, file, path.stem)
+
+
+def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
+    """The topology in a parsed document (see `reading`); `file` is named in errors. Raises FormatError."""
+    read = Fields(file)
+    doc = read.mapping(doc, None, KEYS, ("ranks", "links"))
+    ranks = read.integer(doc["ranks"], "ranks", 1, MAX_FILE_RANKS)
+    switches = _switches(read, doc.get("switches"))
+    ends = {name: ranks + i for i, name in enumerate(switches)}
+    links, notes = _links(read, doc["links"], ranks, ends)
+    places = {(k.src, k.dst): i for i, k in enumerate(links)}
+    limits = _limits(read, doc.get("limits"), places, ranks, ends)
+    unit = None if doc.get("unit") is None else read.number(doc["unit"], "unit")
+    _check_units(read, unit, [(f"links {_ends(k, switches, ranks)}", k.bandwidth) for k in links], limits)
+    nodes = _integers(read, doc.get("nodes"), "nodes", ranks) or (0,) * ranks
+    labels = _integers(read, doc.get("labels"), "labels", ranks)
+    if len(set(labels)) < len(labels):
+        read.fail("two ranks have the same label", "labels")
+    notes += [read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))]
+    title = read.string(doc["name"], "name") if doc.get("name") is not None else name
+    topology = Topology(title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)))
+    return _with_symmetries(read, topology, doc.get("symmetries"))
+
+
+def dump(topology: Topology) -> dict:
+    """The same form, ready for JSON; `from_document` and `load` read it back to an equal topology."""
+    names = {topology.ranks + i: name for i, name in enumerate(topology.switches)}
+
+    def ends(link: Link) -> list:
+        return [names.get(link.src, link.src), names.get(link.dst, link.dst)]
+
+    doc: dict = {"name": topology.name, "ranks": topology.ranks}
+    if topology.unit is not None:
+        doc["unit"] = _plain(topology.unit)
+    if topology.switches:
+        doc["switches"] = list(topology.switches)
+    doc["links"] = [
+        {**dict(zip(("src", "dst"), ends(k), strict=True)), "bandwidth": _plain(k.bandwidth), "latency": _plain(k.latency), "kind": k.kind}
+        for k in topology.links
+    ]
+    if topology.limits:
+        doc["limits"] = [
+            {"name": m.name, "links": [ends(topology.links[i]) for i in m.links], "bandwidth": _plain(m.bandwidth)} for m in topology.limits
+        ]
+    lists = {"nodes": topology.nodes, "symmetries": topology.generators, "labels": topology.labels, "notes": topology.notes}
+    doc |= {key: [list(x) if isinstance(x, tuple) else x for x in value] for key, value in lists.items() if value}
+    return doc
+
+
+def _plain(value: Fraction) -> int | str:
+    return value.numerator if value.denominator == 1 else str(value)
+
+
+def _switches(read: Fields, value: Any) -> tuple[str, ...]:
+    names = [read.string(x, f"switches[{i}]", 64) for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))]
+    for i, name in enumerate(names):
+        if name.lstrip("-").isdecimal():
+            read.fail(f"{name!r} would be taken for a rank; give the switch a name with a letter", f"switches[{i}]")
+        if names.index(name) < i:
+            read.fail(f"the switch {name!r} is listed twice", f"switches[{i}]")
+    return tuple(names)
+
+
+def _end(read: Fields, value: Any, place: str, ranks: int, ends: dict[str, int]) -> int:
+    if isinstance(value, str) and value in ends:
+        return ends[value]
+    if isinstance(value, str) and not (isinstance(value, Plain) and value.lstrip("-").isdecimal()):
+        read.fail(f"{str(value)[:40]!r} is neither a rank nor one of the switches", place)
+    return read.integer(value, place, 0, ranks - 1)
+
+
+def _links(read: Fields, value: Any, ranks: int, ends: dict[str, int]) -> tuple[tuple[Link, ...], list[str]]:
+    found: dict[tuple[int, int], Link] = {}
+    repeated: dict[tuple[int, int], int] = {}
+    for i, item in enumerate(read.sequence(value, "links", MAX_LINKS)):
+        place = f"links[{i}]"
+        row = read.mapping(item, place, LINK_KEYS, ("src", "dst", "bandwidth"))
+        src, dst = (_end(read, row[key], f"{place}.{key}", ranks, ends) for key in ("src", "dst"))
+        if src == dst:
+            read.fail(f"a link from {row['src']} to itself", place)
+        kind = read.string(row["kind"], f"{place}.kind").lower() if row.get("kind") is not None else "unknown"
+        if kind not in KINDS:
+            read.fail(unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}", f"{place}.kind")
+        bandwidth = read.number(row["bandwidth"], f"{place}.bandwidth")
+        latency = read.number(row["latency"], f"{place}.latency", zero=True) if row.get("latency") is not None else LATENCY[kind]
+        both = row.get("both") is not None and read.boolean(row["both"], f"{place}.both")
+        for a, b in ((src, dst), (dst, src)) if both else ((src, dst),):
+            link = Link(a, b, bandwidth, latency, kind)
+            if (a, b) in found:
+                repeated[a, b] = repeated.get((a, b), 1) + 1
+                link = _added(found[a, b], link)
+            found[a, b] = link
+    if len(found) > MAX_LINKS:
+        read.fail(f"has {len(found)} links, at most {MAX_LINKS} are supported", "links")
+    names = {end: name for name, end in ends.items()}
+    shown = [f"{names.get(a, a)}→{names.get(b, b)} ({n} entries)" for (a, b), n in list(repeated.items())[:4]]
+    more = f" and {len(repeated) - 4} more" if len(repeated) > 4 else ""
+    return tuple(found.values()), [f"parallel links added up: {', '.join(shown)}{more}"] if shown else []
+
+
+def _added(one: Link, other: Link) -> Link:
+    kind = one.kind if one.kind == other.kind else "unknown"
+    return Link(one.src, one.dst, one.bandwidth + other.bandwidth, max(one.latency, other.latency), kind)
+
+
+def _limits(read: Fields, value: Any, places: dict[tuple[int, int], int], ranks: int, ends: dict[str, int]) -> tuple[Limit, ...]:
+    limits = []
+    for i, item in enumerate(read.sequence(value or [], "limits", MAX_LIMITS)):
+        place = f"limits[{i}]"
+        row = read.mapping(item, place, LIMIT_KEYS, ("links", "bandwidth"))
+        name = read.string(row["name"], f"{place}.name") if row.get("name") is not None else f"limit {i}"
+        members: dict[int, None] = {}
+        for j, pair in enumerate(read.sequence(row["links"], f"{place}.links", MAX_LINKS)):
+            spot = f"{place}.links[{j}]"
+            src, dst = (_end(read, end, spot, ranks, ends) for end in read.sequence(pair, spot, 2, 2))
+            index = places.get((src, dst))
+            if index is None:
+                read.fail(f"there is no link {pair[0]}→{pair[1]}", spot)
+            if index in members:
+                read.fail(f"the link {pair[0]}→{pair[1]} is listed twice in this limit", spot)
+            members[index] = None
+        if not members:
+            read.fail("the limit has no links", f"{place}.links")
+        limits.append(Limit(name, tuple(members), read.number(row["bandwidth"], f"{place}.bandwidth")))
+    return tuple(limits)
+
+
+def _check_units(read: Fields, unit: Fraction | None, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]) -> None:
+    """Refuses bandwidths whose common unit is so small that counts of it would no longer fit the engines' integers."""
+    common, top = 1, Fraction(0)
+    for place, value in [*links, *((f"limit {m.name!r}", m.bandwidth) for m in limits)]:
+        ratio = value / unit if unit else value
+        common, top = lcm(common, ratio.denominator), max(top, ratio)
+        if common * max(top, 1) > MAX_UNITS:
+            read.fail("the bandwidths up to here have no common unit of reasonable size; round them to fewer digits", place)
+
+
+def _ends(link: Link, switches: tuple[str, ...], ranks: int) -> str:
+    return "→".join(str(end) if end < ranks else switches[end - ranks] for end in (link.src, link.dst))
+
+
+def _integers(read: Fields, value: Any, place: str, ranks: int) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple(read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in enumerate(read.sequence(value, place, ranks, ranks)))
+
+
+def _with_symmetries(read: Fields, topology: Topology, value: Any) -> Topology:
+    from dataclasses import replace
+
+    generators = []
+    for i, item in enumerate(read.sequence(value or [], "symmetries", 64)):
+        place = f"symmetries[{i}]"
+        pi = _integers(read, item, place, topology.ranks)
+        if not is_permutation(pi, topology.ranks):
+            read.fail(f"is not a permutation of the ranks 0..{topology.ranks - 1}", place)
+        if not preserves(topology, pi):
+            read.fail("does not map links to links of equal bandwidth and limits to limits", place)
+        generators.append(pi)
+    return replace(topology, generators=tuple(generators))

@@ -1,0 +1,202 @@
+"""What a frontier says, as plain strings: header, columns, rows and the sentences below; rendered by `tables` and `html`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from synth.model.collective import Collective
+from synth.model.frontier import Frontier, Open, Point
+from synth.model.number_text import GB, KB, MB, number, size_text
+from synth.model.rational import counted, show
+from synth.model.topology import Network, Topology
+
+SIZES = (KB, MB, GB)
+ADVISED = 128 * MB
+MANY = 3  # points of one bound, from which on it is said once
+WHY = {
+    "effort": "the default effort is spent, --time-limit allows more",
+    "time": "the time ran out", "memory": "the memory ran out", "interrupted": "interrupted", "crash": "the solver crashed",
+    "gave-up": "the search ended without an answer",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Report:
+    """A table (columns with their alignment, rows) between a title and sentences; everything is text."""
+
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[tuple[str, ...], ...]
+    sentences: tuple[str, ...] = ()
+
+
+def frontier(found: Frontier) -> Report:
+    """The table of `synth pareto`: a row per point, then what is proved, what is open and which point to take."""
+    sums = found.collective.combining
+    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("status", "left")]
+    engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
+    columns += [("construction", "left"), ("same bits", "left")] if sums else [("engine", "left")] if engines else []
+    columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    rows, said = [], _repeated(found)
+    for point in found.points:
+        row = [str(point.steps), str(point.rounds), str(point.chunks), show(point.bandwidth), _status(point, said)]
+        row += [point.construction, "yes" if point.same_bits else "no"] if sums else []
+        row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
+        row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
+        rows.append(tuple(row))
+    return Report(title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found)))
+
+
+def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
+    """``allgather on dgx1-v100: 8 ranks, 1 unit = 25 GB/s, latency 0.7 µs``."""
+    return headed(collective.name, collective.roots, network, network.unit, network.latency, labels)
+
+
+def headed(
+    collective: str, roots: Sequence[int], machine: Network | Topology, unit: Fraction, latency: Fraction, labels: Sequence[int]
+) -> str:
+    """The title of what is said of a collective on a machine; `labels`: what the machine calls its ranks, where it is part of one."""
+    start = f" from {', '.join(map(str, roots))}" if roots else ""
+    own = [labels[r] for r in roots] if labels else list(roots)
+    if own != list(roots):
+        start += f" (the machine's {', '.join(map(str, own))})"
+    late = f"latency {number(latency)} µs" if latency else "no latency known"
+    return f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
+
+
+def sentences(found: Frontier) -> list[str]:
+    """What is proved, what is open, which point to take at 128 MB, and the notes of the machine."""
+    lines = _proved(found)
+    lines += _open(found.open) + _gap(found)
+    if found.points:
+        lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
+        if not found.network.latency:
+            lines.append("note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives measured ones)")
+    if found.labels and found.labels != tuple(range(found.network.ranks)):
+        lines.append(f"note: ranks 0 to {found.network.ranks - 1} stand for the machine's {', '.join(map(str, found.labels))}")
+    return lines + [f"note: {note}" for note in found.notes]
+
+
+def choice(found: Frontier, size: int) -> Report:
+    """The one point to use at `size` bytes, and why: every point's predicted time and the sizes it is best for."""
+    columns = (
+        ("steps", "right"),
+        ("rounds/chunk", "right"),
+        (f"µs at {size_text(size)}", "right"),
+        ("GB/s", "right"),
+        ("best for", "left"),
+    )
+    best = found.best(size) if found.points else None
+    rows = tuple(
+        (f"{'> ' if point is best else ''}{point.steps}", show(point.bandwidth), number(found.seconds_at(point, size) * 10**6),
+         number(found.gbps(point, size)), _range(*span) if span else "no size")
+        for point, span in zip(found.points, spans(found), strict=True)
+    )  # fmt: skip
+    lines = _proved(found) + _open(found.open) + _gap(found)
+    if best is not None:
+        alpha = best.steps * float(found.network.latency)
+        beta = float(slope(found, best)) * size * 10**6
+        lines.insert(0, (
+            f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
+            f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
+        ))  # fmt: skip
+        lines[1:1] = _against(found, best, size)
+    return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
+
+
+def _against(found: Frontier, best: Point, size: int) -> list[str]:
+    from synth.view.size_advice import Choice, Wire, lines
+
+    points = {id(p): Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points}
+    wire = Wire(found.network.latency, found.network.unit, found.collective.unit_share)
+    return lines(size, wire, list(points.values()), points[id(best)])
+
+
+def slope(found: Frontier, point: Point) -> Fraction:
+    """Predicted seconds per byte of size, without the latencies: (R/C) · unit bytes per byte / unit bandwidth."""
+    return point.bandwidth * found.collective.unit_share / (found.network.unit * 10**9)
+
+
+def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
+    """For each point the sizes in bytes [from, to) where it is predicted fastest; None where it never is, `to` None: no end."""
+    alpha = found.network.latency / 10**6
+
+    def crossing(few: Point, many: Point) -> Fraction:
+        gain = slope(found, few) - slope(found, many)
+        return (many.steps - few.steps) * alpha / gain
+
+    result: list[tuple[Fraction, Fraction | None] | None] = []
+    for i, point in enumerate(found.points):
+        low = max((crossing(other, point) for other in found.points[:i]), default=Fraction(0))
+        high = min((crossing(point, other) for other in found.points[i + 1 :]), default=None)
+        result.append((low, high) if high is None or low < high else None)
+    return result
+
+
+def _proved(found: Frontier) -> list[str]:
+    if not found.complete:
+        return [] if found.open else ["incomplete: what other numbers of steps would give has not been decided"]
+    if not found.points:
+        return ["complete: nothing is to be done, every rank has what it must have"]
+    if found.max_steps is None:
+        return ["complete: no schedule in this model, with any number of chunks, is better"]
+    most = counted(found.max_steps, "step")
+    return [f"complete up to {most}: no schedule of so many steps in this model, with any number of chunks, is better"]
+
+
+def _open(intervals: Sequence[Open]) -> list[str]:
+    """A sentence for each run of steps, one after the other, with the same bound and the same reason."""
+    runs: list[list[Open]] = []
+    for item in intervals:
+        if runs and _goes_on(runs[-1][-1], item):
+            runs[-1].append(item)
+        else:
+            runs.append([item])
+    lines = []
+    for run in runs:
+        first, last = run[0], run[-1]
+        span = counted(first.steps, "step") if len(run) == 1 else f"{first.steps} to {last.steps} steps"
+        most = "nothing was found"
+        if first.upper is not None and last.upper is not None:
+            most = f"at most {show(first.upper)}" + (f" down to {show(last.upper)}" if last.upper != first.upper else "")
+        why = WHY.get(first.reason, first.reason)
+        lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {most} ({why})")
+    return lines
+
+
+def _goes_on(before: Open, item: Open) -> bool:
+    alike = (before.lower, before.reason, before.upper is None) == (item.lower, item.reason, item.upper is None)
+    return alike and item.steps == before.steps + 1
+
+
+def _gap(found: Frontier) -> list[str]:
+    """How far the best point is from the bound for any number of steps, where it does not meet it."""
+    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=Fraction(0))
+    if found.complete or not found.points or not 0 < floor < found.points[-1].bandwidth:
+        return []
+    last = found.points[-1]
+    above = number((last.bandwidth / floor - 1) * 100)
+    least = f"with any number of steps the least rounds/chunk is at least {show(floor)}"
+    return [f"{least}: the {last.steps}-step point is {above}% above that"]
+
+
+def _repeated(found: Frontier) -> Fraction | None:
+    """The bound of every point that is not optimal, where there are many of one bound, that for any number of steps."""
+    values = [point.bound.value for point in found.points if point.status != "optimal"]
+    floor = max((bound.value for steps, bound in found.bounds if steps is None), default=None)
+    return floor if len(values) >= MANY and set(values) == {floor} and _gap(found) else None
+
+
+def _status(point: Point, said: Fraction | None = None) -> str:
+    """In words; `said`: a bound that stands below the table."""
+    if point.status != "optimal":
+        return "best known" if point.bound.value == said else f"best known (bound {show(point.bound.value)})"
+    return "optimal" if point.bound.scope == "any-chunks" else f"optimal for {counted(point.chunks, 'chunk')}"
+
+
+def _range(low: Fraction, high: Fraction | None) -> str:
+    if high is None:
+        return f"{size_text(low)} and more" if low else "every size"
+    return f"{size_text(low)} to {size_text(high)}" if low else f"less than {size_text(high)}"

@@ -1,0 +1,114 @@
+"""What `synth allocations` and `synth explain` print: plain tables of rates. Takes any objects with the fields named here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from synth.model.collective import Collective
+from synth.model.latency import latency
+from synth.model.number_text import number
+from synth.model.rational import counted, show
+from synth.model.topology import Topology
+from synth.view.frontier_text import Report, headed
+
+
+def gbps(units: Fraction, unit: Fraction) -> str:
+    """Units of algorithmic bandwidth as GB/s."""
+    return number(units * unit)
+
+
+def allocations(
+    title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None,
+    missing: Sequence[str] = (),
+) -> Report:  # fmt: skip
+    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation, rates).
+
+    `missing`: what a time limit left out, in words.
+    """
+    columns = [("GPUs", "right"), ("ranks", "left"), ("alike", "right"), ("rings", "right")]
+    for name in names:
+        columns += [(f"{name} units", "right"), ("GB/s", "right"), ("x rings", "right")]
+        columns += [("x RS+AG", "right")] if name == "allreduce" else []
+        columns += [("with PCIe GB/s", "right")] if slow is not None else []
+    table = []
+    for allocation, rates in rows:
+        rings = str(rates.ring_units) if rates.rings_most else f">= {rates.ring_units}"
+        row = [str(len(allocation.ranks)), ",".join(map(str, allocation.ranks)), str(allocation.members), rings]
+        for name in names:
+            best = rates.best[name]
+            mark = "" if name in rates.attained else "<= "
+            row += [mark + show(best), mark + gbps(best, unit), _ratio(best, rates.ring[name])]
+            row += [_ratio(best, rates.composed)] if name == "allreduce" else []
+            row += [number(slow[allocation.ranks][name])] if slow is not None else []
+        table.append(tuple(row))
+    left = [f"left open: {', '.join(missing)}"] if missing else []
+    return Report(title, tuple(columns), tuple(table), (*_summary(names, rows), *left))
+
+
+def _ratio(best: Fraction, other: Fraction | None) -> str:
+    return "-" if not other else f"{float(best / other):.2f}"
+
+
+def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
+    ringless = sum(allocation.connected and not rates.ring_units for allocation, rates in rows)
+    lines = [
+        f"{counted(len(rows), 'class')} of allocations up to isomorphism, {counted(sum(a.members for a, _ in rows), 'allocation')};"
+        f" {ringless} without a ring"
+    ]
+    if "allreduce" in names:
+        ratios = [float(r.best["allreduce"] / r.composed) for _, r in rows if r.composed]
+        better = sum(x > 1 for x in ratios)
+        if ratios:
+            mean = 1.0
+            for x in ratios:
+                mean *= x ** (1 / len(ratios))
+            than = "than the optimal reduce-scatter + allgather"
+            where = f"faster {than} in {better}, by {mean:.3f} in geometric mean" if better else f"nowhere faster {than}"
+            lines.append(f"allreduce by trees is {where}")
+    lines.append("GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together")
+    return lines
+
+
+def title(topology: Topology, collective: Collective) -> str:
+    """The title of `explain`."""
+    return headed(collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels)
+
+
+def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
+    """A row per way to run the collective, the optimum first, and what limits it."""
+    top = made.ways[0].units
+    columns = (("way", "left"), ("units", "right"), ("GB/s", "right"), ("of the bound", "right"), ("", "left"))
+    if made.ways[0].name == "optimum":
+        columns = (*columns[:3], ("of the optimum", "right"), columns[4])
+    rows = tuple(
+        (way.name, *(("-", "-", "-") if way.units is None else (show(way.units), gbps(way.units, unit), _part(way.units, top))), way.remark)
+        for way in made.ways
+    )
+    lines = [f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency"]
+    if made.open:
+        lines.append(f"left open: {', '.join(made.open)}")
+    return Report(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
+
+
+def _part(units: Fraction, top: Fraction | None) -> str:
+    return f"{float(units / top):.3f}" if top else "-"
+
+
+def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict[str, Any]:
+    """What `synth explain --format json` prints: the ways, the rings themselves, the ranks that the limit speaks of."""
+    ways = [
+        {
+            "way": way.name, "units": None if way.units is None else show(way.units),
+            "gbps": None if way.units is None else float(way.units * unit), "remark": way.remark,
+        }
+        for way in made.ways
+    ]  # fmt: skip
+    found: dict[str, Any] = {"topology": topology, "collective": collective, "unit_gbps": show(unit), "ways": ways}
+    found |= {"limit": made.limit, "limit_ranks": [list(part) for part in made.parts], "open": list(made.open)}
+    if made.rings is not None:
+        rings = made.rings
+        most = None if rings.bound is None else rings.bound.units
+        found["rings"] = {"most": rings.most, "bound_units": most, "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings]}
+    return found

@@ -1,0 +1,66 @@
+"""The table of `synth run`, from its document."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.model.number_text import size_text
+from synth.view.frontier_text import Report
+
+SHOWN = 3
+BEHIND = 1.05  # real time over what it was held to, above which a paced run was not
+
+
+def execution(doc: dict) -> Report:
+    """Right or not compared, the time, bandwidths, the bound, the busiest links."""
+    rows = [("result", _result(doc))]
+    time = doc["picoseconds"]
+    if time is not None:
+        rows.append(("time", f"{_microseconds(time)} µs"))
+    if doc.get("nanoseconds") is not None:
+        held = f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long" if doc.get("behind") else ""
+        rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs{held}"))
+    if doc["gbps"] is not None:
+        rows.append(("algorithmic bandwidth", f"{doc['gbps']:.3f} GB/s"))
+    if doc["bus_gbps"] is not None:
+        rows.append(("bus bandwidth", f"{doc['bus_gbps']:.3f} GB/s"))
+    if doc["ratio"] is not None:
+        bound = -(-Fraction(doc["bound_picoseconds"]) // 1)
+        rows.append(("certified bound", f"{_microseconds(int(bound))} µs; this is {doc['ratio']:.4f} times as long"))
+    if time and doc["links"]:
+        busiest = ", ".join(f"{_link(used['link'])} {100 * used['busy'] / time:.0f}%" for used in doc["links"][:SHOWN])
+        rows.append(("busiest links", f"{busiest} of {len(doc['links'])} in use"))
+    untimed = not doc["topology"] and doc["executor"] == "reference"
+    sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
+    if (doc.get("behind") or 0) > BEHIND:
+        sentences = (*sentences, f"NOT paced: the executor is slower than {doc['stretch']} times the model; ask for more with --stretch")
+    if "says" in doc:
+        sentences = (*sentences, doc["says"])
+    return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
+
+
+def _title(doc: dict) -> str:
+    where = f" on {doc['topology']}" if doc["topology"] else ""
+    how = " in place" if doc["in_place"] else ""
+    size = size_text(doc["size"])
+    size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({doc['size']:,} bytes)"
+    return (
+        f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} ({doc['op']}){how},"
+        f" {doc['executor']} executor"
+    )
+
+
+def _result(doc: dict) -> str:
+    if doc["right"] is None:
+        return "not compared (no data)"
+    exact = "all exactly" if doc["exact"] == doc["elements"] else f"{doc['exact']:,} exactly, the others within their rounding bound"
+    return f"right: {doc['elements']:,} elements compared, {exact}"
+
+
+def _microseconds(picoseconds: int) -> str:
+    whole, rest = divmod(picoseconds, 10**6)
+    return f"{whole:,}.{rest:06d}".rstrip("0").rstrip(".")
+
+
+def _link(key: list) -> str:
+    return f"{key[0]}->{key[1]}" + (f" through {' '.join(key[2])}" if len(key) > 2 else "")

@@ -1,0 +1,125 @@
+"""The table of a large frontier: a row per point, then the bound in words."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from synth.model.documents.int_ranges import runs
+from synth.model.number_text import number, size_text
+from synth.model.rational import counted, show
+from synth.model.scale_frontier import Large
+from synth.view.frontier_text import SIZES, Report, headed
+from synth.view.size_advice import Choice, Wire, lines
+
+ADVISED = 128 << 20
+
+
+def report(found: Large) -> Report:
+    """What `synth pareto` prints for the flow engines."""
+    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("above bound", "right")]
+    columns += [("engine", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
+    rows = []
+    for point in found.points:
+        gap = found.gap(point)
+        row = [
+            str(point.steps),
+            str(point.rounds),
+            str(point.chunks),
+            _short(point.bandwidth),
+            "optimal" if not gap else f"{float(gap):.2%}",
+        ]
+        rows.append((*row, point.engine, *(number(found.gbps(point, size)) for size in SIZES)))
+    return Report(_title(found), tuple(columns), tuple(rows), tuple(_sentences(found)))
+
+
+def choice(found: Large, size: int) -> Report:
+    """What `synth pareto --size` prints: the one point to use."""
+    whole = report(found)
+    best = found.points.index(found.best(size))
+    line = (
+        f"at {size_text(size)}: the {found.points[best].steps}-step schedule, {number(found.gbps(found.points[best], size))} GB/s predicted"
+    )
+    points = [Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
+    against = lines(size, Wire(found.latency, found.unit, found.unit_share), points, points[best])
+    return Report(whole.title, whole.columns, (whole.rows[best],), (line, *against, *whole.sentences))
+
+
+def bound(found: Large) -> Report:
+    """What `synth bound` prints at scale: the bound in GB/s, and what limits."""
+    columns = (("bound on", "left"), ("at least", "right"), ("GB/s at most", "right"), ("certificate", "left"))
+    kind = str(found.certificate["kind"])
+    rows = (
+        ("steps", str(found.least_steps), "", "distance"),
+        ("rounds/chunk", _short(found.bound), f"{float(found.bound_gbps):.6g}", kind),
+    )  # fmt: skip
+    said = (
+        f"limited by: {limit(found)}",
+        "GB/s: size / time (algorithmic bandwidth) that no schedule in this model can exceed, whatever its steps",
+    )
+    return Report(_title(found), columns, rows, (*said, *found.notes, *_open(found)))
+
+
+def limit(found: Large) -> str:
+    """The certificate in words."""
+    certificate, ranks = found.certificate, found.topology.ranks
+    match certificate["kind"]:
+        case "throughput-cut":
+            inside = [n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks]
+            outside = sorted(set(range(ranks)) - set(inside))
+            through = f" through {_shared(len(certificate['limits']))}" if certificate["limits"] else ""
+            within = f"what rank{'s' if len(inside) > 1 else ''} {_few(inside)} must"
+            if found.collective in ("reduce-scatter", "reduce"):
+                return f"{within} take in from {_few(outside)}{through}"
+            return f"{within} send to {_few(outside)}{through}"
+        case "throughput-cuts":
+            return f"{counted(len(certificate['cuts']), 'cut')} together, which share ports or NICs"
+        case "allreduce-parts":
+            parts = [[n for n in region if n < ranks] for region in certificate["regions"]]
+            sizes = {len(part) for part in parts}
+            each = f"{len(parts)} parts of {sizes.pop()}" if len(sizes) == 1 else " | ".join(_few(part) for part in parts[:6])
+            return f"the partition into {each}: each byte crosses between parts at least {2 * (len(parts) - 1)} times"
+        case _:
+            return "lengths of links and limits: every pair's cheapest way together against what all links can pay"
+
+
+def _shared(count: int) -> str:
+    return "1 port or NIC" if count == 1 else f"{count} ports or NICs"
+
+
+def _few(ranks: list[int]) -> str:
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs(ranks)]
+    return ",".join(shown) if len(shown) <= 8 else f"{','.join(shown[:8])},... ({len(ranks)} in all)"
+
+
+def _title(found: Large) -> str:
+    roots = () if found.root is None else (found.root,)
+    return headed(found.collective, roots, found.topology, found.unit, found.latency, found.topology.labels)
+
+
+def _short(value: object) -> str:
+    text = show(value)  # type: ignore[arg-type]
+    return text if len(text) <= 16 else f"{float(value):.6g}"  # type: ignore[arg-type]
+
+
+def _rounds(value: Fraction) -> str:
+    return "1 round" if value == 1 else f"{_short(value)} rounds"
+
+
+def _sentences(found: Large) -> list[str]:
+    said = [
+        f"no schedule in this model, with any steps and chunks, takes fewer than {_rounds(found.bound)} per chunk:"
+        f" {float(found.bound_gbps):.5g} GB/s at most ({found.certificate['kind']} certificate)",
+        f"no schedule takes fewer than {counted(found.least_steps, 'step')}",
+    ]
+    if found.points:
+        best = found.best(ADVISED)
+        said.append(f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s predicted")
+        said.append(
+            "between the points the frontier is not proved: `above bound` is what is left, against the bound for any number of steps"
+        )
+    return [*said, *found.notes, *_open(found)]
+
+
+def _open(found: Large) -> list[str]:
+    """What a time limit or Ctrl-C left undone; nothing is proved or disproved by that."""
+    return [f"left open: {'; '.join(found.open)}"] if found.open else []

@@ -1,0 +1,78 @@
+"""What speaks against the point that the cost model names at a size: sizes that its chunks do not divide, and very short chunks.
+
+The model is T = S α + R/C · bytes / bandwidth: it leaves out what each send costs beside the wire, and takes any size for divisible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from synth.model.number_text import number, size_text
+
+ELEMENT = 4  # bytes of a float32, in which messages are counted
+
+
+class Choice(NamedTuple):
+    """A point: S, C, predicted seconds."""
+
+    steps: int
+    chunks: int
+    seconds: float
+
+
+class Wire(NamedTuple):
+    """Of a machine and a collective: α in µs, GB/s of one unit, and the share of the size that one unit of data has."""
+
+    latency: Fraction
+    unit: Fraction
+    share: Fraction
+
+    def chunk(self, size: int, chunks: int) -> Fraction:
+        """Bytes of one chunk of a message of `size` bytes."""
+        return size * self.share / chunks
+
+    def divides(self, size: int, chunks: int) -> bool:
+        """Whether each chunk has whole elements."""
+        return (self.chunk(size, chunks) / ELEMENT).denominator == 1
+
+    def microseconds(self, size: int, chunks: int) -> Fraction:
+        """What one chunk takes on a link of one unit."""
+        return self.chunk(size, chunks) / self.unit / 1000
+
+    def short(self, size: int, chunks: int) -> bool:
+        """Whether a chunk is on a link for less than a latency."""
+        return self.microseconds(size, chunks) < self.latency
+
+
+def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list[str]:
+    """Sentences about `best`, none where nothing speaks against it; each names the point to take instead, where there is one."""
+    found: list[str] = []
+    able = [p for p in points if wire.divides(size, p.chunks)]
+    if best not in able:
+        pieces = best.chunks / wire.share * ELEMENT
+        pad = -(-size // pieces) * pieces
+        padded = f"pad it to {pad} bytes" if pad.denominator == 1 else "pad it"
+        other = f"or take the {_point(able)}, whose chunks do" if able else "as no point's chunks divide it"
+        count = best.chunks / wire.share
+        each = "" if wire.share == 1 else f" (C={best.chunks} for each unit of data)"
+        found.append(
+            f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors here pad it,"
+            f" for MSCCL and MSCCL++ {padded}, {other}"
+        )
+    if wire.short(size, best.chunks):
+        longer = [p for p in points if not wire.short(size, p.chunks)]
+        instead = f"; with longer chunks there is the {_point(longer)}" if longer else ""
+        length, time = size_text(wire.chunk(size, best.chunks)), number(wire.microseconds(size, best.chunks))
+        found.append(
+            f"a chunk is {length}, {time} µs on a link, less than a latency:"
+            f" what each send costs beside the wire is not in the model, `synth bench` and `synth tune` measure it{instead}"
+        )
+    return found
+
+
+def _point(points: Sequence[Choice]) -> str:
+    """The fastest of `points` in words."""
+    least = min(points, key=lambda p: (p.seconds, p.steps))
+    return f"{least.steps}-step point (C={least.chunks}; {number(least.seconds * 1e6)} µs)"
