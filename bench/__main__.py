@@ -1,4 +1,5 @@
-"""``python -m bench``: all measurements, one after the other; about an hour on two cores. Arguments go to each of them."""
+"""``python -m bench``: all measurements, one after the other; about an hour on two cores. Arguments go to each of
+them."""
 
 import sys
 

@@ -4,19 +4,21 @@ python -m bench.agreement [--count 5000] [--seed 0]
 python -m bench.agreement --table            the table again, from the JSON
 
 Machine i of a seed has 2 to 5 ranks, up to 3 switches, one-way and parallel links of 1 to 4 units, and limits on random
-sets of links, often both links of a way through a switch; one collective is asked of it. A *contradiction* is any of these:
+sets of links, often both links of a way through a switch; one collective is asked of it. A *contradiction* is any of
+these:
 
 - a schedule, of either engine, that does not do what it says when it is carried out over the physical links, every
   crossing of a link of a limit counted (bench/small.py)
-- a proved bound, of either engine, above the R/C or the steps of a schedule: one of the other engine, one of its own, one
+- a proved bound, of either engine, above the R/C or the steps of a schedule: one of the other engine, one of its own,
+one
   that dynamic programming finds for 1 or 2 steps, or the optimum of a linear program over all steps and chunks
 - a schedule below that optimum
 - an answer about one (C, S, R), by an encoding drawn at random, other than that of the dynamic programming
 - a document that `synth verify` refuses, or a machine that only some methods call disconnected
 - a schedule, of either engine, over a way through switches that is longer than another (docs/model.md)
 
-What an engine refuses, or has no answer to in time, is counted by its reason. Results are written as they come; the same
-command continues where it was ended.
+What an engine refuses, or has no answer to in time, is counted by its reason. Results are written as they come; the
+same command continues where it was ended.
 """
 
 from __future__ import annotations
@@ -75,8 +77,15 @@ def machine(rng: Random) -> dict:
     for _ in range(rng.randint(0, 3)):
         a, b = rng.sample(ends, 2)
         join(a, b, rng.random() < 0.4)
-    pairs = list(dict.fromkeys(p for k in links for p in ((k["src"], k["dst"]), (k["dst"], k["src"]))[: 1 + k.get("both", False)]))
-    limits = [{"name": f"limit {k}", "links": row, "bandwidth": rng.randint(1, 4)} for k, row in enumerate(_limits(rng, pairs, switches))]
+    pairs = list(
+        dict.fromkeys(
+            p for k in links for p in ((k["src"], k["dst"]), (k["dst"], k["src"]))[: 1 + k.get("both", False)]
+        )
+    )
+    limits = [
+        {"name": f"limit {k}", "links": row, "bandwidth": rng.randint(1, 4)}
+        for k, row in enumerate(_limits(rng, pairs, switches))
+    ]
     return {"name": "random", "ranks": ranks, "switches": switches, "links": links, "limits": limits}
 
 
@@ -122,11 +131,14 @@ class Case:
         for who, s, bound in bounds:
             for other, steps, value in points:
                 if value < bound and (s is None or steps == s):
-                    self.wrong.append(f"{who} proves R/C >= {bound} at {s or 'any'} steps, {other} has {value} in {steps}")
+                    self.wrong.append(
+                        f"{who} proves R/C >= {bound} at {s or 'any'} steps, {other} has {value} in {steps}"
+                    )
         self._dominated(exact, points)
 
     def compare_exact(self) -> tuple[list[Known], list[Proved], Frontier | None]:
-        """The schedules of exact synthesis and what it proves, compared with the physical links and the linear program."""
+        """The schedules of exact synthesis and what it proves, compared with the physical links and the linear
+        program."""
         found = self._ask("exact", self._exact)
         if not isinstance(found, Frontier) or self.least is None:
             return [], [], None
@@ -135,7 +147,9 @@ class Case:
         least = small.infimum(self.truth, self.name, self.root)
         self._below("exact", (p.bandwidth for p in found.points), least)
         self._above("exact", (b.value for s, b in found.bounds if s is None), least)
-        bounds = [("exact", s, b.value) for s, b in found.bounds if s != 0] + [("exact", o.steps, o.lower) for o in found.open]
+        bounds = [("exact", s, b.value) for s, b in found.bounds if s != 0] + [
+            ("exact", o.steps, o.lower) for o in found.open
+        ]
         bounds += [("exact", p.steps, p.bandwidth) for p in found.points if p.status == "optimal"]
         return [("exact", p.steps, p.bandwidth) for p in found.points], bounds, found
 
@@ -203,7 +217,9 @@ class Case:
         for p in found.points:
             try:
                 steps = [(step.rounds, [self._move(send) for send in step.sends]) for step in p.schedule.steps]
-                small.replay(self.truth, self.name, self.root, p.chunks, [(r, [m for m in moves if m]) for r, moves in steps])
+                small.replay(
+                    self.truth, self.name, self.root, p.chunks, [(r, [m for m in moves if m]) for r, moves in steps]
+                )
             except small.Wrong as error:
                 self.wrong.append(f"exact's schedule of {p.steps} steps: {error}")
 
@@ -227,15 +243,25 @@ class Case:
                 self.wrong.append(f"flow's schedule by {p.engine}: {error}")
             ends = [(self.truth.links[way[0]][0], self.truth.links[way[-1]][1]) for way in ways]
             if not all(way in self.truth.ways[pair] for pair, way in zip(ends, ways, strict=True)):
-                self.wrong.append(f"flow's schedule by {p.engine} takes a way through switches that is not a shortest one")
+                self.wrong.append(
+                    f"flow's schedule by {p.engine} takes a way through switches that is not a shortest one"
+                )
 
     def _below(self, who: str, values: Iterable[Fraction], least: float | None) -> None:
         if least is not None:
-            self.wrong += [f"{who} has R/C {v}, the linear program says at least {least}" for v in values if float(v) < least * (1 - CLOSE)]
+            self.wrong += [
+                f"{who} has R/C {v}, the linear program says at least {least}"
+                for v in values
+                if float(v) < least * (1 - CLOSE)
+            ]
 
     def _above(self, who: str, values: Iterable[Fraction], least: float | None) -> None:
         if least is not None:
-            self.wrong += [f"{who} proves R/C >= {v}, the linear program has {least}" for v in values if float(v) > least * (1 + CLOSE)]
+            self.wrong += [
+                f"{who} proves R/C >= {v}, the linear program has {least}"
+                for v in values
+                if float(v) > least * (1 + CLOSE)
+            ]
 
     def _searched(self) -> list[Known]:
         """What dynamic programming finds; and the exact engine asked about the same C, S and R, and one round less."""
@@ -258,7 +284,15 @@ class Case:
                 continue
             try:
                 said = api.solve(
-                    self.topology, self.name, chunks, steps, asked, roots=self.roots, encoding=encoding, time_limit=SECONDS, jobs=1
+                    self.topology,
+                    self.name,
+                    chunks,
+                    steps,
+                    asked,
+                    roots=self.roots,
+                    encoding=encoding,
+                    time_limit=SECONDS,
+                    jobs=1,
                 )
             except SynthError as error:
                 self.seen[f"solve refuses: {_reason(str(error))}"] += 1
@@ -279,15 +313,23 @@ def table(document: dict) -> str:
     refused = {key: n for key, n in seen.items() if "refuses" in key or "open" in key}
     rows = [[key, str(n)] for key, n in sorted(seen.items(), key=lambda row: -row[1]) if key not in refused]
     open_ = [[key, str(n)] for key, n in sorted(refused.items(), key=lambda row: -row[1])]
-    lines = [f"- machine {row['index']}, {row['collective']}: {text}" for row in document["contradictions"] for text in row["wrong"]]
+    lines = [
+        f"- machine {row['index']}, {row['collective']}: {text}"
+        for row in document["contradictions"]
+        for text in row["wrong"]
+    ]
     return (
         f"# Agreement of the methods\n\n{document['done']} random machines (seed {document['seed']}): "
-        f"**{len(document['contradictions'])} contradictions**. {document['cpu'] / max(1, document['done']):.2f} CPU s a machine. "
-        "Method: bench/agreement.py.\n\n" + measure.markdown(["compared", "count>"], rows)
+        f"**{len(document['contradictions'])} contradictions**. {document['cpu'] / max(1, document['done']):.2f} "
+        f"CPU s a machine. "
+        "Method: bench/agreement.py.\n\n"
+        + measure.markdown(["compared", "count>"], rows)
         + ("\nWithout an answer, by reason:\n\n" + measure.markdown(["reason", "count>"], open_) if open_ else "")
         + ("\n" + "\n".join(lines) + "\n" if lines else "")
-        + "\n" + measure.setting(document["setting"]) + "\n"
-    )  # fmt: skip
+        + "\n"
+        + measure.setting(document["setting"])
+        + "\n"
+    )
 
 
 def _cpu() -> float:
@@ -296,7 +338,9 @@ def _cpu() -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the campaign, from where it was ended; exit code 1 where anything contradicts."""
-    parser = argparse.ArgumentParser(prog="python -m bench.agreement", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.agreement", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=5000, metavar="N", help="machines")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of all random choices")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
@@ -308,7 +352,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     setting = measure.where()
     same = earlier.get("seed") == given.seed and earlier["setting"]["commit"] == setting["commit"]
-    document = earlier if same else {"setting": setting, "seed": given.seed, "done": 0, "cpu": 0.0, "seen": {}, "contradictions": []}
+    document = (
+        earlier
+        if same
+        else {"setting": setting, "seed": given.seed, "done": 0, "cpu": 0.0, "seen": {}, "contradictions": []}
+    )
     seen, used, began = Counter(document["seen"]), document["cpu"], _cpu()
     stop = jobs.stop
     jobs.stop = lambda: None  # the helper processes are kept from one machine to the next, until `stop`
@@ -322,7 +370,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if case.wrong:
             row = {"index": index, "collective": case.name, "root": case.root, "wrong": case.wrong, "machine": case.doc}
             document["contradictions"].append(row)
-            print(f"{index} {case.name} {case.root}: {'; '.join(case.wrong)}\n  {json.dumps(case.doc)}", file=sys.stderr, flush=True)
+            print(
+                f"{index} {case.name} {case.root}: {'; '.join(case.wrong)}\n  {json.dumps(case.doc)}",
+                file=sys.stderr,
+                flush=True,
+            )
         document["done"] = index + 1
         if not (index + 1) % EVERY or index + 1 == given.count:
             stop()

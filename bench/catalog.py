@@ -3,9 +3,9 @@
 python -m bench.catalog [--entries 10000] [--runs 5] [-o results.json]
 python -m bench.catalog --table
 
-The entries are real frontiers (`PROBLEMS`), each kept many times under another seed and other machine names; nothing of them is
-shared in the file. Each row is a process of its own that has loaded what it needs before its clock starts; CPU seconds of
-the process, medians of the runs. The file lies in the page cache. Each answer is compared with what was put.
+The entries are real frontiers (`PROBLEMS`), each kept many times under another seed and other machine names; nothing of
+them is shared in the file. Each row is a process of its own that has loaded what it needs before its clock starts; CPU
+seconds of the process, medians of the runs. The file lies in the page cache. Each answer is compared with what was put.
 """
 
 from __future__ import annotations
@@ -33,9 +33,16 @@ from synth.model.frontier import Frontier
 from synth.model.topology import Cap, Network, Route
 
 PROBLEMS = (
-    ("dgx1", "allgather", 4), ("dgx1", "broadcast", 5), ("dgx1", "reduce-scatter", 3), ("dgx1", "alltoall", 3), ("ring:8", "allgather", 6),
-    ("hypercube:8", "broadcast", 5), ("torus:3x3", "allgather", 4), ("dgx1-p100", "allgather", 3), ("line:4", "broadcast", 8),
-)  # fmt: skip
+    ("dgx1", "allgather", 4),
+    ("dgx1", "broadcast", 5),
+    ("dgx1", "reduce-scatter", 3),
+    ("dgx1", "alltoall", 3),
+    ("ring:8", "allgather", 6),
+    ("hypercube:8", "broadcast", 5),
+    ("torus:3x3", "allgather", 4),
+    ("dgx1-p100", "allgather", 3),
+    ("line:4", "broadcast", 8),
+)
 MACHINES = 200  # names among which the entries are spread
 BATCH = 100
 
@@ -56,7 +63,11 @@ STAGES = (
     Goal("has", None, "open the file, is this problem answered?"),
     Goal("get", None, "open the file, one entry with its frontier"),
     Goal("find", None, "open the file, the answer to a problem that is an entry's"),
-    Goal("find renumbered", None, "the same of a machine in another numbering: mapped, moved over, replayed, certificates re-checked"),
+    Goal(
+        "find renumbered",
+        None,
+        "the same of a machine in another numbering: mapped, moved over, replayed, certificates re-checked",
+    ),
     Goal("put", None, "open the file, one entry"),
 )
 
@@ -79,7 +90,17 @@ def entry(found: Frontier, number: int) -> Entry:
     key = fingerprint(network, found.collective, options)
     made = Provenance((("synth", "0.1.0"),), number, "auto", "auto", "x86_64", "2026-01-01T00:00:00Z")
     moved = replace(found, network=network, points=points)
-    return Entry(key, network.name, found.collective.name, network.ranks, options, DONE, moved, seconds=found.seconds, provenance=made)
+    return Entry(
+        key,
+        network.name,
+        found.collective.name,
+        network.ranks,
+        options,
+        DONE,
+        moved,
+        seconds=found.seconds,
+        provenance=made,
+    )
 
 
 def fill(path: Path, count: int, found: list[Frontier]) -> float:
@@ -95,7 +116,9 @@ def renumbered(network: Network, rng: random.Random) -> tuple[Network, list[int]
     """The same links in another numbering."""
     ranks = rng.sample(range(network.ranks), network.ranks)
     routes = tuple(Route(ranks[r.src], ranks[r.dst], r.units, r.via, r.latency) for r in network.routes)
-    return Network("renumbered", network.ranks, routes, tuple(Cap(c.routes, c.units) for c in network.caps), network.unit), ranks
+    return Network(
+        "renumbered", network.ranks, routes, tuple(Cap(c.routes, c.units) for c in network.caps), network.unit
+    ), ranks
 
 
 def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
@@ -149,9 +172,16 @@ def inside(stage: str, path: Path, count: int, frontier: Frontier) -> dict:
         return "" if made else "not put"
 
     calls: dict[str, Callable[[Store], str]] = {
-        "ls": whole, "ls printed": printed, "ls of one machine": machine, "lookup": lookup, "has": has, "get": get, "find": find,
-        "find renumbered": moved, "put": put,
-    }  # fmt: skip
+        "ls": whole,
+        "ls printed": printed,
+        "ls of one machine": machine,
+        "lookup": lookup,
+        "has": has,
+        "get": get,
+        "find": find,
+        "find renumbered": moved,
+        "put": put,
+    }
     with tempfile.TemporaryDirectory() as folder:  # what is imported when first used
         other = Path(folder) / "warm.db"
         with Store.open(other, create=True) as store:
@@ -170,19 +200,29 @@ def measure(stage: Goal, path: Path, count: int, runs: int, frontier: Path) -> d
     """Medians of a stage over processes of its own."""
     found = []
     for _ in range(runs):
-        run = command([sys.executable, "-m", "bench.catalog", "--inside", stage.stage, str(path), str(count), str(frontier)], timeout=300)
+        run = command(
+            [sys.executable, "-m", "bench.catalog", "--inside", stage.stage, str(path), str(count), str(frontier)],
+            timeout=300,
+        )
         if run.code:
             return {"stage": stage.stage, "wrong": (run.stderr.strip().splitlines() or ["stopped"])[-1][:200]}
         found.append(json.loads(run.stdout))
-    kept = {"stage": stage.stage, "goal": stage.goal, "says": stage.says, "wrong": next((f["wrong"] for f in found if f["wrong"]), "")}
+    kept = {
+        "stage": stage.stage,
+        "goal": stage.goal,
+        "says": stage.says,
+        "wrong": next((f["wrong"] for f in found if f["wrong"]), ""),
+    }
     return kept | {"cpu": round(median(f["cpu"] for f in found), 4), "wall": round(median(f["wall"] for f in found), 4)}
 
 
 def table(document: dict) -> str:
     """The measurement as Markdown."""
     text = (
-        f"# A catalog of {document['entries']} entries\n\nCPU seconds after start-up, medians of {document['runs']} processes. The file has"
-        f" {document['bytes'] / 1e6:.0f} MB, {document['points']} points; {document['filled'] * 1e3 / document['entries']:.1f} ms of CPU an"
+        f"# A catalog of {document['entries']} entries\n\nCPU seconds after start-up, medians of {document['runs']} "
+        f"processes. The file has"
+        f" {document['bytes'] / 1e6:.0f} MB, {document['points']} points; "
+        f"{document['filled'] * 1e3 / document['entries']:.1f} ms of CPU an"
         f" entry to write it. {setting(document['setting'])}\n\n"
     )
     rows = []
@@ -195,7 +235,9 @@ def table(document: dict) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when an answer is wrong (not when it is slow)."""
-    parser = argparse.ArgumentParser(prog="python -m bench.catalog", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.catalog", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--entries", type=int, default=10_000, metavar="N", help="how many")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="processes a stage")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
@@ -218,9 +260,14 @@ def main(arguments: list[str] | None = None) -> int:
         with Store.open(path) as store:
             points = store.base.execute("SELECT count(*) FROM points").fetchone()[0]
         document: dict = {
-            "setting": where(), "entries": given.entries, "runs": given.runs, "bytes": path.stat().st_size, "points": points,
-            "filled": round(filled, 2), "rows": [],
-        }  # fmt: skip
+            "setting": where(),
+            "entries": given.entries,
+            "runs": given.runs,
+            "bytes": path.stat().st_size,
+            "points": points,
+            "filled": round(filled, 2),
+            "rows": [],
+        }
         for stage in STAGES:
             document["rows"].append(measure(stage, path, given.entries, given.runs, first))
             print(json.dumps(document["rows"][-1]), file=sys.stderr)

@@ -3,10 +3,10 @@
 python -m bench.catalog_kills [--kills 10] [--seed 0] [--jobs 2] [-o results.json]
 python -m bench.catalog_kills --table
 
-The job is run once without a break. Then, into another catalog, it is started and killed (SIGKILL, the whole command and
-nothing else) at a random moment, again and again, such that all kills together fall into about that time, and at last run
-to its end. Compared are all entries: the problem, the state, S, R/C and status of every point, the intervals; schedules may
-differ where a race decides.
+The job is run once without a break. Then, into another catalog, it is started and killed (SIGKILL, the whole command
+and nothing else) at a random moment, again and again, such that all kills together fall into about that time, and at
+last run to its end. Compared are all entries: the problem, the state, S, R/C and status of every point, the intervals;
+schedules may differ where a race decides.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ GRACE = 10.0  # seconds in which children of a killed job must be gone
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, or prints the table of what was measured. Returns 1 when the catalogs differ or a process is left over."""
+    """Measures, or prints the table of what was measured. Returns 1 when the catalogs differ or a process is left
+    over."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.catalog_kills", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -52,7 +53,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(json.loads(given.output.read_text(encoding="utf-8"))))
         return 0
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as folder:
-        document = {"setting": where()} | killed(Path(folder), FLEET, given.kills, random.Random(given.seed), given.jobs)
+        document = {"setting": where()} | killed(
+            Path(folder), FLEET, given.kills, random.Random(given.seed), given.jobs
+        )
     keep(document, table(document), given.output)
     print(table(document))
     return 0 if document["same"] and not document["left_over"] else 1
@@ -91,8 +94,19 @@ def killed(folder: Path, fleet: str, kills: int, chance: random.Random, jobs: in
 
 def start(job: Path, db: Path, jobs: int) -> subprocess.Popen:
     """The command, as a user gives it."""
-    command = [str(Path(sys.executable).with_name("synth")), "catalog", "build", str(job), "--db", str(db), "--jobs", str(jobs)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "SYNTH_CACHE": str(db.parent / "cache")})
+    command = [
+        str(Path(sys.executable).with_name("synth")),
+        "catalog",
+        "build",
+        str(job),
+        "--db",
+        str(db),
+        "--jobs",
+        str(jobs),
+    ]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "SYNTH_CACHE": str(db.parent / "cache")}
+    )
 
 
 def contents(db: Path) -> dict[str, object]:
@@ -107,7 +121,16 @@ def answer(store: Store, name: str) -> object:
     frontier = entry.frontier
     points = [(p.steps, show(p.bandwidth), getattr(p, "status", "")) for p in frontier.points] if frontier else []
     intervals = [(o.steps, show(o.lower), o.upper and show(o.upper)) for o in getattr(frontier, "open", ())]
-    return entry.topology, entry.collective, entry.roots, entry.options, entry.state, points, intervals, bool(entry.certificate)
+    return (
+        entry.topology,
+        entry.collective,
+        entry.roots,
+        entry.options,
+        entry.state,
+        points,
+        intervals,
+        bool(entry.certificate),
+    )
 
 
 def descendants(pid: int) -> list[int]:
@@ -142,10 +165,15 @@ def table(document: dict) -> str:
         (str(i + 1), "ended before" if moment is None else seconds(moment), str(entries))
         for i, (moment, entries) in enumerate(zip(document["moments"], document["entries_after"], strict=True))
     ]
-    verdict = "the same catalog" if document["same"] else f"NOT the same: {document['lost']} lost, {document['doubled']} doubled"
+    verdict = (
+        "the same catalog"
+        if document["same"]
+        else f"NOT the same: {document['lost']} lost, {document['doubled']} doubled"
+    )
     lines = [
         f"# A job of {document['entries']} entries, killed {document['kills']} times and resumed: {verdict}\n",
-        f"{document['seconds']:.0f} s without a break; {document['left_over']} processes left over. {setting(document['setting'])}\n",
+        f"{document['seconds']:.0f} s without a break; {document['left_over']} processes left over. "
+        f"{setting(document['setting'])}\n",
         markdown(("kill>", "after s>", "entries then>"), rows),
     ]
     return "\n".join(lines)

@@ -1,4 +1,5 @@
-"""A headless Chromium spoken to over a pipe (the DevTools protocol, https://chromedevtools.github.io/devtools-protocol/); needs no library.
+"""A headless Chromium spoken to over a pipe (the DevTools protocol,
+https://chromedevtools.github.io/devtools-protocol/); needs no library.
 
 with Chromium() as browser:
     browser.open(path)
@@ -21,14 +22,32 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-extensions", "--mute-audio", "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
-)  # fmt: skip
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--mute-audio",
+    "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-pipe",
+)
 PATIENCE = 60.0
 KEYS = {
-    "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Tab": 9, " ": 32,
-}  # fmt: skip
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Home": 36,
+    "End": 35,
+    "Enter": 13,
+    "Tab": 9,
+    " ": 32,
+}
 
 
 def missing() -> str | None:
@@ -67,7 +86,9 @@ class Chromium:
     def __enter__(self) -> Chromium:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -79,7 +100,8 @@ class Chromium:
         self.folder.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict:
-        """A command of the protocol to the page. Raises RuntimeError for its error, TimeoutError where no answer comes."""
+        """A command of the protocol to the page. Raises RuntimeError for its error, TimeoutError where no answer
+        comes."""
         return self._call(method, self.session, **parameters)
 
     def _call(self, method: str, session: str = "", **parameters: Any) -> dict:
@@ -141,7 +163,12 @@ class Chromium:
         """A key of the keyboard, to whatever has the focus."""
         code = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": KEYS[key]}
         text = {" ": " ", "Enter": "\r"}.get(key)
-        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", **code, **({"text": text} if text else {}))
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown" if text else "rawKeyDown",
+            **code,
+            **({"text": text} if text else {}),
+        )
         self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def point(self, x: float, y: float, click: bool = False) -> None:
@@ -153,8 +180,13 @@ class Chromium:
 
     def window(self, width: int, height: int, dark: bool = False) -> None:
         """The size of the window in CSS pixels, and the colour scheme that the user prefers."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
 
     def picture(self, selector: str = "") -> bytes:
         """A PNG of the window, or of the element that `selector` finds."""

@@ -1,11 +1,13 @@
-"""Logical time kept by the kernel on CPU threads against the reference executor: equal to the picosecond, program by program.
+"""Logical time kept by the kernel on CPU threads against the reference executor: equal to the picosecond, program by
+program.
 
 python -m bench.clock [--frontiers DIR] [--time-limit 60] [-o FILE.json]
 
-The points of a DGX-1's frontiers (those of bench.programs, kept in DIR) and known algorithms on machines with shared limits
-and switches, each at a small and at a large size, as Simple and as LL cut them. Data are moved and compared. The kernel is told
-the order in which links are taken, and nothing else; it is an execution-driven model, not a measurement of any machine.
-Writes FILE.json and FILE.md; ends with 1 if a time differs, also in what a link carries and for how long.
+The points of a DGX-1's frontiers (those of bench.programs, kept in DIR) and known algorithms on machines with shared
+limits and switches, each at a small and at a large size, as Simple and as LL cut them. Data are moved and compared. The
+kernel is told the order in which links are taken, and nothing else; it is an execution-driven model, not a measurement
+of any machine. Writes FILE.json and FILE.md; ends with 1 if a time differs, also in what a link carries and for how
+long.
 """
 
 import argparse
@@ -25,10 +27,16 @@ from synth.runtime.benchmark import emulation
 
 SAYS = emulation.SAYS.format(network="{network}")
 KNOWN = {
-    "dgx1-v100": ("ring", "tree"), "dgx2": ("ring", "direct"), "hypercube:8": ("ring", "recursive-doubling"),
-    "fully-connected:6": ("ring", "direct"), "switch:5": ("ring", "direct"), "mi250": ("ring",), "rail:2x4": ("ring", "direct"),
-    "fat-tree:4": ("ring", "direct"), "dgx-h100": ("ring", "direct", "recursive-doubling"),
-}  # fmt: skip
+    "dgx1-v100": ("ring", "tree"),
+    "dgx2": ("ring", "direct"),
+    "hypercube:8": ("ring", "recursive-doubling"),
+    "fully-connected:6": ("ring", "direct"),
+    "switch:5": ("ring", "direct"),
+    "mi250": ("ring",),
+    "rail:2x4": ("ring", "direct"),
+    "fat-tree:4": ("ring", "direct"),
+    "dgx-h100": ("ring", "direct", "recursive-doubling"),
+}
 TASKS = ("allgather", "allreduce", "reduce-scatter", "broadcast", "alltoall")
 SIZES = (1 << 10, 1 << 20)
 PROTOCOLS = ("Simple", "LL")
@@ -61,10 +69,18 @@ def row(name: str, schedule: Schedule, size: int, protocol: str) -> dict[str, An
     ]  # fmt: skip
     reference, kernel = times
     return {
-        "program": name, "network": network.name, "limits": len(network.caps), "blocks": sum(len(gpu.blocks) for gpu in program.gpus),
-        "ops": program.ops, "size": size, "protocol": protocol, "reference_ps": reference.picoseconds, "kernel_ps": kernel.picoseconds,
-        "equal": reference.picoseconds == kernel.picoseconds and reference.links == kernel.links, "cpu_s": time.process_time() - start,
-    }  # fmt: skip
+        "program": name,
+        "network": network.name,
+        "limits": len(network.caps),
+        "blocks": sum(len(gpu.blocks) for gpu in program.gpus),
+        "ops": program.ops,
+        "size": size,
+        "protocol": protocol,
+        "reference_ps": reference.picoseconds,
+        "kernel_ps": kernel.picoseconds,
+        "equal": reference.picoseconds == kernel.picoseconds and reference.links == kernel.links,
+        "cpu_s": time.process_time() - start,
+    }
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -72,10 +88,15 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(row["program"] for row in rows))
     different = sum(not row["equal"] for row in rows)
     lines = [
-        f"# Logical time\n\n{len(rows)} runs of {len(names)} programs: the kernel's logical time on CPU threads and the reference's,"
-        f" in picoseconds, differ in {different}.\nCompared likewise: what each link carries, and for how long. Every element of the data"
-        " moved was compared.\nAn execution-driven model over the α and β of the topologies, not a measurement of any machine.\n",
-        "| program | blocks | ops | limits | " + " | ".join(f"{p} {s >> 10} KiB, ns" for s in SIZES for p in PROTOCOLS) + " | equal |",
+        f"# Logical time\n\n{len(rows)} runs of {len(names)} programs: the kernel's logical time on CPU threads and "
+        f"the reference's,"
+        f" in picoseconds, differ in {different}.\nCompared likewise: what each link carries, and for how long. "
+        f"Every element of the data"
+        " moved was compared.\nAn execution-driven model over the α and β of the topologies, not a measurement of "
+        "any machine.\n",
+        "| program | blocks | ops | limits | "
+        + " | ".join(f"{p} {s >> 10} KiB, ns" for s in SIZES for p in PROTOCOLS)
+        + " | equal |",
         "|---|--:|--:|--:|" + "--:|" * len(SIZES) * len(PROTOCOLS) + "---|",
     ]
     for name in names:
@@ -99,10 +120,17 @@ def main(arguments: Sequence[str]) -> int:
             for protocol in PROTOCOLS:
                 rows.append(row(name, schedule, size, protocol))
         if given.output:  # as far as it has come
-            given.output.write_text(json.dumps({"says": SAYS.format(network="each topology"), "rows": rows}, indent=1) + "\n")
+            given.output.write_text(
+                json.dumps({"says": SAYS.format(network="each topology"), "rows": rows}, indent=1) + "\n"
+            )
             given.output.with_suffix(".md").write_text(table(rows))
         own = rows[-len(SIZES) * len(PROTOCOLS) :]
-        print(name, *(f"{r['kernel_ps'] / 1000:g}" for r in own), "ns" if all(r["equal"] for r in own) else "DIFFERENT", flush=True)
+        print(
+            name,
+            *(f"{r['kernel_ps'] / 1000:g}" for r in own),
+            "ns" if all(r["equal"] for r in own) else "DIFFERENT",
+            flush=True,
+        )
     wrong = sum(not row["equal"] for row in rows)
     print(f"{len(rows)} runs of {len({row['program'] for row in rows})} programs, {wrong} different")
     return int(wrong > 0)

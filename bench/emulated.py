@@ -1,11 +1,13 @@
-"""The DGX-1's allgather and allreduce, 1 KiB .. 1 GiB: predicted beside emulated, the regret of the prediction, negative controls.
+"""The DGX-1's allgather and allreduce, 1 KiB .. 1 GiB: predicted beside emulated, the regret of the prediction,
+negative controls.
 
 python -m bench.emulated [--sizes 1KiB:1GiB:x4] [--host-sizes 1KiB:256KiB:x4]
 
-Every point of the two frontiers in bench/frontiers, and the ring beside, at every size: what the synchronous model S α + (R/C)
-bytes/β predicts and what the reference executor makes of the lowered programs on the same links. At the smaller sizes the
-CUDA kernel's source keeps the time by itself on CPU threads while it moves and compares the data; it must agree to the picosecond.
-All of it is an execution-driven model: nothing here was measured on a DGX-1. Writes bench/results/emulated.json and a table.
+Every point of the two frontiers in bench/frontiers, and the ring beside, at every size: what the synchronous model S α
++ (R/C) bytes/β predicts and what the reference executor makes of the lowered programs on the same links. At the smaller
+sizes the CUDA kernel's source keeps the time by itself on CPU threads while it moves and compares the data; it must
+agree to the picosecond. All of it is an execution-driven model: nothing here was measured on a DGX-1. Writes
+bench/results/emulated.json and a table.
 """
 
 from __future__ import annotations
@@ -39,9 +41,14 @@ def table(found: Emulated, name: str) -> list[str]:
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| control | size | before | after | winner | heard |", "|---|--:|--:|--:|---|---|"]
     for c in found.controls:
-        winner = labels[c.best_before] if c.best_before == c.best_after else f"{labels[c.best_after]} instead of {labels[c.best_before]}"
+        winner = (
+            labels[c.best_before]
+            if c.best_before == c.best_after
+            else f"{labels[c.best_after]} instead of {labels[c.best_before]}"
+        )
         lines.append(
-            f"| {c.change} | {size_text(c.size)} | {c.before / 1e6:.2f} | {c.after / 1e6:.2f} | {winner} | {'yes' if c.heard else 'NO'} |"
+            f"| {c.change} | {size_text(c.size)} | {c.before / 1e6:.2f} | {c.after / 1e6:.2f} | {winner} | "
+            f"{'yes' if c.heard else 'NO'} |"
         )
     return [*lines, ""]
 
@@ -62,17 +69,24 @@ def main(arguments: Sequence[str]) -> int:
         if Host().available() is None:
             kernel = api.emulate(frontier(name), few, "host", threads=1, timeout=60)
             model = api.emulate(frontier(name), few)
-            same = sum(a == b for k, m in zip(kernel.sizes, model.sizes, strict=True) for a, b in zip(k.emulated, m.emulated, strict=True))
+            same = sum(
+                a == b
+                for k, m in zip(kernel.sizes, model.sizes, strict=True)
+                for a, b in zip(k.emulated, m.emulated, strict=True)
+            )
             total = len(kernel.sizes) * len(kernel.entries)
             wrong += (same != total) + (kernel.controls != model.controls)
             lines += [
-                f"The kernel's clock on CPU threads: {same} of {total} times are the reference's to the picosecond, and its controls.",
+                f"The kernel's clock on CPU threads: {same} of {total} times are the reference's to the picosecond, "
+                f"and its controls.",
                 "",
             ]
             doc |= {"kernel_same": same, "kernel_times": total, "kernel": kernel.to_json()}
         docs.append(doc)
         print("\n".join(lines[-(len(found.sizes) + 12) :]), flush=True)
-    (RESULTS / "emulated.json").write_text(json.dumps({"schema": "synth.bench_emulated/1", "wrong": wrong, "runs": docs}, indent=1) + "\n")
+    (RESULTS / "emulated.json").write_text(
+        json.dumps({"schema": "synth.bench_emulated/1", "wrong": wrong, "runs": docs}, indent=1) + "\n"
+    )
     (RESULTS / "emulated.md").write_text("\n".join(lines))
     print(f"{wrong} wrong")
     return int(wrong > 0)

@@ -3,12 +3,12 @@
 python -m bench.encodings [--seeds 5] [--only TEXT] [--timeout 300] [-o results.json]
 python -m bench.encodings --table            the table again, from the JSON
 
-CPU seconds are encode + solve of the engine that answered, imports apart, the median over the seeds; a seed renumbers the
-problem, the same for both sides (see relabel.py), and the solvers keep the seed of a user who names none. `all` counts for
-the default also every racer that lost and what the parent did: the search for symmetries, starting and stopping. A schedule
-counts once the verifier has replayed it; an answer other than the known one is an error. Instances that one side does not
-decide in most of the seeds are listed and left out of the mean. No query knows of lower bounds here: that is what sweeps.py
-measures.
+CPU seconds are encode + solve of the engine that answered, imports apart, the median over the seeds; a seed renumbers
+the problem, the same for both sides (see relabel.py), and the solvers keep the seed of a user who names none. `all`
+counts for the default also every racer that lost and what the parent did: the search for symmetries, starting and
+stopping. A schedule counts once the verifier has replayed it; an answer other than the known one is an error. Instances
+that one side does not decide in most of the seeds are listed and left out of the mean. No query knows of lower bounds
+here: that is what sweeps.py measures.
 """
 
 from __future__ import annotations
@@ -79,9 +79,13 @@ INSTANCES = (
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when an answer was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.encodings", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.encodings", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5, metavar="N", help="renumberings of each instance")
-    parser.add_argument("--only", default="", metavar="TEXT", help="instances whose name contains TEXT; 'a|b' for a or b")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="instances whose name contains TEXT; 'a|b' for a or b"
+    )
     parser.add_argument("--timeout", type=float, default=300, metavar="SECONDS", help="wall time of one query")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "encodings.json", metavar="FILE.json")
@@ -96,12 +100,19 @@ def main(arguments: list[str] | None = None) -> int:
         for row in chosen:
             print(f"{name(row):44}", end="", file=sys.stderr, flush=True)
             rows.append(measure(row, given.seeds, given.timeout))
-            print(f" path {_shown(rows[-1], 'path'):>8} auto {_shown(rows[-1], 'auto'):>8}  {rows[-1]['error']}", file=sys.stderr)
+            print(
+                f" path {_shown(rows[-1], 'path'):>8} auto {_shown(rows[-1], 'auto'):>8}  {rows[-1]['error']}",
+                file=sys.stderr,
+            )
     finally:
         jobs.stop()
     document = {
-        "setting": where(), "seeds": given.seeds, "timeout": given.timeout, "seconds": round(time.monotonic() - began), "rows": rows,
-    }  # fmt: skip
+        "setting": where(),
+        "seeds": given.seeds,
+        "timeout": given.timeout,
+        "seconds": round(time.monotonic() - began),
+        "rows": rows,
+    }
     document["summary"] = summary(rows)
     keep(document, table(document), given.output)
     print(table(document))
@@ -128,7 +139,9 @@ def measure(row: tuple, seeds: int, timeout: float) -> dict:
             parent = time.process_time() - began
             run = {"seed": seed, "verdict": type(verdict).__name__.lower(), "engine": verdict.cost.engine}
             run |= {"cpu": verdict.cost.cpu, "all": verdict.cost.total_cpu + parent, "wall": verdict.cost.wall}
-            found[side].append({key: round(value, 5) if isinstance(value, float) else value for key, value in run.items()})
+            found[side].append(
+                {key: round(value, 5) if isinstance(value, float) else value for key, value in run.items()}
+            )
             found["error"] = found["error"] or _wrong(verdict, answer, what)
     found["seeds"] = seeds
     for side in SIDES:
@@ -171,7 +184,16 @@ def summary(rows: list[dict]) -> dict:
 def table(document: dict) -> str:
     """The measurement as Markdown."""
     limit = document["timeout"]
-    head = ("instance (C,S,R)", "path/z3>", "default>", "ratio>", "engine", "all racers>", "path/z3 wall>", "default wall>")
+    head = (
+        "instance (C,S,R)",
+        "path/z3>",
+        "default>",
+        "ratio>",
+        "engine",
+        "all racers>",
+        "path/z3 wall>",
+        "default wall>",
+    )
     rows = []
     for row in document["rows"]:
         cells = {f"{s}_{k}": _cell(row[f"{s}_{k}"], limit) for s in SIDES for k in ("cpu", "all", "wall")}
@@ -187,9 +209,11 @@ def table(document: dict) -> str:
         f"Geometric mean over the {total['both']} of {total['instances']} instances that both decide:"
         f" **{total['geomean_cpu']:.0f}×** less CPU (encode + solve of the engine that answers);"
         f" {total['geomean_all']:.1f}× with every racer that lost and the search for symmetries counted;"
-        f" {total['geomean_wall']:.1f}× in wall time. {total['path_only_undecided']} more are decided by the default alone,"
+        f" {total['geomean_wall']:.1f}× in wall time. {total['path_only_undecided']} more are decided by the "
+        f"default alone,"
         f" {total['auto_undecided']} not by the default.\n",
-        f"CPU seconds, medians of {document['seeds']} renumberings, at most {limit:g} s of wall time a query, imports apart."
+        f"CPU seconds, medians of {document['seeds']} renumberings, at most {limit:g} s of wall time a query, "
+        f"imports apart."
         f" {setting(document['setting'])}\n",
         markdown(head, rows),
     ]

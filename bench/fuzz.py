@@ -1,13 +1,15 @@
-"""Random command lines and altered files, to find what ends in a traceback, an abort, a hang or an exit code that is not documented.
+"""Random command lines and altered files, to find what ends in a traceback, an abort, a hang or an exit code that is
+not documented.
 
     python -m bench.fuzz --seed 1 --cases 200          the same cases each time
     python -m bench.fuzz --minutes 30                  a new seed, printed
     python -m bench.fuzz --replay fuzz-cases/1-17.json
 
-The commands and their options are read off the command line itself, so that a new option takes part by itself; `VALUES` says what
-is written after an option of some name, and one in eight values is nonsense. Files are those that synth itself wrote for small
-machines, and dumps of the forms that it imports; half of them are altered: bytes, numbers, lines, JSON values. Each case runs in a process
-and a folder of its own, in `MEMORY` bytes and `SECONDS` seconds at most. A failure is saved with its files and can be replayed.
+The commands and their options are read off the command line itself, so that a new option takes part by itself; `VALUES`
+says what is written after an option of some name, and one in eight values is nonsense. Files are those that synth
+itself wrote for small machines, and dumps of the forms that it imports; half of them are altered: bytes, numbers,
+lines, JSON values. Each case runs in a process and a folder of its own, in `MEMORY` bytes and `SECONDS` seconds at
+most. A failure is saved with its files and can be replayed.
 """
 
 from __future__ import annotations
@@ -43,19 +45,88 @@ MEMORY = 16 << 30  # bytes of address space of a case's process
 NONSENSE = 1 / 8  # share of values that are nonsense
 SKIPPED = {"dask", "slurm", "help"}  # options that speak to other machines
 JUNK = (
-    "", " ", "-1", "0", "1", "1/0", "nan", "inf", "1e400", "99999999999999999999", "-", "--", "é", "\u202e", "a" * 300, "0-", "3-1", "1,,2",
-    "/", ".", "..", "nowhere/nothing", "/dev/null", "{}", "[]", "null", "0x10", "½", "1_000", "%s", "$HOME",
-    "*", "a:b=c", "ring:", ":", "*2",
-)  # fmt: skip
+    "",
+    " ",
+    "-1",
+    "0",
+    "1",
+    "1/0",
+    "nan",
+    "inf",
+    "1e400",
+    "99999999999999999999",
+    "-",
+    "--",
+    "é",
+    "\u202e",
+    "a" * 300,
+    "0-",
+    "3-1",
+    "1,,2",
+    "/",
+    ".",
+    "..",
+    "nowhere/nothing",
+    "/dev/null",
+    "{}",
+    "[]",
+    "null",
+    "0x10",
+    "½",
+    "1_000",
+    "%s",
+    "$HOME",
+    "*",
+    "a:b=c",
+    "ring:",
+    ":",
+    "*2",
+)
 MACHINES = (
-    "ring:{n}", "line:{n}", "star:{n}", "fully-connected:{n}", "switch:{n}", "hypercube:4", "hypercube:8", "torus:2x3", "mesh:3x3", "dgx1",
-    "dgx1-p100", "dgx2", "dgx-a100", "dgx-h100", "mi250", "mi50-z52", "mi300x", "ring:{n}*2", "dgx1*2:cross=0+2", "ring:2*2:nics=1",
-    "random-regular:8:seed={n}", "ring:{n}:units=2", "dgx-a100*2:net=rail", "ndv2", "gb200-nvl72", "binary-tree:7", "ring",
-)  # fmt: skip
+    "ring:{n}",
+    "line:{n}",
+    "star:{n}",
+    "fully-connected:{n}",
+    "switch:{n}",
+    "hypercube:4",
+    "hypercube:8",
+    "torus:2x3",
+    "mesh:3x3",
+    "dgx1",
+    "dgx1-p100",
+    "dgx2",
+    "dgx-a100",
+    "dgx-h100",
+    "mi250",
+    "mi50-z52",
+    "mi300x",
+    "ring:{n}*2",
+    "dgx1*2:cross=0+2",
+    "ring:2*2:nics=1",
+    "random-regular:8:seed={n}",
+    "ring:{n}:units=2",
+    "dgx-a100*2:net=rail",
+    "ndv2",
+    "gb200-nvl72",
+    "binary-tree:7",
+    "ring",
+)
 COLLECTIVES = (
-    "allgather", "allreduce", "alltoall", "broadcast", "reduce", "gather", "scatter", "reduce-scatter", "scan", "alltonext", "sendrecv",
-    "multi-broadcast", "allgatherv", "all_reduce",
-)  # fmt: skip
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "reduce-scatter",
+    "scan",
+    "alltonext",
+    "sendrecv",
+    "multi-broadcast",
+    "allgatherv",
+    "all_reduce",
+)
 # Documents that the cases begin with, made once: the name of a file, and the command that writes it.
 MADE = {
     "frontier.json": "pareto --topo ring:4 --coll allgather -o frontier.json",
@@ -76,21 +147,33 @@ WRITTEN = {
     "machine.yaml": "name: four\nranks: 4\nlinks:\n- {src: 0, dst: 1, bandwidth: 25, both: true}\n"
     "- {src: 1, dst: 2, bandwidth: 50, both: true}\n"
     "- {src: 2, dst: 3, bandwidth: 25, both: true}\n- {src: 3, dst: 0, bandwidth: 50, both: true, latency: 2}\n",
-    "switches.json": '{"ranks": 3, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2, "both": true}, {"src": 1,'
-    ' "dst": "s", "bandwidth": 2, "both": true}, {"src": 2, "dst": "s", "bandwidth": 1, "both": true}, {"src": 0, "dst": 1,'
+    "switches.json": '{"ranks": 3, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2, "both": '
+    'true}, {"src": 1,'
+    ' "dst": "s", "bandwidth": 2, "both": true}, {"src": 2, "dst": "s", "bandwidth": 1, "both": true}, {"src": 0, '
+    '"dst": 1,'
     ' "bandwidth": 1}],'
     ' "limits": [{"name": "port", "links": [[0, "s"], ["s", 0]], "bandwidth": 2}]}',
     "apart.yaml": "name: apart\nranks: 3\nlinks:\n- {src: 0, dst: 1, bandwidth: 1, both: true}\n",
     "one.json": '{"ranks": 1, "links": []}',
     "custom.yaml": "combining: true\npre: [[0, 1], [0, 2]]\npost: [[0, [0, 1]]]\n",
     "copies.yaml": "pre: [[0, 0], [1, 2]]\npost: [[0, [1, 2]], [1, 0]]\n",
-    "groups.yaml": "groups:\n- {ranks: [0, 1], collective: allreduce, bytes: 1}\n- {ranks: [2, 3], collective: allgather, bytes: 2}\n",
+    "groups.yaml": "groups:\n- {ranks: [0, 1], collective: allreduce, bytes: 1}\n- {ranks: [2, 3], collective: "
+    "allgather, bytes: 2}\n",
     "fleet.yaml": "topologies: [ring:3]\ncollectives: [allgather, broadcast]\n",
     "links.csv": "src,dst,gbps,us\n0,1,20,1\n1,0,20,1\n",
     "smi.txt": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-7\nGPU1\tNV2\t X \t0-7\n",
     "notes.txt": "nothing that anybody reads\n",
 }
-TOPOLOGIES = ("machine.yaml", "switches.json", "apart.yaml", "one.json", "smi.txt", "nccl-ring.xml", "rocm-smi-pairs.txt", "frontier.json")
+TOPOLOGIES = (
+    "machine.yaml",
+    "switches.json",
+    "apart.yaml",
+    "one.json",
+    "smi.txt",
+    "nccl-ring.xml",
+    "rocm-smi-pairs.txt",
+    "frontier.json",
+)
 DOCUMENTS = (*MADE, "large/frontier.json", "large/*.npz", "notes.txt", "machine.yaml")
 Value = Callable[[Random], str]
 
@@ -231,7 +314,9 @@ def command_line(rng: Random) -> tuple[str, ...]:
         name = parameter.name or ""
         if name in SKIPPED:
             continue
-        likely = 1.0 if parameter.required or name == "time_limit" else 0.9 if name in ("topo", "coll", "file") else 0.15
+        likely = (
+            1.0 if parameter.required or name == "time_limit" else 0.9 if name in ("topo", "coll", "file") else 0.15
+        )
         if name == "topo_file" and "topo" in given and any(word == "--topo" for word in words):
             likely = 0.02
         if rng.random() >= likely:
@@ -276,7 +361,9 @@ def altered(data: bytes, rng: Random) -> bytes:
             return data[:at] + bytes(rng.randrange(256) for _ in range(end - at)) + data[end:]
         case 3 if lines:
             k = rng.randrange(len(lines))
-            return b"".join(rng.choice((lines[:k] + lines[k + 1 :], [*lines[:k], lines[k], *lines[k:]], lines[k:] + lines[:k])))
+            return b"".join(
+                rng.choice((lines[:k] + lines[k + 1 :], [*lines[:k], lines[k], *lines[k:]], lines[k:] + lines[:k]))
+            )
         case _:
             numbers = list(re.finditer(rb"-?\d+", data))
             if not numbers:
@@ -286,7 +373,9 @@ def altered(data: bytes, rng: Random) -> bytes:
 
 
 def _number(rng: Random) -> int:
-    return rng.choice((0, 1, -1, 2, 7, 1 << 31, (1 << 31) - 1, 1 << 53, 1 << 63, 1 << 64, -(1 << 63), 10**30, rng.randint(-9, 99)))
+    return rng.choice(
+        (0, 1, -1, 2, 7, 1 << 31, (1 << 31) - 1, 1 << 53, 1 << 63, 1 << 64, -(1 << 63), 10**30, rng.randint(-9, 99))
+    )
 
 
 def _alter(value: object, rng: Random) -> object:
@@ -333,12 +422,21 @@ def run(asked: Case, folder: Path) -> Ended:
             (here / name).write_bytes(base64.b64decode(data))
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "synth", *(word.replace("\0", "") for word in asked.arguments)], cwd=here, timeout=SECONDS,
-                stdin=subprocess.DEVNULL, capture_output=True, env=_environment(Path(place)),
+                [sys.executable, "-m", "synth", *(word.replace("\0", "") for word in asked.arguments)],
+                cwd=here,
+                timeout=SECONDS,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=_environment(Path(place)),
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)),
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired as late:
-            return Ended(None, f"still running after {SECONDS:g} s", (late.stderr or b"").decode(errors="replace")[-2000:], SECONDS)
+            return Ended(
+                None,
+                f"still running after {SECONDS:g} s",
+                (late.stderr or b"").decode(errors="replace")[-2000:],
+                SECONDS,
+            )
     said = done.stderr.decode(errors="replace")
     wrong = fault(done.returncode, said or done.stdout.decode(errors="replace"))
     return Ended(done.returncode, wrong, said[-2000:], time.monotonic() - began)
@@ -391,7 +489,9 @@ def explore(seed: int, cases: int | None, minutes: float | None, jobs: int, fold
     with ThreadPoolExecutor(jobs) as pool:
         pending: dict[Future[Ended], tuple[int, Case]] = {}
         while True:
-            while len(pending) < jobs and (cases is None or index < cases) and (until is None or time.monotonic() < until):
+            while (
+                len(pending) < jobs and (cases is None or index < cases) and (until is None or time.monotonic() < until)
+            ):
                 asked = case(seed, index, folder)
                 pending[pool.submit(run, asked, folder)] = index, asked
                 index += 1
@@ -429,7 +529,10 @@ def main(arguments: list[str] | None = None) -> int:
         if given.replay:
             asked = Case(**json.loads(given.replay.read_text())["case"])
             ended = run(asked, Path(place))
-            print(f"synth {' '.join(asked.arguments)}\nexit code {ended.code}: {ended.fault or 'as documented'}\n{ended.said}")
+            print(
+                f"synth {' '.join(asked.arguments)}\nexit code {ended.code}: "
+                f"{ended.fault or 'as documented'}\n{ended.said}"
+            )
             return 1 if ended.fault else 0
         seed = secrets.randbelow(1 << 32) if given.seed is None else given.seed
         print(f"seed {seed}", flush=True)

@@ -3,8 +3,8 @@
 python -m bench.goals [--only TEXT] [--timeout 600] [-o results.json]
 python -m bench.goals --table
 
-Every row is a real command in a process of its own; wall and CPU seconds are from its start to its exit, with the helper
-processes it waited for. A frontier's answer is checked against the values of the row and by ``synth verify``.
+Every row is a real command in a process of its own; wall and CPU seconds are from its start to its exit, with the
+helper processes it waited for. A frontier's answer is checked against the values of the row and by ``synth verify``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ class Goal:
     runs: int = 1
 
 
-def frontier(points: dict[int, str], *, complete: bool = False, upto: dict[int, str] | None = None, others: bool = False) -> Check:
-    """Checks that `points` are proved optimal as given, and that R/C at the steps of `upto` is at most that; `others` may be there."""
+def frontier(
+    points: dict[int, str], *, complete: bool = False, upto: dict[int, str] | None = None, others: bool = False
+) -> Check:
+    """Checks that `points` are proved optimal as given, and that R/C at the steps of `upto` is at most that; `others`
+    may be there."""
 
     def check(doc: dict) -> str:
         found = {p["steps"]: p for p in doc["points"]}
@@ -127,11 +130,28 @@ BROADCAST = {2: "1", 3: "9/22", 4: "4/13", 5: "5/19", 6: "6/25", 7: "7/31", 8: "
 
 GOALS = (
     Goal("DGX-1 allgather", pareto("dgx1", "allgather"), 1.5, frontier({2: "3/2", 3: "7/6"}, complete=True), 3),
-    Goal("DGX-1 allreduce", pareto("dgx1", "allreduce"), 30, frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
-    Goal("ring of 8 allreduce", pareto("ring:8", "allreduce"), None, frontier({4: "2", 5: "5/4", 7: "7/8"}, others=True)),
+    Goal(
+        "DGX-1 allreduce",
+        pareto("dgx1", "allreduce"),
+        30,
+        frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True),
+    ),
+    Goal(
+        "ring of 8 allreduce", pareto("ring:8", "allreduce"), None, frontier({4: "2", 5: "5/4", 7: "7/8"}, others=True)
+    ),
     Goal("hypercube of 8 allreduce", pareto("hypercube:8", "allreduce"), None, frontier({3: "1", 4: "2/3", 5: "7/12"})),
-    Goal("fully connected 8 allreduce", pareto("fully-connected:8", "allreduce"), None, frontier({1: "1", 2: "1/4"}, complete=True)),
-    Goal("switch of 8 allreduce", pareto("switch:8:units=12", "allreduce"), None, frontier({1: "7/12", 2: "7/48"}, complete=True)),
+    Goal(
+        "fully connected 8 allreduce",
+        pareto("fully-connected:8", "allreduce"),
+        None,
+        frontier({1: "1", 2: "1/4"}, complete=True),
+    ),
+    Goal(
+        "switch of 8 allreduce",
+        pareto("switch:8:units=12", "allreduce"),
+        None,
+        frontier({1: "7/12", 2: "7/48"}, complete=True),
+    ),
     Goal("torus 4×4 allreduce", pareto("torus:4x4", "allreduce"), None, frontier({6: "1/2", 7: "15/32"}, others=True)),
     Goal("all: broadcast", pareto("dgx1", "broadcast", "--max-steps", "8"), None, frontier(BROADCAST, complete=True)),
     Goal("all: reduce", pareto("dgx1", "reduce", "--max-steps", "8"), None, frontier(BROADCAST, complete=True)),
@@ -139,10 +159,20 @@ GOALS = (
     Goal("all: gather", pareto("dgx1", "gather"), None, decided),
     Goal("all: allgather", pareto("dgx1", "allgather"), None, frontier({2: "3/2", 3: "7/6"}, complete=True)),
     Goal("all: reduce-scatter", pareto("dgx1", "reduce-scatter"), None, frontier({2: "3/2", 3: "7/6"}, complete=True)),
-    Goal("all: allreduce", pareto("dgx1", "allreduce"), None, frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True)),
+    Goal(
+        "all: allreduce",
+        pareto("dgx1", "allreduce"),
+        None,
+        frontier({2: "1", 3: "1/2", 4: "1/3", 5: "7/24"}, complete=True),
+    ),
     Goal("all: alltoall", pareto("dgx1", "alltoall"), None, frontier({2: "8/3"}, complete=True)),
     Goal("all: scan", pareto("dgx1", "scan"), None, both(frontier({2: "1", 3: "1/2"}, upto=SCAN), decided)),
-    Goal("all: multi-broadcast", pareto("dgx1", "multi-broadcast", "--root", "0,5"), None, frontier(TWO_ROOTS, complete=True)),
+    Goal(
+        "all: multi-broadcast",
+        pareto("dgx1", "multi-broadcast", "--root", "0,5"),
+        None,
+        frontier(TWO_ROOTS, complete=True),
+    ),
     Goal("all: multi-scatter", pareto("dgx1", "multi-scatter", "--root", "0,5"), None, decided),
     Goal("all: multi-gather", pareto("dgx1", "multi-gather", "--root", "0,5"), None, decided),
     Goal("all: alltonext", pareto("dgx1", "alltonext"), None, decided),
@@ -156,7 +186,12 @@ GOALS = (
     Goal("DGX-2 allgather", pareto("dgx2", "allgather"), 60, ends_proved),
     Goal("DGX-A100×2 allgather", pareto("dgx-a100*2", "allgather"), 60, ends_proved),
     Goal("MI250 allgather", pareto("mi250", "allgather"), 60, ends_proved),
-    Goal("two DGX-1 allgather", pareto(TWO_BOXES, "allgather"), 120, frontier({3: "4", 4: "14/5", 5: "18/7", 6: "5/2"}, complete=True)),
+    Goal(
+        "two DGX-1 allgather",
+        pareto(TWO_BOXES, "allgather"),
+        120,
+        frontier({3: "4", 4: "14/5", 5: "18/7", 6: "5/2"}, complete=True),
+    ),
     Goal("torus 8×8 allgather (4,8,63)", solve("torus:8x8", "allgather", 4, 8, 63), 30, scheduled(4, 8, 63)),
 )
 TOGETHER = ("all: ", 60)  # rows of this name together, wall seconds
@@ -164,7 +199,9 @@ TOGETHER = ("all: ", 60)  # rows of this name together, wall seconds
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when an answer was wrong."""
-    parser = argparse.ArgumentParser(prog="python -m bench.goals", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.goals", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT; 'a|b' for a or b")
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="wall time of one command")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
@@ -197,7 +234,11 @@ def measure(goal: Goal, file: Path, timeout: float) -> dict:
         file.unlink(missing_ok=True)
         runs.append(synth(*goal.arguments, "--format", "json", "-o", str(file), timeout=timeout))
     row: dict = {"name": goal.name, "command": "synth " + " ".join(goal.arguments), "goal": goal.wall, "error": ""}
-    row |= {"wall": round(median(run.wall for run in runs), 3), "cpu": round(median(run.cpu for run in runs), 3), "exit": runs[-1].code}
+    row |= {
+        "wall": round(median(run.wall for run in runs), 3),
+        "cpu": round(median(run.cpu for run in runs), 3),
+        "exit": runs[-1].code,
+    }
     if not file.exists():
         return row | {"error": _last_line(runs[-1]), "answer": "", "verify_wall": None, "certificate": None}
     doc = json.loads(file.read_text(encoding="utf-8"))
@@ -214,7 +255,8 @@ def _verified(file: Path) -> Run:
     code = (
         "import sys; from synth.cli import main; sys.argv = ['synth', 'verify', sys.argv[1]]\n"
         "try: main()\n"
-        f"finally: loaded = sorted({solvers} & set(sys.modules)); loaded and sys.exit('verify loaded ' + ', '.join(loaded))"
+        f"finally: loaded = sorted({solvers} & set(sys.modules)); loaded and sys.exit('verify loaded ' + ', "
+        f"'.join(loaded))"
     )
     return command([sys.executable, "-c", code, str(file)])
 
@@ -235,25 +277,43 @@ def answer(doc: dict) -> str:
     """``2: 3/2, 3: 7/6; complete``; a best-known point carries its bound."""
     if "points" not in doc:
         return f"C={doc['chunks']}, S={len(doc['steps'])}, R={sum(step['rounds'] for step in doc['steps'])}"
-    said = [f"{p['steps']}: {p['bandwidth']}" + ("" if p["status"] == "optimal" else f" (≥ {p['bound']['value']})") for p in doc["points"]]
+    said = [
+        f"{p['steps']}: {p['bandwidth']}" + ("" if p["status"] == "optimal" else f" (≥ {p['bound']['value']})")
+        for p in doc["points"]
+    ]
     until = "" if doc["max_steps"] is None else f" to {doc['max_steps']}"
     return ", ".join(said) + (f"; complete{until}" if doc["complete"] else "")
 
 
 def table(document: dict) -> str:
     """The measurement as Markdown."""
-    rows = [("`synth --help`", "", "< 0.2", seconds(document["help"]["wall"]), seconds(document["help"]["cpu"]), "", "", "")]
+    rows = [
+        ("`synth --help`", "", "< 0.2", seconds(document["help"]["wall"]), seconds(document["help"]["cpu"]), "", "", "")
+    ]
     for row in document["rows"]:
         verified = "" if row["verify_wall"] is None else seconds(max(0.0, row["verify_wall"] - document["start"]))
         size = "" if row["certificate"] is None else f"{row['certificate']:,}"
         goal = "" if row["goal"] is None else f"< {row['goal']:g}"
         remark = "ok" if not row["error"] else row["error"]
-        rows.append((row["name"], row["answer"], goal, seconds(row["wall"]), seconds(row["cpu"]), verified, size, remark))
+        rows.append(
+            (row["name"], row["answer"], goal, seconds(row["wall"]), seconds(row["cpu"]), verified, size, remark)
+        )
     together = [row for row in document["rows"] if row["name"].startswith(TOGETHER[0])]
     if together:
         wall, cpu = sum(row["wall"] for row in together), sum(row["cpu"] for row in together)
-        rows.append(("all collectives on DGX-1 together", "", f"< {TOGETHER[1]}", seconds(wall), seconds(cpu), "", "", ""))
-    head = ("what", "steps: rounds per chunk", "goal s>", "wall s>", "CPU s>", "verify s>", "largest certificate, bytes>", "")
+        rows.append(
+            ("all collectives on DGX-1 together", "", f"< {TOGETHER[1]}", seconds(wall), seconds(cpu), "", "", "")
+        )
+    head = (
+        "what",
+        "steps: rounds per chunk",
+        "goal s>",
+        "wall s>",
+        "CPU s>",
+        "verify s>",
+        "largest certificate, bytes>",
+        "",
+    )
     lines = [
         "# What the command line does\n",
         "Each row is a command from start to exit; `verify` is the wall time of `synth verify` on its output beyond"

@@ -2,10 +2,11 @@
 
 python -m bench.gpu [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make bench-gpu)
 
-Direct allgather and ring allreduce, as bytes that must move / time, against a device-to-device copy; time per dependent hop with
-packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring and the copy beside; emulation with
-the kernel's clock against the reference executor's, and paced. All ranks share one GPU's memory: none of these times says
-anything about links. `--executor host` rehearses it on CPU threads at small sizes; its figures mean nothing.
+Direct allgather and ring allreduce, as bytes that must move / time, against a device-to-device copy; time per dependent
+hop with packets and through FIFOs; every point of the DGX-1's frontiers at 1 KiB .. 1 GiB with the ring and the copy
+beside; emulation with the kernel's clock against the reference executor's, and paced. All ranks share one GPU's memory:
+none of these times says anything about links. `--executor host` rehearses it on CPU threads at small sizes; its figures
+mean nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ GOALS = {"allgather": 0.85, "allreduce": 0.70, "LL": 2.0, "FIFO": 4.0, "paced": 
 
 
 def mandatory(schedule: Schedule, size: int, in_place: bool) -> int:
-    """Bytes that `schedule` must read and write: of each copy its source and its result, of each sum both operands and its
-    result, and out of place the copies of what a rank keeps. What FIFOs add is not counted."""
+    """Bytes that `schedule` must read and write: of each copy its source and its result, of each sum both operands and
+    its result, and out of place the copies of what a rank keeps. What FIFOs add is not counted."""
     task = schedule.collective
     chunk = size * task.unit_share / schedule.chunks
     moved = sum(3 if send.kind == "reduce" else 2 for step in schedule.steps for send in step.sends)
@@ -56,13 +57,21 @@ def _bench(suite: Suite, source: Any, sizes: Sequence[int], **words: Any) -> lis
     found = [api.bench(source, small, suite.executor, check=True, **words)] if small else []
     if large:
         found.append(
-            api.bench(source, large, suite.executor, check=False, **({"fetch": False} if suite.executor == "cuda" else {}), **words)
+            api.bench(
+                source,
+                large,
+                suite.executor,
+                check=False,
+                **({"fetch": False} if suite.executor == "cuda" else {}),
+                **words,
+            )
         )
     return found
 
 
 def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
-    """Bytes that must move / time against those of a copy, by size and instances; the largest sizes are compared too."""
+    """Bytes that must move / time against those of a copy, by size and instances; the largest sizes are compared
+    too."""
     schedule, best = api.baseline(algorithm, f"full:{suite.ranks}", collective), 0.0
     sizes = (64 * KIB,) if suite.small else (MIB, 16 * MIB, 256 * MIB, GIB)
     for instances in INSTANCES[:1] if suite.small else INSTANCES:
@@ -74,9 +83,16 @@ def against_copy(suite: Suite, algorithm: str, collective: str) -> None:
                 best = max(best, share if row.size >= 256 * MIB else 0)
                 how = f"{instances} instance{'s' if instances > 1 else ''}{', in place' if row.in_place else ''}"
                 suite.row(
-                    f"{algorithm} {collective} {row.size} B, {how}", f"{rate / 1e9:8.1f} GB/s moved, {100 * share:5.1f}% of the copy", None,
-                    seconds=row.median, least=row.seconds[0], most=row.seconds[-1], right=row.right, share=share, instances=instances,
-                )  # fmt: skip
+                    f"{algorithm} {collective} {row.size} B, {how}",
+                    f"{rate / 1e9:8.1f} GB/s moved, {100 * share:5.1f}% of the copy",
+                    None,
+                    seconds=row.median,
+                    least=row.seconds[0],
+                    most=row.seconds[-1],
+                    right=row.right,
+                    share=share,
+                    instances=instances,
+                )
     if not suite.small:  # the size of the goal, compared with the definition
         each = 4 * api.lower(schedule).loop_chunks
         done = api.run(schedule, executor=suite.executor, size=256 * MIB // each * each, bound=False)
@@ -131,9 +147,14 @@ def _hop(suite: Suite, program: Program, words: dict) -> Measured:
 def points(suite: Suite, name: str) -> None:
     """Every point of a DGX-1's frontier, the ring and the copy beside, at every size."""
     found = frontier(name)
-    programs = [api.lower(schedule) for schedule in (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))]
+    programs = [
+        api.lower(schedule)
+        for schedule in (api.baseline("ring", "dgx1", name), *(point.schedule for point in found.points))
+    ]
     each = 4 * lcm(*(program.loop_chunks for program in programs))  # the sizes that all of them divide
-    for measured in _bench(suite, found, [max(each, size // each * each) for size in _sizes(suite)], baselines=("ring", "copy")):
+    for measured in _bench(
+        suite, found, [max(each, size // each * each) for size in _sizes(suite)], baselines=("ring", "copy")
+    ):
         doc = measured.to_json()
         suite.more.setdefault("measured", []).append(doc)
         for size in sorted({row["size"] for row in doc["rows"]}):
@@ -146,9 +167,13 @@ def emulation(suite: Suite, name: str) -> None:
     """The kernel's clock against the reference executor's, the regret of the prediction, and paced runs."""
     found, sizes = frontier(name), (64 * KIB,) if suite.small else tuple(64 * KIB * 4**k for k in range(7))
     model = api.emulate(found, sizes)
-    kernel = api.emulate(found, sizes, suite.executor, stretches=STRETCHES[:2] if suite.small else STRETCHES, timeout=30)
+    kernel = api.emulate(
+        found, sizes, suite.executor, stretches=STRETCHES[:2] if suite.small else STRETCHES, timeout=30
+    )
     same = [s.emulated for s in model.sizes] == [s.emulated for s in kernel.sizes] and model.controls == kernel.controls
-    suite.row(f"emulated DGX-1 {name}: kernel against reference", f"{len(sizes)} sizes x {len(model.entries)} programs", same)
+    suite.row(
+        f"emulated DGX-1 {name}: kernel against reference", f"{len(sizes)} sizes x {len(model.entries)} programs", same
+    )
     suite.more.setdefault("emulated", []).append(kernel.to_json())
     for at in kernel.sizes:
         labels = [entry.label for entry in kernel.entries]
@@ -158,10 +183,17 @@ def emulation(suite: Suite, name: str) -> None:
         suite.row(f"control: {change.change}", f"{change.before} ps before, {change.after} after", change.heard)
     valid = [run for run in kernel.paced if run.valid]
     for run in kernel.paced:
-        said = f"real / {run.stretch} = {100 * run.ratio:.1f}% of the model{'' if run.valid else '; not valid: it is slower by itself'}"
+        said = (
+            f"real / {run.stretch} = {100 * run.ratio:.1f}% of the "
+            f"model{'' if run.valid else '; not valid: it is slower by itself'}"
+        )
         suite.row(f"paced DGX-1 {name} {run.size} B", said, None)
     worst = max((abs(run.ratio - 1) for run in valid if run.stretch >= 16), default=None)
-    said = "no valid run" if worst is None else f"at most {100 * worst:.1f}% apart in valid runs from 16 times on; the goal is 5%"
+    said = (
+        "no valid run"
+        if worst is None
+        else f"at most {100 * worst:.1f}% apart in valid runs from 16 times on; the goal is 5%"
+    )
     suite.row(f"GOAL: paced {name}", said, None if suite.small else worst is not None and worst <= GOALS["paced"])
 
 
@@ -175,11 +207,15 @@ def main(arguments: Sequence[str]) -> int:
     suite = Suite(given.executor, given.small)
     wanted = [group(name, feature) for name in ("copy", "f32") for feature in sources.FEATURES]
     sections: dict[str, Callable[[], None]] = {
-        "kernels": partial(build, suite, wanted), "allgather": partial(against_copy, suite, "direct", "allgather"),
-        "allreduce": partial(against_copy, suite, "ring", "allreduce"), "hops": partial(hops, suite),
-        "points allgather": partial(points, suite, "allgather"), "points allreduce": partial(points, suite, "allreduce"),
-        "emulation allgather": partial(emulation, suite, "allgather"), "emulation allreduce": partial(emulation, suite, "allreduce"),
-    }  # fmt: skip
+        "kernels": partial(build, suite, wanted),
+        "allgather": partial(against_copy, suite, "direct", "allgather"),
+        "allreduce": partial(against_copy, suite, "ring", "allreduce"),
+        "hops": partial(hops, suite),
+        "points allgather": partial(points, suite, "allgather"),
+        "points allreduce": partial(points, suite, "allreduce"),
+        "emulation allgather": partial(emulation, suite, "allgather"),
+        "emulation allreduce": partial(emulation, suite, "allreduce"),
+    }
     for name, work in sections.items():
         if given.only is None or given.only in name:
             suite.section(name, work)

@@ -52,10 +52,12 @@ def _check(program: Program, given: list, results: list) -> int:
 
 
 def launches(suite: Suite) -> None:
-    """1000 launches back to back, in one launch each and as 4 side by side; right at the end, and with new data after it."""
+    """1000 launches back to back, in one launch each and as 4 side by side; right at the end, and with new data after
+    it."""
     four = "full:4"
     programs = {
-        f"{kind} {name}": api.lower(api.baseline(kind, four, name)) for kind, name in (("ring", "allreduce"), ("direct", "allgather"))
+        f"{kind} {name}": api.lower(api.baseline(kind, four, name))
+        for kind, name in (("ring", "allreduce"), ("direct", "allgather"))
     }
     for (label, program), how, on in itertools.product(programs.items(), HOW, (None, (0, 0, 0, 0))):
         given, inputs, outputs = _arrays(suite, program, 501, 1)
@@ -77,7 +79,12 @@ def launches(suite: Suite) -> None:
         ready.finish()
         elements += _check(program, given, outputs)
         name = f"{label} {how}, {'4 launches side by side' if on else 'one launch'}"
-        suite.row(f"back to back: {name}", f"{count + 1} launches, {elements} elements compared", elements > 0, launches=count + 1)
+        suite.row(
+            f"back to back: {name}",
+            f"{count + 1} launches, {elements} elements compared",
+            elements > 0,
+            launches=count + 1,
+        )
 
 
 def views(suite: Suite) -> None:
@@ -87,7 +94,8 @@ def views(suite: Suite) -> None:
         rooms = [xp.asarray(np.arange(elements + 8, dtype=np.int32) + 1000 * rank) for rank in range(suite.ranks)]
         given = [room[(rank + shift) % 5 :][:elements] for rank, room in enumerate(rooms)]
         results = [
-            xp.asarray(np.zeros(suite.ranks * elements + 3, np.int32))[shift % 4 :][: suite.ranks * elements] for _ in range(suite.ranks)
+            xp.asarray(np.zeros(suite.ranks * elements + 3, np.int32))[shift % 4 :][: suite.ranks * elements]
+            for _ in range(suite.ranks)
         ]
         ready = synth.prepare(program, given, results, suite.executor)
         ready.launch()
@@ -99,9 +107,16 @@ def views(suite: Suite) -> None:
     good = [xp.asarray(np.zeros(8, np.int32)) for _ in range(suite.ranks)]
     outs = [xp.asarray(np.zeros(8 * suite.ranks, np.int32)) for _ in range(suite.ranks)]
     odd = (
-        xp.asarray(np.zeros(40, np.uint8))[1:33].view(np.int32) if suite.executor == "cuda" else np.zeros(40, np.uint8)[1:33].view(np.int32)
+        xp.asarray(np.zeros(40, np.uint8))[1:33].view(np.int32)
+        if suite.executor == "cuda"
+        else np.zeros(40, np.uint8)[1:33].view(np.int32)
     )
-    bad = (xp.asarray(np.zeros(7, np.int32)), xp.asarray(np.zeros(8, np.float32)), xp.asarray(np.zeros((8, 2), np.int32))[:, 0], odd)
+    bad = (
+        xp.asarray(np.zeros(7, np.int32)),
+        xp.asarray(np.zeros(8, np.float32)),
+        xp.asarray(np.zeros((8, 2), np.int32))[:, 0],
+        odd,
+    )
     for array in bad:
         try:
             synth.prepare(program, [*good[:-1], array], outs, suite.executor)
@@ -133,7 +148,11 @@ def graphs(suite: Suite) -> None:
             graph.launch(stream)
             ready.finish(stream)
             elements += _check(program, given, outputs)
-        suite.row(f"a CUDA graph of 3 launches {how}{', 4 side by side' if on else ''}", f"{elements} elements compared", elements > 0)
+        suite.row(
+            f"a CUDA graph of 3 launches {how}{', 4 side by side' if on else ''}",
+            f"{elements} elements compared",
+            elements > 0,
+        )
 
 
 def torch_tensors(suite: Suite) -> None:
@@ -167,7 +186,11 @@ def large(suite: Suite) -> None:
     if suite.executor == "cuda":
         free = xp.cuda.runtime.memGetInfo()[0]
         if free < 12 * part:
-            suite.row("beyond 4 GiB", f"not run: {free / GIB:.0f} GiB of the GPU's memory are free, {12 * part / GIB:.0f} are needed", None)
+            suite.row(
+                "beyond 4 GiB",
+                f"not run: {free / GIB:.0f} GiB of the GPU's memory are free, {12 * part / GIB:.0f} are needed",
+                None,
+            )
             return
     for how in HOW:
         if how == "packets" and not suite.small:
@@ -177,6 +200,8 @@ def large(suite: Suite) -> None:
         ready = synth.prepare(program, inputs, outputs, suite.executor, **HOW[how])
         ready.launch()
         ready.finish()
-        good = all(bool((out[rank * part : (rank + 1) * part] == inputs[rank]).all()) for out in outputs for rank in range(2))
+        good = all(
+            bool((out[rank * part : (rank + 1) * part] == inputs[rank]).all()) for out in outputs for rank in range(2)
+        )
         suite.row(f"outputs of {2 * part / GIB:.2f} GiB, {how}", f"{4 * part} bytes compared", good)
         del ready, inputs, outputs

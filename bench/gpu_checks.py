@@ -2,10 +2,10 @@
 
 python -m bench.gpu_checks [--executor cuda|host] [--small] [--only WORD] [-o FILE.json]      (make test-gpu)
 
-8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a CUDA
-graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor; and, where
-compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor host` rehearses it
-all on CPU threads, at small sizes.
+8 virtual ranks on one GPU, also as 4 launches side by side; 1000 launches back to back; after an aborted launch; in a
+CUDA graph; on torch's tensors and stream, where torch is; beyond 4 GiB; logical time against the reference executor;
+and, where compute-sanitizer is, memcheck and synccheck on small cases. Ends with 1 if anything is wrong. `--executor
+host` rehearses it all on CPU threads, at small sizes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,21 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 
 TYPES, OPS = tuple(kind.name for kind in DTYPES), OPERATORS
 COLLECTIVES = (
-    ("ring", "broadcast"), ("ring", "reduce"), ("ring", "allgather"), ("ring", "reduce-scatter"), ("ring", "allreduce"),
-    ("tree", "allreduce"), ("recursive-doubling", "allreduce"), ("direct", "allgather"), ("direct", "alltoall"), ("direct", "gather"),
-    ("direct", "scatter"), ("direct", "sendrecv"), ("direct", "alltonext"), ("direct", "allreduce"),
-)  # fmt: skip
+    ("ring", "broadcast"),
+    ("ring", "reduce"),
+    ("ring", "allgather"),
+    ("ring", "reduce-scatter"),
+    ("ring", "allreduce"),
+    ("tree", "allreduce"),
+    ("recursive-doubling", "allreduce"),
+    ("direct", "allgather"),
+    ("direct", "alltoall"),
+    ("direct", "gather"),
+    ("direct", "scatter"),
+    ("direct", "sendrecv"),
+    ("direct", "alltonext"),
+    ("direct", "allreduce"),
+)
 ODD = 61  # elements of a chunk: divisible by nothing
 MOST = 10_000_000  # elements of a rank's buffer
 SANITIZERS = ("memcheck", "synccheck")
@@ -50,7 +61,13 @@ def _right(suite: Suite, name: str, cases: Sequence[tuple[str, Program, dict]]) 
             elements += done.checked.elements if done.checked else 0
         except SynthError as error:
             wrong = wrong or f"; first wrong: {label}: {error}"
-    suite.row(name, f"{count} runs, {elements} elements compared{wrong}", not wrong and count > 0, runs=count, elements=elements)
+    suite.row(
+        name,
+        f"{count} runs, {elements} elements compared{wrong}",
+        not wrong and count > 0,
+        runs=count,
+        elements=elements,
+    )
 
 
 def _bytes(program: Program, elements: int, size: int = 4) -> int:
@@ -90,7 +107,11 @@ def sizes(suite: Suite) -> None:
     counts = (0, 1, 3, 1021) if suite.small else (0, 1, 2, 3, 7, 31, 1021, 65_537, 1_048_583)
     for how in HOW:
         cases = [
-            (f"{program.name} {count} {how}", program, {"dtype": kind, "size": _bytes(program, count, width)} | HOW[how])
+            (
+                f"{program.name} {count} {how}",
+                program,
+                {"dtype": kind, "size": _bytes(program, count, width)} | HOW[how],
+            )
             for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather"))
             for count, (kind, width) in itertools.product(counts, (("float16", 2), ("int32", 4)))
             if count * program.loop_chunks <= MOST
@@ -112,7 +133,9 @@ def frontiers(suite: Suite) -> None:
         apart = []
         for program, size in times:
             model = api.run(program, size=size, topology="dgx1", data=False, bound=False).execution.picoseconds
-            kept = api.run(program, executor=suite.executor, size=size, topology="dgx1", clock="logical", bound=False).execution.picoseconds
+            kept = api.run(
+                program, executor=suite.executor, size=size, topology="dgx1", clock="logical", bound=False
+            ).execution.picoseconds
             apart += [] if kept == model else [f"{program.name} {size} B: {kept} ps, not {model}"]
         suite.row(
             f"DGX-1 {name}: logical clock against the reference",
@@ -140,30 +163,64 @@ def deadlock(suite: Suite) -> None:
             found = None
         except DeadlockError as error:
             found = error.cycle
-        suite.row(f"a deadlock, {'3 launches' if on else 'one launch'}", "told, with its cycle" if found else "not told", found == wanted)
+        suite.row(
+            f"a deadlock, {'3 launches' if on else 'one launch'}",
+            "told, with its cycle" if found else "not told",
+            found == wanted,
+        )
         done = api.run(suite.program("ring", "allreduce"), executor=suite.executor)
-        suite.row("the next run after it", f"{done.checked.elements if done.checked else 0} elements compared", done.checked is not None)
+        suite.row(
+            "the next run after it",
+            f"{done.checked.elements if done.checked else 0} elements compared",
+            done.checked is not None,
+        )
 
 
 def sanitizers(suite: Suite) -> None:
     """compute-sanitizer on small cases, in a process of its own."""
     tool = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
     if suite.executor != "cuda" or tool is None:
-        suite.row("compute-sanitizer", "not run: " + ("the host executor" if suite.executor != "cuda" else "the tool is not here"), None)
+        suite.row(
+            "compute-sanitizer",
+            "not run: " + ("the host executor" if suite.executor != "cuda" else "the tool is not here"),
+            None,
+        )
         return
     for name in SANITIZERS:
-        command = [tool, "--tool", name, "--error-exitcode", "9", sys.executable, "-m", "bench.gpu_checks", "--sanitized"]
+        command = [
+            tool,
+            "--tool",
+            name,
+            "--error-exitcode",
+            "9",
+            sys.executable,
+            "-m",
+            "bench.gpu_checks",
+            "--sanitized",
+        ]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
-        said = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line] or done.stderr.splitlines()[-1:]
+        said = [
+            line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "Error" in line
+        ] or done.stderr.splitlines()[-1:]
         suite.row(
-            f"compute-sanitizer {name}", (said or ["it said nothing"])[-1].strip("= "), done.returncode == 0, output=done.stdout[-4000:]
+            f"compute-sanitizer {name}",
+            (said or ["it said nothing"])[-1].strip("= "),
+            done.returncode == 0,
+            output=done.stdout[-4000:],
         )
 
 
 def sanitized() -> int:
-    """What runs under the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in turn."""
+    """What runs under the sanitizer: each protocol once, little data; in one launch, for the tool makes launches in
+    turn."""
     suite = Suite("cuda", True)
     for how in HOW.values():
         for program in (suite.program("ring", "allreduce"), suite.program("direct", "allgather")):
@@ -183,11 +240,18 @@ def main(arguments: Sequence[str]) -> int:
     wanted = [group(name, feature) for name, feature in itertools.product(names, features)]
     sections = {
         "kernels": partial(build, suite, [*wanted, group("copy", sources.CLOCK), group("f32", sources.CLOCK)]),
-        "types": partial(types, suite), "collectives": partial(collectives, suite), "sizes": partial(sizes, suite),
-        "frontiers": partial(frontiers, suite), "launches": partial(gpu_arrays.launches, suite), "views": partial(gpu_arrays.views, suite),
-        "graphs": partial(gpu_arrays.graphs, suite), "torch": partial(gpu_arrays.torch_tensors, suite),
-        "deadlock": partial(deadlock, suite), "large": partial(gpu_arrays.large, suite), "sanitizers": partial(sanitizers, suite),
-    }  # fmt: skip
+        "types": partial(types, suite),
+        "collectives": partial(collectives, suite),
+        "sizes": partial(sizes, suite),
+        "frontiers": partial(frontiers, suite),
+        "launches": partial(gpu_arrays.launches, suite),
+        "views": partial(gpu_arrays.views, suite),
+        "graphs": partial(gpu_arrays.graphs, suite),
+        "torch": partial(gpu_arrays.torch_tensors, suite),
+        "deadlock": partial(deadlock, suite),
+        "large": partial(gpu_arrays.large, suite),
+        "sanitizers": partial(sanitizers, suite),
+    }
     for name, work in sections.items():
         if given.only in (None, name):
             suite.section(name, work)

@@ -1,7 +1,9 @@
-"""What the GPU suite and the GPU bench share: where they run, their table, and a section that fails without ending the rest.
+"""What the GPU suite and the GPU bench share: where they run, their table, and a section that fails without ending the
+rest.
 
-Both run on one GPU (`--executor cuda`) and, with small sizes, on CPU threads (`--executor host`): the same calls, so that they
-have been through once before they meet a GPU. Neither needs a solver: schedules are baselines, or frontiers in bench/frontiers.
+Both run on one GPU (`--executor cuda`) and, with small sizes, on CPU threads (`--executor host`): the same calls, so
+that they have been through once before they meet a GPU. Neither needs a solver: schedules are baselines, or frontiers
+in bench/frontiers.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ RESULTS, FRONTIERS = ROOT / "bench" / "results", ROOT / "bench" / "frontiers"
 
 @dataclass
 class Suite:
-    """Rows of a table: `name`, what was `found`, whether it is as it should be (None: it was only looked at). Small ones are of 4
-    virtual ranks, others of 8, all joined."""
+    """Rows of a table: `name`, what was `found`, whether it is as it should be (None: it was only looked at). Small
+    ones are of 4 virtual ranks, others of 8, all joined."""
 
     executor: str
     small: bool
@@ -57,7 +59,12 @@ class Suite:
         except SynthError as error:
             self.row(name, f"{type(error).__name__}: {error}", False)
         except Exception as error:  # the first time on a GPU: the rest is worth seeing
-            self.row(name, f"{type(error).__name__}: {(str(error).splitlines() or ['-'])[0]}", False, traceback=traceback.format_exc())
+            self.row(
+                name,
+                f"{type(error).__name__}: {(str(error).splitlines() or ['-'])[0]}",
+                False,
+                traceback=traceback.format_exc(),
+            )
         print(f"      {name}: {time.monotonic() - start:.1f} s", flush=True)
 
     @property
@@ -78,10 +85,17 @@ class Suite:
         """Write the document and the last line. The exit code."""
         where, used = Cuda().facts() if self.executor == "cuda" else ({}, {})
         doc = {
-            "schema": "synth.gpu_suite/1", "executor": self.executor, "small": self.small, "date": datetime.now(UTC).date().isoformat(),
-            "device": device() | where, "versions": versions() | used, "seconds": round(time.monotonic() - self.started, 1),
-            "wrong": self.wrong, "rows": self.rows, **self.more,
-        }  # fmt: skip
+            "schema": "synth.gpu_suite/1",
+            "executor": self.executor,
+            "small": self.small,
+            "date": datetime.now(UTC).date().isoformat(),
+            "device": device() | where,
+            "versions": versions() | used,
+            "seconds": round(time.monotonic() - self.started, 1),
+            "wrong": self.wrong,
+            "rows": self.rows,
+            **self.more,
+        }
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
         print(f"{len(self.rows)} rows, {self.wrong} wrong, {doc['seconds']} s; written to {path}")
@@ -92,8 +106,12 @@ def options(description: str | None, name: str, arguments: Sequence[str]) -> arg
     """--executor, --small and -o, which both commands take."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", choices=("cuda", "host"), default="cuda")
-    parser.add_argument("--small", action="store_true", help="few cases and small sizes; as --executor host takes them anyway")
-    parser.add_argument("-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given")
+    parser.add_argument(
+        "--small", action="store_true", help="few cases and small sizes; as --executor host takes them anyway"
+    )
+    parser.add_argument(
+        "-o", type=Path, dest="output", help=f"bench/results/{name}.json, or {name}_host.json, unless given"
+    )
     parser.add_argument("--only", metavar="WORD", help="only sections with this word in their name")
     given = parser.parse_args(arguments)
     given.small = given.small or given.executor == "host"
@@ -109,7 +127,8 @@ def ready(executor: str) -> None:
 
 
 def build(suite: Suite, groups: Sequence[str]) -> None:
-    """Compile these groups of kernels for this GPU before anything is timed, as many at once as there are processors."""
+    """Compile these groups of kernels for this GPU before anything is timed, as many at once as there are
+    processors."""
     if suite.executor == "cuda":
         with ThreadPoolExecutor() as pool:
             list(pool.map(prebuild, groups))

@@ -1,5 +1,5 @@
-"""Every program of a DGX-1's frontiers by the host executor, 1 and 4 threads a block, every element checked: through FIFOs, put
-directly, and as packets (LL).
+"""Every program of a DGX-1's frontiers by the host executor, 1 and 4 threads a block, every element checked: through
+FIFOs, put directly, and as packets (LL).
 
 python -m bench.host [COLLECTIVE ..] [--frontiers DIR] [--time-limit 60] [--tsan] [-o FILE.md]
 
@@ -75,11 +75,13 @@ def main(arguments: Sequence[str]) -> int:
             rows.append(line)
             print(line, flush=True)
     head = (
-        f"# Host executor\n\n{len(rows)} runs of the programs of the {TOPOLOGY}'s frontiers: float32, {ELEMENTS} elements a chunk;"
+        f"# Host executor\n\n{len(rows)} runs of the programs of the {TOPOLOGY}'s frontiers: float32, {ELEMENTS} "
+        f"elements a chunk;"
         f" {wrong} wrong.\n"
     )
     columns = (
-        "| program (chunks, steps, rounds) | blocks | ops | way | messages put | threads a block | result | CPU s | ThreadSanitizer |\n"
+        "| program (chunks, steps, rounds) | blocks | ops | way | messages put | threads a block | result | CPU s | "
+        "ThreadSanitizer |\n"
         "|---|--:|--:|---|--:|--:|---|--:|---|"
     )
     if given.output:

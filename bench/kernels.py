@@ -41,14 +41,18 @@ def table(rows: Sequence[Row], version: tuple[int, int]) -> str:
     archs = sorted({arch for _, arch, _ in rows})
     spilled = sum(used.stores + used.loads > 0 for _, _, used in rows)
     lines = [
-        f"# Kernels\n\n{len(rows)} instantiations compiled by NVRTC {version[0]}.{version[1]}, `__launch_bounds__(256, 2)`; {spilled}"
+        f"# Kernels\n\n{len(rows)} instantiations compiled by NVRTC {version[0]}.{version[1]}, "
+        f"`__launch_bounds__(256, 2)`; {spilled}"
         " spill.\nRegisters a thread, the most over the operators of a type.\n",
         "| type | feature | " + " | ".join(f"sm_{arch}" for arch in archs) + " |",
         "|---|---|" + "--:|" * len(archs),
     ]
     for group in sources.GROUPS:
         names = {symbol.removeprefix("synth_") for symbol in sources.symbols(group)}
-        most = [max((used.registers for name, own, used in rows if own == arch and name in names), default=0) for arch in archs]
+        most = [
+            max((used.registers for name, own, used in rows if own == arch and name in names), default=0)
+            for arch in archs
+        ]
         kind, _, feature = group.partition("-")
         lines.append(f"| {kind} | {feature or 'FIFO'} | " + " | ".join(map(str, most)) + " |")
     return "\n".join(lines) + "\n"
@@ -72,7 +76,10 @@ def main(arguments: Sequence[str]) -> int:
             failed += [error] if error else []
             for name, arch, used in found:
                 bad = used.registers > MOST or used.stores + used.loads > 0
-                said = f"sm_{arch} {name}: {used.registers} registers, {used.stack} bytes of stack, {used.stores + used.loads} spilled"
+                said = (
+                    f"sm_{arch} {name}: {used.registers} registers, {used.stack} bytes of stack, "
+                    f"{used.stores + used.loads} spilled"
+                )
                 print(said, flush=True)
                 failed += [said] if bad else []
             rows += found
@@ -80,7 +87,10 @@ def main(arguments: Sequence[str]) -> int:
         given.output.write_text(table(rows, nvrtc.version(given.major)))
     for line in failed:
         print(f"FAILED {line}")
-    print(f"{len(rows)} instantiations for {', '.join(f'sm_{arch}' for arch in given.arch)}: {len(failed)} failed, {spent:.0f} CPU s")
+    print(
+        f"{len(rows)} instantiations for {', '.join(f'sm_{arch}' for arch in given.arch)}: {len(failed)} failed, "
+        f"{spent:.0f} CPU s"
+    )
     return int(bool(failed) or not rows)
 
 

@@ -52,7 +52,9 @@ def _cpu_model() -> str:
 
 def _git(*arguments: str) -> str:
     try:
-        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
 
@@ -73,7 +75,12 @@ def command(arguments: Sequence[str], timeout: float | None = None) -> Run:
     with tempfile.TemporaryDirectory(prefix="synth-bench-") as cache:
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "SYNTH_CACHE": cache}, cwd=ROOT
+            arguments,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "SYNTH_CACHE": cache},
+            cwd=ROOT,
         )
         try:
             out, err = process.communicate(timeout=timeout)
@@ -133,7 +140,10 @@ def setting(at: dict) -> str:
     """One sentence on where a measurement was made."""
     versions = ", ".join(f"{name} {version}" for name, version in at["libraries"].items())
     changed = " with uncommitted changes" if at["changed"] else ""
-    return f"{at['cpu']}, {at['cores']} cores, Python {at['python']}, {versions}; commit {at['commit']}{changed}, {at['date']}."
+    return (
+        f"{at['cpu']}, {at['cores']} cores, Python {at['python']}, {versions}; commit {at['commit']}{changed}, "
+        f"{at['date']}."
+    )
 
 
 def keep(document: dict, table: str, path: Path) -> None:

@@ -31,7 +31,13 @@ def change(kind: str, program: Program, random: Random) -> Made:
 
 
 def _ops(program: Program, wanted: Callable[[Op], bool] = lambda op: True) -> list[At]:
-    return [At(g.rank, b, i) for g in program.gpus for b, block in enumerate(g.blocks) for i, op in enumerate(block.ops) if wanted(op)]
+    return [
+        At(g.rank, b, i)
+        for g in program.gpus
+        for b, block in enumerate(g.blocks)
+        for i, op in enumerate(block.ops)
+        if wanted(op)
+    ]
 
 
 def _op(program: Program, at: At) -> Op:
@@ -49,7 +55,9 @@ def _with_block(program: Program, rank: int, b: int, block: Block) -> Program:
 
 def _with_op(program: Program, at: At, op: Op) -> Program:
     block = program.gpus[at.rank].blocks[at.block]
-    return _with_block(program, at.rank, at.block, block._replace(ops=(*block.ops[: at.op], op, *block.ops[at.op + 1 :])))
+    return _with_block(
+        program, at.rank, at.block, block._replace(ops=(*block.ops[: at.op], op, *block.ops[at.op + 1 :]))
+    )
 
 
 def _edit(program: Program, random: Random, wanted: Callable[[Op], bool], edit: Callable[[At, Op], Op | None]) -> Made:
@@ -60,7 +68,9 @@ def _edit(program: Program, random: Random, wanted: Callable[[Op], bool], edit: 
         old = _op(program, at)
         new = edit(at, old)
         if new is not None and new != old:
-            return _with_op(program, at, new), f"rank {at.rank} block {at.block} op {at.op}: {op_text(old)} => {op_text(new)}"
+            return _with_op(
+                program, at, new
+            ), f"rank {at.rank} block {at.block} op {at.op}: {op_text(old)} => {op_text(new)}"
     return None
 
 
@@ -88,7 +98,12 @@ def other_dependency(program: Program, random: Random) -> Made:
         k = random.randrange(len(op.deps))
         blocks = program.gpus[at.rank].blocks
         near = [Dep(op.deps[k].block, i) for i, other in enumerate(blocks[op.deps[k].block].ops) if other.flag]
-        far = [Dep(b, i) for b, block in enumerate(blocks) for i, other in enumerate(block.ops) if other.flag and b != at.block]
+        far = [
+            Dep(b, i)
+            for b, block in enumerate(blocks)
+            for i, other in enumerate(block.ops)
+            if other.flag and b != at.block
+        ]
         found = _pick(random, [dep for dep in (near if random.random() < 0.5 else far) if dep not in op.deps])
         return None if found is None else op._replace(deps=(*op.deps[:k], found, *op.deps[k + 1 :]))  # type: ignore[arg-type]
 
@@ -145,16 +160,39 @@ def _operand(side: str, buffer: bool) -> Callable[[Program, Random], Made]:
 def other_count(program: Program, random: Random) -> Made:
     """A chunk more or less."""
     return _edit(
-        program, random, lambda op: bool(op.src or op.dst), lambda _, op: op._replace(count=max(1, op.count + random.choice((-1, 1))))
+        program,
+        random,
+        lambda op: bool(op.src or op.dst),
+        lambda _, op: op._replace(count=max(1, op.count + random.choice((-1, 1)))),
     )
 
 
 _LIKE = {
-    "rcs": ("r",), "r": ("rcs", "rrc"), "rrc": ("r", "rrcs"), "rrcs": ("rrc", "rcs", "rrs"), "rrs": ("rrcs", "s"), "s": ("rrs",),
-    "cpy": ("re",), "re": ("cpy",), "put": ("cpy",), "reduce": ("cpy",), "wait": ("signal", "nop"), "signal": ("wait", "nop"),
-    "flush": ("nop",), "barrier": ("nop",),
-}  # fmt: skip
-_TWO = {"s": (1, 0), "r": (0, 1), "rcs": (0, 1), "rrs": (1, 0), "rrc": (1, 1), "rrcs": (1, 1), "cpy": (1, 1), "re": (1, 1)}
+    "rcs": ("r",),
+    "r": ("rcs", "rrc"),
+    "rrc": ("r", "rrcs"),
+    "rrcs": ("rrc", "rcs", "rrs"),
+    "rrs": ("rrcs", "s"),
+    "s": ("rrs",),
+    "cpy": ("re",),
+    "re": ("cpy",),
+    "put": ("cpy",),
+    "reduce": ("cpy",),
+    "wait": ("signal", "nop"),
+    "signal": ("wait", "nop"),
+    "flush": ("nop",),
+    "barrier": ("nop",),
+}
+_TWO = {
+    "s": (1, 0),
+    "r": (0, 1),
+    "rcs": (0, 1),
+    "rrs": (1, 0),
+    "rrc": (1, 1),
+    "rrcs": (1, 1),
+    "cpy": (1, 1),
+    "re": (1, 1),
+}
 
 
 def other_code(program: Program, random: Random) -> Made:
@@ -196,14 +234,18 @@ def _removed(gpu: Gpu, b: int, i: int) -> Gpu:
         return Dep(b, dep.op - 1) if dep.op else None
 
     block = gpu.blocks[b]
-    gpu = gpu._replace(blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], *block.ops[i + 1 :])), *gpu.blocks[b + 1 :]))
+    gpu = gpu._replace(
+        blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], *block.ops[i + 1 :])), *gpu.blocks[b + 1 :])
+    )
     return _flagged(_renumbered(gpu, place))
 
 
 def _inserted(gpu: Gpu, b: int, i: int, op: Op) -> Gpu:
     gpu = _renumbered(gpu, lambda dep: Dep(b, dep.op + 1) if dep.block == b and dep.op >= i else dep)
     block = gpu.blocks[b]
-    return gpu._replace(blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], op, *block.ops[i:])), *gpu.blocks[b + 1 :]))
+    return gpu._replace(
+        blocks=(*gpu.blocks[:b], block._replace(ops=(*block.ops[:i], op, *block.ops[i:])), *gpu.blocks[b + 1 :])
+    )
 
 
 def _flagged(gpu: Gpu) -> Gpu:
@@ -211,7 +253,9 @@ def _flagged(gpu: Gpu) -> Gpu:
     wanted = {dep for block in gpu.blocks for op in block.ops for dep in op.deps}
     return gpu._replace(
         blocks=tuple(
-            block._replace(ops=tuple(op._replace(flag=op.flag or Dep(b, i) in wanted) for i, op in enumerate(block.ops)))
+            block._replace(
+                ops=tuple(op._replace(flag=op.flag or Dep(b, i) in wanted) for i, op in enumerate(block.ops))
+            )
             for b, block in enumerate(gpu.blocks)
         )
     )
@@ -220,7 +264,9 @@ def _flagged(gpu: Gpu) -> Gpu:
 def drop_op(program: Program, random: Random) -> Made:
     """An op less; who waited for it waits for the one before."""
     at = random.choice(_ops(program))
-    return _with_gpu(program, _removed(program.gpus[at.rank], at.block, at.op)), f"{_name(at)}: without {op_text(_op(program, at))}"
+    return _with_gpu(
+        program, _removed(program.gpus[at.rank], at.block, at.op)
+    ), f"{_name(at)}: without {op_text(_op(program, at))}"
 
 
 def repeat_op(program: Program, random: Random) -> Made:
@@ -255,8 +301,13 @@ def move_op(program: Program, random: Random) -> Made:
     gpu, op = program.gpus[at.rank], _op(program, at)
     to = random.choice([b for b in range(len(gpu.blocks)) if b != at.block])
     i = random.randint(0, len(gpu.blocks[to].ops))
-    waiting = [(b, j, k) for b, block in enumerate(gpu.blocks) for j, o in enumerate(block.ops) for k, d in enumerate(o.deps)
-               if d == Dep(at.block, at.op)]  # fmt: skip
+    waiting = [
+        (b, j, k)
+        for b, block in enumerate(gpu.blocks)
+        for j, o in enumerate(block.ops)
+        for k, d in enumerate(o.deps)
+        if d == Dep(at.block, at.op)
+    ]
     gpu = _removed(gpu, at.block, at.op)
     gpu = _inserted(gpu, to, i, op)
     for b, j, k in waiting:
@@ -279,7 +330,12 @@ def _name(at: At) -> str:
 
 def _connected(program: Program, random: Random) -> tuple[int, int] | None:
     """(rank, block) of a block that sends or receives."""
-    places = [(g.rank, b) for g in program.gpus for b, block in enumerate(g.blocks) if block.send is not None or block.recv is not None]
+    places = [
+        (g.rank, b)
+        for g in program.gpus
+        for b, block in enumerate(g.blocks)
+        if block.send is not None or block.recv is not None
+    ]
     found = _pick(random, places)
     return found if isinstance(found, tuple) else None
 
@@ -293,7 +349,9 @@ def other_peer(program: Program, random: Random) -> Made:
     block = program.gpus[rank].blocks[b]
     side = random.choice([name for name in ("send", "recv") if getattr(block, name) is not None])
     peer = random.choice([r for r in range(program.ranks) if r not in (rank, getattr(block, side))])
-    return _with_block(program, rank, b, block._replace(**{side: peer})), f"rank {rank} block {b}: {side} {getattr(block, side)} => {peer}"
+    return _with_block(
+        program, rank, b, block._replace(**{side: peer})
+    ), f"rank {rank} block {b}: {side} {getattr(block, side)} => {peer}"
 
 
 def other_channel(program: Program, random: Random) -> Made:
@@ -304,7 +362,9 @@ def other_channel(program: Program, random: Random) -> Made:
     rank, b = found
     block = program.gpus[rank].blocks[b]
     channel = random.choice([c for c in range(program.channels + 1) if c != block.channel])
-    return _with_block(program, rank, b, block._replace(channel=channel)), f"rank {rank} block {b}: channel {block.channel} => {channel}"
+    return _with_block(
+        program, rank, b, block._replace(channel=channel)
+    ), f"rank {rank} block {b}: channel {block.channel} => {channel}"
 
 
 # ---------------------------------------------------------------- one-sided
@@ -315,7 +375,9 @@ def drop_order(program: Program, random: Random) -> Made:
     at = _pick(random, _ops(program, lambda op: op.code in ("signal", "wait", "flush", "barrier", "nop")))
     if not isinstance(at, At):
         return None
-    return _with_gpu(program, _removed(program.gpus[at.rank], at.block, at.op)), f"{_name(at)}: without {op_text(_op(program, at))}"
+    return _with_gpu(
+        program, _removed(program.gpus[at.rank], at.block, at.op)
+    ), f"{_name(at)}: without {op_text(_op(program, at))}"
 
 
 def other_port(program: Program, random: Random) -> Made:
@@ -369,9 +431,25 @@ def other_packet(program: Program, random: Random) -> Made:
 
 
 KINDS: Mapping[str, Callable[[Program, Random], Made]] = {
-    "drop-dependency": drop_dependency, "other-dependency": other_dependency, "clear-flag": clear_flag, "set-flag": set_flag,
-    "source-moved": _operand("src", False), "source-buffer": _operand("src", True), "target-moved": _operand("dst", False),
-    "target-buffer": _operand("dst", True), "count": other_count, "code": other_code, "drop-op": drop_op, "repeat-op": repeat_op,
-    "swap-ops": swap_ops, "move-op": move_op, "peer": other_peer, "channel": other_channel, "drop-order": drop_order,
-    "port": other_port, "fewer-ports": fewer_ports, "rank": other_rank, "packet": other_packet,
-}  # fmt: skip
+    "drop-dependency": drop_dependency,
+    "other-dependency": other_dependency,
+    "clear-flag": clear_flag,
+    "set-flag": set_flag,
+    "source-moved": _operand("src", False),
+    "source-buffer": _operand("src", True),
+    "target-moved": _operand("dst", False),
+    "target-buffer": _operand("dst", True),
+    "count": other_count,
+    "code": other_code,
+    "drop-op": drop_op,
+    "repeat-op": repeat_op,
+    "swap-ops": swap_ops,
+    "move-op": move_op,
+    "peer": other_peer,
+    "channel": other_channel,
+    "drop-order": drop_order,
+    "port": other_port,
+    "fewer-ports": fewer_ports,
+    "rank": other_rank,
+    "packet": other_packet,
+}

@@ -1,4 +1,5 @@
-"""Does lint see what is wrong? Good programs with one random change each: caught by lint, or right however they are run.
+"""Does lint see what is wrong? Good programs with one random change each: caught by lint, or right however they are
+run.
 
 A change that lint lets pass is run in the reference executor, in every mode that the program claims: for every way in
 which its messages can be split and every FIFO depth from 1 to 8, each with `DELAYS` seeds of random delays, half of
@@ -50,12 +51,26 @@ SCHEDULES: tuple[tuple[str, str, int, int, int, tuple[tuple[str, str, int], ...]
     ("dgx1", "allgather", 2, 2, 3, PLAIN),
     ("dgx1", "broadcast", 4, 3, 3, (("executor", "Simple", 1), ("rccl", "Simple", 2), ("mscclpp", "Simple", 1))),
     ("ring:4", "allgather", 2, 2, 3, (("msccl", "LL128", 2), ("mscclpp", "Simple", 2), ("mscclpp", "LL", 1))),
-    ("ring:4", "reduce-scatter", 2, 2, 3, (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1), ("mscclpp", "LL", 1))),
+    (
+        "ring:4",
+        "reduce-scatter",
+        2,
+        2,
+        3,
+        (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1), ("mscclpp", "LL", 1)),
+    ),
     ("ring:4", "alltoall", 1, 2, 2, (("msccl", "Simple", 1), ("mscclpp", "LL", 1))),
-    ("ring:4", "allreduce", 2, 2, 2, (("synth", "Simple", 2), ("executor", "LL", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1))),
+    (
+        "ring:4",
+        "allreduce",
+        2,
+        2,
+        2,
+        (("synth", "Simple", 2), ("executor", "LL", 1), ("rccl", "Simple", 1), ("mscclpp", "Simple", 1)),
+    ),
     ("ring:4", "allreduce", 8, 3, 9, (("synth", "Simple", 1), ("rccl", "Simple", 1), ("mscclpp", "LL", 1))),
     ("ring:4", "scatter", 2, 2, 3, PLAIN),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -86,10 +101,14 @@ def bases(schedules: Sequence[tuple] = SCHEDULES) -> Iterator[Base]:
         for runtime, protocol, instances in ways:
             if runtime == "mscclpp":
                 placeable = Layout(made.collective, made.chunks * instances).placeable
-                program = onesided(made, protocol=protocol, instances=instances, in_place="both" if placeable else "out")
+                program = onesided(
+                    made, protocol=protocol, instances=instances, in_place="both" if placeable else "out"
+                )
             else:
                 program = api.lower(made, runtime=runtime, protocol=protocol, instances=instances)
-            yield Base(f"{what[0]} {what[1]} C{what[2]} {runtime} {protocol} x{instances}", program, runtime, made.network)
+            yield Base(
+                f"{what[0]} {what[1]} C{what[2]} {runtime} {protocol} x{instances}", program, runtime, made.network
+            )
 
 
 def changes(base: Base, seeds: int) -> Iterator[tuple[str, int, Program, str]]:
@@ -153,7 +172,10 @@ def _every(base: Base, program: Program, delays: int) -> Iterator[tuple[str, boo
                 for k in range(delays):
                     seed = (part * 16 + depth) * 1000 + k
                     got = outcome(program, mode, _executor(base, seed, depth, part))
-                    yield f"{mode} place, parts of {part}, depth {depth}, delays {seed}: {got}, expected {must}", got == must
+                    yield (
+                        f"{mode} place, parts of {part}, depth {depth}, delays {seed}: {got}, expected {must}",
+                        got == must,
+                    )
 
 
 def _executor(base: Base, seed: int, depth: int | None, part: int | None) -> Reference:
@@ -178,10 +200,22 @@ def campaign(seeds: int = SEEDS, delays: int = DELAYS) -> list[dict]:
         report = analysis.check(base.program, base.runtime)
         bad = [what for what, good in _every(base, base.program, 1) if not good]
         if not report.ok or report.safe is not None or bad:
-            raise VerificationError(f"{base.name} is no good program to begin with: {[*map(str, report.errors), *bad][:1]}")
+            raise VerificationError(
+                f"{base.name} is no good program to begin with: {[*map(str, report.errors), *bad][:1]}"
+            )
         for kind, seed, program, text in changes(base, seeds):
             verdict, rules, ran = judge(base, program, delays)
-            rows.append({"program": base.name, "kind": kind, "seed": seed, "change": text, "verdict": verdict, "rules": rules, "ran": ran})
+            rows.append(
+                {
+                    "program": base.name,
+                    "kind": kind,
+                    "seed": seed,
+                    "change": text,
+                    "verdict": verdict,
+                    "rules": rules,
+                    "ran": ran,
+                }
+            )
             print(f"{base.name} {kind} {seed}: {verdict} {' '.join(rules)} ({ran})", file=sys.stderr)
     return rows
 
@@ -195,15 +229,20 @@ def table(document: dict) -> str:
         count = Counter(row["verdict"] for row in mine)
         real = sum(row["verdict"] == "caught" and row["ran"] != "right" for row in mine)
         if mine:
-            lines.append([kind, str(len(mine)), str(count["caught"]), str(real), str(count["harmless"]), str(count["missed"])])
+            lines.append(
+                [kind, str(len(mine)), str(count["caught"]), str(real), str(count["harmless"]), str(count["missed"])]
+            )
     rules = Counter(rule for row in rows for rule in row["rules"])
     found = ", ".join(f"{rule} {n}" for rule, n in rules.most_common())
     programs = len({row["program"] for row in rows})
     head = ["change", "made>", "caught by lint>", "of these seen to fail>", "harmless>", "missed>"]
     return (
-        f"# Changed programs\n\n{len(rows)} random single changes of {programs} programs (kinds: bench/mutants.py; seeds 0 to "
-        f"{document['seeds'] - 1}). Harmless: right in the reference executor for every split of messages, FIFO depths 1 to 8, "
-        f"{document['delays']} random delays each, or stopped exactly where lint says that the depth is too short. Seen to fail: in "
+        f"# Changed programs\n\n{len(rows)} random single changes of {programs} programs (kinds: bench/mutants.py; "
+        f"seeds 0 to "
+        f"{document['seeds'] - 1}). Harmless: right in the reference executor for every split of messages, FIFO "
+        f"depths 1 to 8, "
+        f"{document['delays']} random delays each, or stopped exactly where lint says that the depth is too short. "
+        f"Seen to fail: in "
         f"{FEW} runs per mode.\n\n"
         + measure.markdown(head, lines)
         + f"\nRules that caught them: {found}.\n\n"

@@ -1,4 +1,5 @@
-"""The pictures of the README, made again: python -m bench.pictures [FOLDER]; those of the report where Chromium is installed."""
+"""The pictures of the README, made again: python -m bench.pictures [FOLDER]; those of the report where Chromium is
+installed."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def report_pictures(frontier: synth.Frontier, folder: Path) -> str:
         browser.window(1040, 1010)
         browser.open(page)
         browser.run("document.querySelectorAll('input[type=radio]')[2].click()")
-        browser.wait("document.getElementById('told')?.textContent.includes('of 4') && document.querySelectorAll('.series.chosen').length")
+        browser.wait(
+            "document.getElementById('told')?.textContent.includes('of 4') && "
+            "document.querySelectorAll('.series.chosen').length"
+        )
         (folder / "report.png").write_bytes(browser.picture())
         browser.run("document.getElementById('forth').click()")
         browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

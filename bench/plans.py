@@ -1,12 +1,14 @@
-"""MSCCL++ plans of random schedules, each run under random delays by two judges: what is exported is right, or refused with a reason.
+"""MSCCL++ plans of random schedules, each run under random delays by two judges: what is exported is right, or refused
+with a reason.
 
 python -m bench.plans [--each 10000] [--seed 0] [--minutes 40] [--jobs 2]
 
 A kind is a collective × {Simple, LL} × the channels between its ranks: memory (one box), port (each rank a box of its
-own), both (random boxes). Every random schedule is replayed, lowered with random options and written as a plan. The plan
-is taken by the tests' strict reader, then by their own loader and machine, which share no code with lowering and exporter:
-random interleavings, the orders and addresses of MSCCL++'s kernel, two launches of packets. Lint finds nothing in the
-program, and the reference executor computes every element under random delays. All kinds get equal shares of the time.
+own), both (random boxes). Every random schedule is replayed, lowered with random options and written as a plan. The
+plan is taken by the tests' strict reader, then by their own loader and machine, which share no code with lowering and
+exporter: random interleavings, the orders and addresses of MSCCL++'s kernel, two launches of packets. Lint finds
+nothing in the program, and the reference executor computes every element under random delays. All kinds get equal
+shares of the time.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ Kind = tuple[str, str, str]
 
 def schedule(name: str, seed: str) -> Schedule:
     """A random schedule of the collective."""
-    return roundtrip.tests_own("randoms").schedule(seed) if name == "custom" else roundtrip.tests_own("floods").schedule(name, seed)
+    return (
+        roundtrip.tests_own("randoms").schedule(seed)
+        if name == "custom"
+        else roundtrip.tests_own("floods").schedule(name, seed)
+    )
 
 
 def boxes(channels: str, ranks: int, rng: random.Random) -> list[int]:
@@ -87,7 +93,9 @@ def judge(program: Program, text: str, rng: random.Random) -> None:
     plan = roundtrip.tests_own("strict_mscclpp").check(text)
     machine.launches(machine.decoded(plan, task, program.chunks), rng.randrange(10**6))
     bad = [
-        str(finding) for finding in analysis.check(program, "mscclpp").findings if finding.severity != "remark" and finding.rule != "root"
+        str(finding)
+        for finding in analysis.check(program, "mscclpp").findings
+        if finding.severity != "remark" and finding.rule != "root"
     ]
     if bad:
         raise AssertionError(f"lint: {bad[0]}")
@@ -109,7 +117,13 @@ def campaign(kind: Kind, each: int, seed: int, seconds: float) -> dict:
         if outcome == "wrong" and len(wrong) < SHOWN:
             wrong.append({"seed": f"{seed} {k}", "why": why})
     spent = round(time.process_time() - began, 1)
-    return {"kind": kind, "plans": ended.total(), **{k: ended[k] for k in ("right", "refused", "wrong")}, "faults": wrong, "cpu": spent}
+    return {
+        "kind": kind,
+        "plans": ended.total(),
+        **{k: ended[k] for k in ("right", "refused", "wrong")},
+        "faults": wrong,
+        "cpu": spent,
+    }
 
 
 def table(results: dict) -> str:
@@ -117,16 +131,26 @@ def table(results: dict) -> str:
     rows = {tuple(row["kind"]): row for row in results["rows"]}
     ways = list(product(("Simple", "LL"), CHANNELS))
     lines = [
-        [name, *(f"{rows[name, *way]['plans']} / {rows[name, *way]['refused']} / {rows[name, *way]['wrong']}" for way in ways)]
+        [
+            name,
+            *(
+                f"{rows[name, *way]['plans']} / {rows[name, *way]['refused']} / {rows[name, *way]['wrong']}"
+                for way in ways
+            ),
+        ]
         for name in dict.fromkeys(kind[0] for kind in rows)
     ]
     plans, wrong = (sum(row[key] for row in rows.values()) for key in ("plans", "wrong"))
     cpu = sum(row["cpu"] for row in rows.values())
     return (
-        f"# MSCCL++ plans of random schedules\n\n{plans} plans of {len(rows)} kinds, up to {results['each']} of each (seed "
-        f"{results['seed']}) in {cpu / 60:.0f} minutes of CPU: plans / refused with a limit / wrong. Right: taken by the strict reader, "
-        "right in every chunk on the tests' machine under a random interleaving with the kernel's orders and addresses (with packets "
-        "two launches), nothing found by lint, every element right in the reference executor under random delays. Random are the "
+        f"# MSCCL++ plans of random schedules\n\n{plans} plans of {len(rows)} kinds, up to {results['each']} of "
+        f"each (seed "
+        f"{results['seed']}) in {cpu / 60:.0f} minutes of CPU: plans / refused with a limit / wrong. Right: taken "
+        f"by the strict reader, "
+        "right in every chunk on the tests' machine under a random interleaving with the kernel's orders and "
+        "addresses (with packets "
+        "two launches), nothing found by lint, every element right in the reference executor under random delays. "
+        "Random are the "
         f"machine, the schedule, the boxes, in or out of place, instances and blocks. {wrong} are wrong.\n\n"
         + measure.markdown(["collective", *(f"{protocol}, {channels}>" for protocol, channels in ways)], lines)
         + "\n"

@@ -3,9 +3,10 @@
 python -m bench.programs [--frontiers DIR] [--time-limit 60] [--jobs 2]
 
 Every point of the frontier of every collective × {1, 2, 4} instances × {Simple, LL, LL128} × the runtimes that dispatch
-the collective (for both kinds of call where it can be in place) is lowered, analysed by lint, run in the reference executor (as a
-whole and in the finest parts, with random delays; every element compared), timed beside the certified bound, written, and read
-back by the importer and by the strict readers of the tests. MSCCL++ plans likewise. A refusal has to name the runtime.
+the collective (for both kinds of call where it can be in place) is lowered, analysed by lint, run in the reference
+executor (as a whole and in the finest parts, with random delays; every element compared), timed beside the certified
+bound, written, and read back by the importer and by the strict readers of the tests. MSCCL++ plans likewise. A refusal
+has to name the runtime.
 """
 
 from __future__ import annotations
@@ -39,11 +40,25 @@ TOPOLOGY = "dgx1"
 PAIRS = [[(i * j + i) % 3 if i != j else 0 for j in range(8)] for i in range(8)]
 UNEVEN, TWO = [1, 2, 0, 1, 1, 3, 1, 1], [0, 5]
 COLLECTIVES: dict[str, dict] = {
-    "allgather": {}, "allreduce": {}, "reduce-scatter": {}, "alltoall": {}, "broadcast": {"max_steps": 8}, "reduce": {"max_steps": 8},
-    "gather": {}, "scatter": {}, "scan": {}, "alltonext": {}, "sendrecv": {}, "multi-broadcast": {"roots": TWO},
-    "multi-reduce": {"roots": TWO}, "multi-scatter": {"roots": TWO}, "multi-gather": {"roots": TWO}, "allgatherv": {"sizes": UNEVEN},
-    "reduce-scatterv": {"sizes": UNEVEN}, "alltoallv": {"sizes": PAIRS},
-}  # fmt: skip
+    "allgather": {},
+    "allreduce": {},
+    "reduce-scatter": {},
+    "alltoall": {},
+    "broadcast": {"max_steps": 8},
+    "reduce": {"max_steps": 8},
+    "gather": {},
+    "scatter": {},
+    "scan": {},
+    "alltonext": {},
+    "sendrecv": {},
+    "multi-broadcast": {"roots": TWO},
+    "multi-reduce": {"roots": TWO},
+    "multi-scatter": {"roots": TWO},
+    "multi-gather": {"roots": TWO},
+    "allgatherv": {"sizes": UNEVEN},
+    "reduce-scatterv": {"sizes": UNEVEN},
+    "alltoallv": {"sizes": PAIRS},
+}
 XML_RUNTIMES = ("msccl", "executor", "rccl")
 INSTANCES = (1, 2, 4)
 NEVER_REFUSED = ("allgather", "allreduce")  # at one instance
@@ -97,14 +112,24 @@ def torus() -> dict:
     roundtrip.right(program, "synth", network, SEED)
     marks.append(time.process_time())
     spent = [round(b - a, 2) for a, b in itertools.pairwise(marks)]
-    return {"ops": program.ops, "clean": report.ok and report.safe is None, "lower": spent[0], "lint": spent[1], "run": spent[2]}
+    return {
+        "ops": program.ops,
+        "clean": report.ok and report.safe is None,
+        "lower": spent[0],
+        "lint": spent[1],
+        "run": spent[2],
+    }
 
 
 def makespans() -> list[dict]:
     """Known algorithms: picoseconds in the reference executor beside the sum of α + bytes/β over the steps."""
     programs = roundtrip.tests_own("programs")
-    known = (("ring_allgather", "ring:8", 7), ("direct_allgather", "fully-connected:8", 1), ("ring_allreduce", "ring:8", 14),
-             ("recursive_doubling_allreduce", "hypercube:8", 3))  # fmt: skip
+    known = (
+        ("ring_allgather", "ring:8", 7),
+        ("direct_allgather", "fully-connected:8", 1),
+        ("ring_allreduce", "ring:8", 14),
+        ("recursive_doubling_allreduce", "hypercube:8", 3),
+    )
     rows = []
     for name, topology, steps in known:
         network, program = api.topology(topology).network(), getattr(programs, name)(8)
@@ -112,7 +137,9 @@ def makespans() -> list[dict]:
         for count in (1, 1000, 12345):
             expected = steps * (alpha + Fraction(-(-4000 * count * beta.denominator // beta.numerator)))
             found = Reference(network=network).time(program, count).picoseconds
-            rows.append({"algorithm": name, "topology": topology, "elements": count, "expected": int(expected), "found": found})
+            rows.append(
+                {"algorithm": name, "topology": topology, "elements": count, "expected": int(expected), "found": found}
+            )
     return rows
 
 
@@ -122,7 +149,9 @@ def digest(folder: Path) -> str:
     for name, number, runtime, protocol, instances in cases(folder, 0):
         if protocol == "Simple" and instances == 1:
             try:
-                for program in roundtrip.made(frontier(name, folder, 0).points[number].schedule, runtime, protocol, instances):
+                for program in roundtrip.made(
+                    frontier(name, folder, 0).points[number].schedule, runtime, protocol, instances
+                ):
                     whole.update("".join(roundtrip.written(program, runtime, TOPOLOGY)).encode())
             except SynthError as error:
                 whole.update(str(error).encode())
@@ -133,14 +162,17 @@ def stable(folder: Path) -> list[str]:
     """The digests of two processes with different hash seeds."""
     command = [sys.executable, "-m", "bench.programs", "--digest", "--frontiers", str(folder)]
     runs = [
-        subprocess.Popen(command, env=os.environ | {"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True, cwd=measure.ROOT)
+        subprocess.Popen(
+            command, env=os.environ | {"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True, cwd=measure.ROOT
+        )
         for seed in ("1", "2")
     ]
     return [run.communicate()[0].strip() for run in runs]
 
 
 def counts(rows: Sequence[dict]) -> list[list[str]]:
-    """A line for each collective and runtime: programs, kinds of call, right, refused, wrong, the ratios to the bound."""
+    """A line for each collective and runtime: programs, kinds of call, right, refused, wrong, the ratios to the
+    bound."""
     lines = []
     for name, runtime in dict.fromkeys((row["collective"], row["runtime"]) for row in rows):
         mine = [row for row in rows if (row["collective"], row["runtime"]) == (name, runtime)]
@@ -150,7 +182,17 @@ def counts(rows: Sequence[dict]) -> list[list[str]]:
         calls = " and ".join(sorted({mode for row in good for mode in row["modes"]}, reverse=True))
         ratios = sorted(row["ratio"] for row in good)
         spread = f"{ratios[0]:.2f}, {median(ratios):.2f}" if ratios else ""
-        lines.append([name, runtime, str(points), calls, str(len(mine)), *(str(ended[k]) for k in ("right", "refused", "wrong")), spread])
+        lines.append(
+            [
+                name,
+                runtime,
+                str(points),
+                calls,
+                str(len(mine)),
+                *(str(ended[k]) for k in ("right", "refused", "wrong")),
+                spread,
+            ]
+        )
     return lines
 
 
@@ -168,35 +210,62 @@ def table(document: dict) -> str:
     """The results as Markdown."""
     rows, times = document["rows"], document["makespans"]
     why = Counter((row["runtime"], row["why"]) for row in rows if row["outcome"] == "refused")
-    head = ["collective", "runtime", "points>", "calls", "programs>", "right>", "refused>", "wrong>", "time / bound: least, median>"]
+    head = [
+        "collective",
+        "runtime",
+        "points>",
+        "calls",
+        "programs>",
+        "right>",
+        "refused>",
+        "wrong>",
+        "time / bound: least, median>",
+    ]
     torus_, same = document["torus"], len(set(document["digests"])) == 1
     open_ = [name for name, kept in document["frontiers"].items() if not kept["complete"]]
     return (
-        f"# Programs\n\n{len(rows)} programs: the points of the frontiers of {len(COLLECTIVES)} collectives on {TOPOLOGY} × "
-        f"{', '.join(map(str, INSTANCES))} instances × {', '.join(FIFO_DEPTH)} × every runtime that dispatches the collective (MSCCL++: "
-        "Simple and LL). Right: lint finds nothing at any size; every element is right in the reference executor, in each kind of "
-        "call, whole and in the finest parts, with random delays; the files are accepted by the strict readers of the tests and read "
-        f"back as the same program. Time / bound: in the reference executor at {roundtrip.SIZE >> 20} MiB over the certified bound on "
-        "programs of any steps; never below 1. It is that of every point, also of those that are best at small sizes only.\n\n"
+        f"# Programs\n\n{len(rows)} programs: the points of the frontiers of {len(COLLECTIVES)} collectives on "
+        f"{TOPOLOGY} × "
+        f"{', '.join(map(str, INSTANCES))} instances × {', '.join(FIFO_DEPTH)} × every runtime that dispatches the "
+        f"collective (MSCCL++: "
+        "Simple and LL). Right: lint finds nothing at any size; every element is right in the reference executor, "
+        "in each kind of "
+        "call, whole and in the finest parts, with random delays; the files are accepted by the strict readers of "
+        "the tests and read "
+        f"back as the same program. Time / bound: in the reference executor at {roundtrip.SIZE >> 20} MiB over the "
+        f"certified bound on "
+        "programs of any steps; never below 1. It is that of every point, also of those that are best at small "
+        "sizes only.\n\n"
         + measure.markdown(head, counts(rows))
         + f"\nRefused: {sum(why.values())}.\n\n"
-        + (measure.markdown(["runtime", "limit", "programs>"], [[r, text, str(n)] for (r, text), n in sorted(why.items())]) if why else "")
+        + (
+            measure.markdown(
+                ["runtime", "limit", "programs>"], [[r, text, str(n)] for (r, text), n in sorted(why.items())]
+            )
+            if why
+            else ""
+        )
         + f"\nFrontiers left open by the time limit of {document['time_limit']} s: {', '.join(open_) or 'none'}.\n"
-        + f"\nTorus 8×8 allgather (4, 8, 63), {torus_['ops']} instructions: lowered in {torus_['lower']} s, analysed in "
+        + f"\nTorus 8×8 allgather (4, 8, 63), {torus_['ops']} instructions: lowered in {torus_['lower']} s, "
+        f"analysed in "
         f"{torus_['lint']} s, run four times (both kinds of call, whole and in parts) in {torus_['run']} s of CPU.\n\n"
         + measure.markdown(
             ["known algorithm", "machine", "elements a chunk>", "picoseconds>", "Σ(α + bytes/β)>"],
             [[t["algorithm"], t["topology"], str(t["elements"]), str(t["found"]), str(t["expected"])] for t in times],
         )
         + f"\nAll files (Simple, one instance, every runtime), written in two processes with different hash seeds: "
-        f"{'the same bytes' if same else 'NOT the same bytes'}.\n\n" + measure.setting(document["where"]) + f" Seed {SEED}.\n"
+        f"{'the same bytes' if same else 'NOT the same bytes'}.\n\n"
+        + measure.setting(document["where"])
+        + f" Seed {SEED}.\n"
     )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Runs all of it; exit code 1 where anything is wrong, or refused that must not be."""
     parser = argparse.ArgumentParser(prog="python -m bench.programs", description=__doc__)
-    parser.add_argument("--frontiers", type=Path, default=default_directory() / "bench-programs", help="where frontiers are kept")
+    parser.add_argument(
+        "--frontiers", type=Path, default=default_directory() / "bench-programs", help="where frontiers are kept"
+    )
     parser.add_argument("--time-limit", type=float, default=60, help="seconds for each frontier")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--digest", action="store_true", help="print the digest of all files, nothing else")
@@ -212,14 +281,28 @@ def main(arguments: Sequence[str]) -> int:
             print(row, file=sys.stderr)
     kept = {name: frontier(name, given.frontiers, given.time_limit) for name in COLLECTIVES}
     document = {
-        "where": measure.where(), "seed": SEED, "time_limit": given.time_limit, "torus": torus(), "makespans": makespans(),
-        "digests": stable(given.frontiers), "frontiers": {n: {"complete": f.complete, "points": len(f.points)} for n, f in kept.items()},
+        "where": measure.where(),
+        "seed": SEED,
+        "time_limit": given.time_limit,
+        "torus": torus(),
+        "makespans": makespans(),
+        "digests": stable(given.frontiers),
+        "frontiers": {n: {"complete": f.complete, "points": len(f.points)} for n, f in kept.items()},
         "rows": rows,
-    }  # fmt: skip
+    }
     measure.keep(document, table(document), measure.RESULTS / "programs.json")
     bad = forbidden(rows)
     off = [t for t in document["makespans"] if t["expected"] != t["found"]]
-    print(json.dumps({"programs": len(rows), "wrong": len(bad), "makespans_off": len(off), "stable": len(set(document["digests"])) == 1}))
+    print(
+        json.dumps(
+            {
+                "programs": len(rows),
+                "wrong": len(bad),
+                "makespans_off": len(off),
+                "stable": len(set(document["digests"])) == 1,
+            }
+        )
+    )
     for row in bad:
         print(row)
     return 1 if bad or off or len(set(document["digests"])) > 1 or not document["torus"]["clean"] else 0

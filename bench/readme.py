@@ -9,7 +9,13 @@ from bench.measure import RESULTS, ROOT, markdown, seconds
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- figures: written by python -m bench.readme -->\n", "<!-- end of figures -->"
-SIXTEEN = ("hypercube of 16 allgather", "torus 4×4 allgather", "DGX-2 allgather", "DGX-A100×2 allgather", "MI250 allgather")
+SIXTEEN = (
+    "hypercube of 16 allgather",
+    "torus 4×4 allgather",
+    "DGX-2 allgather",
+    "DGX-A100×2 allgather",
+    "MI250 allgather",
+)
 
 
 def main() -> int:
@@ -51,7 +57,8 @@ def _sweeps() -> str:
     total = found["summary"]
     return (
         "- Against SCCL's own sweep on that encoding, the allgather frontier of a DGX-1:"
-        f" **{total['synthesis_cpu_ratio']:.0f}×** less CPU for the synthesis, {total['process_cpu_ratio']:.0f}× for the whole process"
+        f" **{total['synthesis_cpu_ratio']:.0f}×** less CPU for the synthesis, {total['process_cpu_ratio']:.0f}× "
+        f"for the whole process"
         " ([table](bench/results/sweeps.md)).\n"
     )
 
@@ -78,12 +85,18 @@ def _peers() -> str:
     for what, others, names in peers:
         if all(name in rows for name in names):
             wall = max(rows[name]["wall"] for name in names)
-            here = f"{seconds(wall)} s" if len(names) == 1 else f"at most {seconds(wall)} s on each of {len(names)} machines"
+            here = (
+                f"{seconds(wall)} s"
+                if len(names) == 1
+                else f"at most {seconds(wall)} s on each of {len(names)} machines"
+            )
             lines.append((what, others, here))
     setting = found["setting"]
     return (
-        f"- Beside published and measured times of others (here: wall time of the command, start to exit; {setting['cpu']},"
-        f" {setting['cores']} cores; [all rows](bench/results/goals.md)):\n\n" + markdown(("what", "others", "here"), lines)
+        f"- Beside published and measured times of others (here: wall time of the command, start to exit; "
+        f"{setting['cpu']},"
+        f" {setting['cores']} cores; [all rows](bench/results/goals.md)):\n\n"
+        + markdown(("what", "others", "here"), lines)
     )
 
 

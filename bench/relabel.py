@@ -1,7 +1,7 @@
 """The same problem in another order: ranks renumbered and links shuffled, by a seed.
 
-Solvers are sensitive to the order of their input, and a solver's own seed may change nothing at all (z3's does not on the
-path encoding). Both sides of a comparison get the same renumbered problem, so a median over seeds is over the same
+Solvers are sensitive to the order of their input, and a solver's own seed may change nothing at all (z3's does not on
+the path encoding). Both sides of a comparison get the same renumbered problem, so a median over seeds is over the same
 problems for both.
 """
 
@@ -15,7 +15,9 @@ from synth.model.schedule import Problem
 from synth.model.topology import Cap, Network, Route
 
 
-def problem(topology: str, collective: str, chunks: int, steps: int, rounds: int, roots: Sequence[int] = (), seed: int = 0) -> Problem:
+def problem(
+    topology: str, collective: str, chunks: int, steps: int, rounds: int, roots: Sequence[int] = (), seed: int = 0
+) -> Problem:
     """The named problem; any `seed` but 0 renumbers it."""
     network = api.topology(topology).network()
     order = list(range(network.ranks))
@@ -33,7 +35,9 @@ def relabelled(network: Network, order: list[int], random: Random) -> Network:
     random.shuffle(places)  # new route i is old route places[i]
     at = {old: new for new, old in enumerate(places)}
     old = network.routes
-    routes = tuple(Route(order[old[i].src], order[old[i].dst], old[i].units, old[i].via, old[i].latency) for i in places)
+    routes = tuple(
+        Route(order[old[i].src], order[old[i].dst], old[i].units, old[i].via, old[i].latency) for i in places
+    )
     caps = [Cap(tuple(sorted(at[r] for r in cap.routes)), cap.units) for cap in network.caps]
     random.shuffle(caps)
     wires = tuple((_end(a, order), _end(b, order), units) for a, b, units in network.wires)

@@ -3,11 +3,12 @@
 python -m bench.report [--entries 100] [--limit 8] [--runs 5] [--db catalog.db] [-o results.json]
 python -m bench.report --table
 
-The entries are frontiers of machines with up to 16 GPUs under every collective, each found within `--limit` seconds (what is open by
-then stays open), put into a catalog in the order of the list below; `--db` keeps the catalog, or takes one that is there. Opening is
-timed by Chromium's own clock, from the start of the navigation to its load event, by when the list of entries is drawn; then from the
-address of the entry with the longest schedule to its drawing. Each run is a new browser. Wall seconds: other work on the machine shows.
-A second page holds the entry with the most sends a hundred times, which is more than a catalog would.
+The entries are frontiers of machines with up to 16 GPUs under every collective, each found within `--limit` seconds
+(what is open by then stays open), put into a catalog in the order of the list below; `--db` keeps the catalog, or takes
+one that is there. Opening is timed by Chromium's own clock, from the start of the navigation to its load event, by when
+the list of entries is drawn; then from the address of the entry with the longest schedule to its drawing. Each run is a
+new browser. Wall seconds: other work on the machine shows. A second page holds the entry with the most sends a hundred
+times, which is more than a catalog would.
 """
 
 from __future__ import annotations
@@ -30,10 +31,34 @@ from synth.errors import SynthError
 from synth.model.frontier import Frontier
 
 MACHINES = (
-    "dgx1-v100", "dgx1-p100", "dgx-a100", "mi50-z52", "mi100-4p3l", "mi300x", "mi250", "dgx2", "dgx1*2:cross=0+2", "torus:4x4",
-    "hypercube:16", "ring:8", "hypercube:8", "mesh:2x4", "star:8", "fully-connected:8",
-)  # fmt: skip
-COLLECTIVES = ("allgather", "reduce-scatter", "allreduce", "broadcast", "reduce", "alltoall", "scatter", "gather", "scan")
+    "dgx1-v100",
+    "dgx1-p100",
+    "dgx-a100",
+    "mi50-z52",
+    "mi100-4p3l",
+    "mi300x",
+    "mi250",
+    "dgx2",
+    "dgx1*2:cross=0+2",
+    "torus:4x4",
+    "hypercube:16",
+    "ring:8",
+    "hypercube:8",
+    "mesh:2x4",
+    "star:8",
+    "fully-connected:8",
+)
+COLLECTIVES = (
+    "allgather",
+    "reduce-scatter",
+    "allreduce",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "scatter",
+    "gather",
+    "scan",
+)
 GOALS = {"megabytes": 5.0, "open": 2.0}
 
 
@@ -60,7 +85,17 @@ def fill(path: Path, entries: int, limit: float) -> None:
                 made = Provenance((("synth", "bench"),), 0, "auto", "auto", "bench.report", "", limit)
                 name, ranks = found.network.name, found.network.ranks
                 store.put(
-                    Entry(mark, name, found.collective.name, ranks, (), state, found, seconds=time.monotonic() - start, provenance=made)
+                    Entry(
+                        mark,
+                        name,
+                        found.collective.name,
+                        ranks,
+                        (),
+                        state,
+                        found,
+                        seconds=time.monotonic() - start,
+                        provenance=made,
+                    )
                 )
                 print(f"{len(store)}: {found!r}", file=sys.stderr)
 
@@ -124,10 +159,16 @@ def measure(name: str, given: list[Given], runs: int) -> dict:
         file.write_text(page, encoding="utf-8")
         seen = [opened(file, entry) for _ in range(runs)]
     return {
-        "name": name, "entries": entries, "megabytes": len(page.encode()) / 1e6, "drawn": page.count('"move":{'),
-        "left_out": page.count("left out to keep this page small"), "cpu_checked": checked, "cpu_unchecked": unchecked, "sends": sends,
+        "name": name,
+        "entries": entries,
+        "megabytes": len(page.encode()) / 1e6,
+        "drawn": page.count('"move":{'),
+        "left_out": page.count("left out to keep this page small"),
+        "cpu_checked": checked,
+        "cpu_unchecked": unchecked,
+        "sends": sends,
         **{key: [run[key] for run in seen] for key in ("open", "paint", "entry")},
-    }  # fmt: skip
+    }
 
 
 def table(doc: dict) -> str:
@@ -150,7 +191,10 @@ def table(doc: dict) -> str:
         ("making the page, CPU s, `--no-verify`", *(f"{row['cpu_unchecked']:.1f}" for row in rows), ""),
     ]
     head = ("what", *(f"{row['name']}>" for row in rows), "goal>")
-    how = f"Seconds: median (least to most) of {len(rows[0]['open'])} new browsers, wall time, by the browser's clock; {doc['browser']}."
+    how = (
+        f"Seconds: median (least to most) of {len(rows[0]['open'])} new browsers, wall time, by the browser's "
+        f"clock; {doc['browser']}."
+    )
     return f"# The page of a report\n\n{markdown(head, lines)}\n{how}\n\n{setting(doc['setting'])}\n"
 
 
@@ -183,9 +227,12 @@ def main(arguments: list[str] | None = None) -> int:
     keep(doc, table(doc), given.output)
     print(table(doc))
     missed = [
-        row["name"] for row in rows
-        if row["megabytes"] >= GOALS["megabytes"] or median(row["open"]) >= GOALS["open"] or row["entries"] < given.entries
-    ]  # fmt: skip
+        row["name"]
+        for row in rows
+        if row["megabytes"] >= GOALS["megabytes"]
+        or median(row["open"]) >= GOALS["open"]
+        or row["entries"] < given.entries
+    ]
     return int(bool(missed))
 
 

@@ -42,17 +42,22 @@ def made(schedule: Schedule, runtime: str, protocol: str, instances: int) -> lis
 
 
 def written(program: Program, runtime: str, topology: str) -> list[str]:
-    """The files of a program, each accepted by the strict reader and read back as the program. Raises AssertionError where not."""
+    """The files of a program, each accepted by the strict reader and read back as the program. Raises AssertionError
+    where not."""
     roots = program.collective.roots if program.collective else ()
     to = "mscclpp" if runtime == "mscclpp" else "msccl-xml"
-    exported = api.export_program(program, to, runtime=runtime, topology=topology, assume_root=roots[0] if roots else None)
+    exported = api.export_program(
+        program, to, runtime=runtime, topology=topology, assume_root=roots[0] if roots else None
+    )
     for _, content in exported.files:
         if runtime == "mscclpp":
             tests_own("strict_mscclpp").check(content)
             same = mscclpp_read.read(content, task=program.collective) == program
         else:
             tests_own("strict_msccl").load(content, runtime)
-            back = read.read(content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime)
+            back = read.read(
+                content, "f.xml", program.collective if 'coll="custom"' in content else None, runtime=runtime
+            )
             told = {"name": back.name, "max_bytes": back.max_bytes}  # names are shortened; msccl gets a largest size
             told |= {"in_place": back.in_place} if len(exported.files) > 1 else {}
             same = back == replace(program, **told)
@@ -62,7 +67,8 @@ def written(program: Program, runtime: str, topology: str) -> list[str]:
 
 
 def tests_own(name: str) -> ModuleType:
-    """A module of the tests: the strict readers share no code with the exporters, the known algorithms none with lowering."""
+    """A module of the tests: the strict readers share no code with the exporters, the known algorithms none with
+    lowering."""
     folder = str(measure.ROOT / "tests")
     sys.path[:0] = [] if folder in sys.path else [folder]
     return importlib.import_module(name)
@@ -89,7 +95,9 @@ def ratio(program: Program, runtime: str, network: Network) -> float:
     """Time over the certified bound at about `SIZE` bytes. Raises AssertionError below 1."""
     each = program.loop_chunks * 4
     count = -(-SIZE // each)
-    spent = Reference(network=network, runtime=runtime).time(program, count, in_place=program.in_place == "in").picoseconds
+    spent = (
+        Reference(network=network, runtime=runtime).time(program, count, in_place=program.in_place == "in").picoseconds
+    )
     least = bound(network, program.collective, count * each)  # type: ignore[arg-type]
     if spent is None or spent < least:
         raise AssertionError(f"{spent} ps, and the bound is {float(least)}")
@@ -116,9 +124,14 @@ def attempt(schedule: Schedule, runtime: str, protocol: str, instances: int, top
     except (SynthError, AssertionError) as error:
         return {"outcome": "wrong", "why": str(error)}
     return {
-        "outcome": "right", "modes": sorted({mode for program in programs for mode in modes(program)}), "ops": programs[0].ops,
-        "files": len(texts), "bytes": sum(map(len, texts)), "ratio": round(most, 4), "cpu": round(time.process_time() - began, 2),
-    }  # fmt: skip
+        "outcome": "right",
+        "modes": sorted({mode for program in programs for mode in modes(program)}),
+        "ops": programs[0].ops,
+        "files": len(texts),
+        "bytes": sum(map(len, texts)),
+        "ratio": round(most, 4),
+        "cpu": round(time.process_time() - began, 2),
+    }
 
 
 def clean(program: Program, runtime: str) -> None:

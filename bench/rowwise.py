@@ -24,10 +24,12 @@ def drive(
 ) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when a row is wrong (not when it is slow).
 
-    `bench` is the module's name in this package; `runs`: processes a row, unless the user says otherwise. `inside` is what
-    such a process does, with the two words of a row's name; its document is printed.
+    `bench` is the module's name in this package; `runs`: processes a row, unless the user says otherwise. `inside` is
+    what such a process does, with the two words of a row's name; its document is printed.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m bench.{bench}", description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog=f"python -m bench.{bench}", description=doc, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="rows that hold this text")
     parser.add_argument("--runs", type=int, default=runs, metavar="N", help="processes a row")
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")

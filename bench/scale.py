@@ -3,10 +3,10 @@
 python -m bench.scale [--only TEXT] [--runs 3] [-o results.json]
 python -m bench.scale --table
 
-Each row is a process of its own that loads every library first. CPU seconds of each stage, medians of the runs: the topology
-from its name, the fabric from the topology, the bound, the forest (its bound included), its verification from the topology alone.
-Nothing is drawn at random, so there is no seed. The bound's certificate is checked too, and must say the same as the forest. Rows called
-rooted are broadcasts, by whatever method.
+Each row is a process of its own that loads every library first. CPU seconds of each stage, medians of the runs: the
+topology from its name, the fabric from the topology, the bound, the forest (its bound included), its verification from
+the topology alone. Nothing is drawn at random, so there is no seed. The bound's certificate is checked too, and must
+say the same as the forest. Rows called rooted are broadcasts, by whatever method.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ TIMED = {
 
 @dataclass(frozen=True)
 class Row:
-    """A topology and a method; the bandwidth (GB/s, two digits) and depth it must reach, and the goal in CPU seconds."""
+    """A topology and a method; the bandwidth (GB/s, two digits) and depth it must reach, and the goal in CPU
+    seconds."""
 
     topology: str
     method: str
@@ -99,7 +100,9 @@ def measure(row: Row, runs: int) -> dict:
             return {"name": row.name, "wrong": (run.stderr.strip().splitlines() or ["stopped"])[-1][:200]}
         found.append(json.loads(run.stdout))
     first = found[0]
-    stages = {stage: round(median(run["seconds"][stage] for run in found), 4) for stage in STAGES if stage in first["seconds"]}
+    stages = {
+        stage: round(median(run["seconds"][stage] for run in found), 4) for stage in STAGES if stage in first["seconds"]
+    }
     timed = round(sum(stages[stage] for stage in TIMED[row.method]), 4)
     middle = {"seconds": stages, "timed": timed, "mb": round(median(run["mb"] for run in found))}
     kept = {key: first[key] for key in ("ranks", "bandwidth", "bound", "depth", "trees", "certificate")}
@@ -149,7 +152,13 @@ def inside(method: str, name: str) -> dict:
     collective, shards = ("broadcast", 1) if method == "rooted" else ("allgather", machine.ranks)
     bound = timed("bound", throughput, made, collective)
     certified = shards / timed("certificate", lambda: check(bound.certificate, machine))
-    found: dict = {"ranks": machine.ranks, "bound": str(bound.bandwidth), "certificate": str(certified), "depth": None, "trees": None}
+    found: dict = {
+        "ranks": machine.ranks,
+        "bound": str(bound.bandwidth),
+        "certificate": str(certified),
+        "depth": None,
+        "trees": None,
+    }
     found["bandwidth"] = str(certified)
     if method != "bound":
         built = timed("forest", build, made, collective, **({} if method == "rooted" else {"methods": (method,)}))
@@ -164,11 +173,18 @@ def table(document: dict) -> str:
     head += ("timed s>", "goal s>", "MB>", "others")
     parts = [
         "# Bounds and forests at scale\n",
-        "Allgather, and broadcast at the end; rows of a kind by size are its growth in seconds and memory. CPU seconds, medians;"
-        f" *timed* is what the goal is about: fabric and bound, or fabric, forest (its own bound included) and verification."
+        "Allgather, and broadcast at the end; rows of a kind by size are its growth in seconds and memory. CPU "
+        "seconds, medians;"
+        f" *timed* is what the goal is about: fabric and bound, or fabric, forest (its own bound included) and "
+        f"verification."
         f" Runs: {document['runs']}. {setting(document['setting'])}\n",
     ]
-    titles = (("bound", "The bound"), ("packing", "Packing"), ("symmetric", "Symmetric forests"), ("rooted", "Broadcast"))
+    titles = (
+        ("bound", "The bound"),
+        ("packing", "Packing"),
+        ("symmetric", "Symmetric forests"),
+        ("rooted", "Broadcast"),
+    )
     for method, title in titles:
         rows = [row for row in document["rows"] if row["name"].split(" ")[0] == method]
         if rows:

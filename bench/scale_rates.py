@@ -3,9 +3,10 @@
 python -m bench.scale_rates [--only TEXT] [--runs 1] [-o results.json]
 python -m bench.scale_rates --table
 
-Each row is a process of its own that loads every library before its clock starts; CPU seconds, medians of the runs. Bounds
-are what checkers of `synth.checker.documents.scale_frontier` make of a certificate; a schedule counts when `synth.checker.schedule.compressed_replay` or `synth.checker.schedule.replay` has
-replayed it. The only thing drawn at random is `random-regular:512`, whose seed is part of its name.
+Each row is a process of its own that loads every library before its clock starts; CPU seconds, medians of the runs.
+Bounds are what checkers of `synth.checker.documents.scale_frontier` make of a certificate; a schedule counts when
+`synth.checker.schedule.compressed_replay` or `synth.checker.schedule.replay` has replayed it. The only thing drawn at
+random is `random-regular:512`, whose seed is part of its name.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from bench.rowwise import drive
 
 @dataclass(frozen=True)
 class Row:
-    """`kind` is a function below, `on` its machine; `goal` in CPU seconds (None: only the answer counts), `wanted` of the answer."""
+    """`kind` is a function below, `on` its machine; `goal` in CPU seconds (None: only the answer counts), `wanted` of
+    the answer."""
 
     kind: str
     on: str
@@ -98,7 +100,12 @@ def alltoall(clock: Clock, name: str) -> dict:
     machine, _, found, value = _flows(clock, name)
     gap = found.congestion / float(value) - 1
     wrong = "" if gap < 1e-6 else f"{gap:.2%} above the bound"
-    return {"timed": "solve", "says": f"bound {value}, {found.method}, gap {max(gap, 0):.2g}", "wrong": wrong, "ranks": machine.ranks}
+    return {
+        "timed": "solve",
+        "says": f"bound {value}, {found.method}, gap {max(gap, 0):.2g}",
+        "wrong": wrong,
+        "ranks": machine.ranks,
+    }
 
 
 def weights(clock: Clock, name: str) -> dict:
@@ -106,7 +113,12 @@ def weights(clock: Clock, name: str) -> dict:
     machine, _, found, value = _flows(clock, name)
     gap = found.congestion / float(value) - 1
     wrong = "" if found.method != "linear program" and 0 <= gap < 0.05 else f"{found.method}, gap {gap:.2%}"
-    return {"timed": "solve", "says": f"{found.method}, certified gap {gap:.2%}", "wrong": wrong, "ranks": machine.ranks}
+    return {
+        "timed": "solve",
+        "says": f"{found.method}, certified gap {gap:.2%}",
+        "wrong": wrong,
+        "ranks": machine.ranks,
+    }
 
 
 def rarest(clock: Clock, name: str) -> dict:
@@ -136,11 +148,17 @@ def classes(clock: Clock, name: str) -> dict:
     ringless = sum(rates.ring_units == 0 for _, rates in rows)
     found = len(rows), ringless, sum(rates.best["broadcast"] for _, rates in rows)
     says = f"{found[0]} classes, {ringless} without a ring, broadcast rates {found[2]} links together"
-    return {"timed": "solve", "says": says, "wrong": "" if found == BLINK[name] else f"not {BLINK[name]}", "ranks": len(rows[-1][0].ranks)}
+    return {
+        "timed": "solve",
+        "says": says,
+        "wrong": "" if found == BLINK[name] else f"not {BLINK[name]}",
+        "ranks": len(rows[-1][0].ranks),
+    }
 
 
 def trees(clock: Clock, name: str) -> dict:
-    """Allreduce on packed trees against the optimal reduce-scatter and allgather: rates, and schedules pipelined over 64."""
+    """Allreduce on packed trees against the optimal reduce-scatter and allgather: rates, and schedules pipelined over
+    64."""
     from synth import api
     from synth.checker.schedule import replay
     from synth.encodings import spanning_tree_packing
@@ -155,12 +173,17 @@ def trees(clock: Clock, name: str) -> dict:
         task = collective("allreduce", allocation.network.ranks)
         schedule = clock(
             "schedules",
-            lambda net=allocation.network, task=task: spanning_tree_packing.schedule(spanning_tree_packing.forest(net), task, 64),
+            lambda net=allocation.network, task=task: spanning_tree_packing.schedule(
+                spanning_tree_packing.forest(net), task, 64
+            ),
         )
         clock("check", replay.schedule, schedule)
         in_time.append(float(Fraction(schedule.chunks, schedule.rounds) / composed))
     rate, done = geomean(in_rate), geomean(in_time)
-    says = f"{rate:.3f} x in rate ({better} of {len(in_rate)} better); verified schedules over 64: {done:.3f} x (least {min(in_time):.2f})"
+    says = (
+        f"{rate:.3f} x in rate ({better} of {len(in_rate)} better); verified schedules over 64: {done:.3f} x "
+        f"(least {min(in_time):.2f})"
+    )
     wrong = "" if rate >= 1.35 and done >= 1.2 and better >= 43 else "below 1.35 x, 1.2 x or 43 classes"
     return {"timed": "schedules", "says": says, "wrong": wrong, "ranks": 8}
 
@@ -180,7 +203,12 @@ def explain(clock: Clock, name: str) -> dict:
         if not found.ways[0].units:
             return {"timed": "solve", "says": "", "wrong": f"nothing for {allocation.ranks}", "ranks": machine.ranks}
     clock.spent["solve"] = max(each)
-    return {"timed": "solve", "says": f"{len(each)} classes, {sum(each):.2g} s together", "wrong": "", "ranks": machine.ranks}
+    return {
+        "timed": "solve",
+        "says": f"{len(each)} classes, {sum(each):.2g} s together",
+        "wrong": "",
+        "ranks": machine.ranks,
+    }
 
 
 def written(clock: Clock, name: str) -> dict:
@@ -200,7 +228,9 @@ def written(clock: Clock, name: str) -> dict:
         size = path.stat().st_size
         digest, checked = made.digest(), clock("solve", compressed_replay.bulk, made)
         again = clock("solve", schedule_archive.load, path)
-    same = again.digest() == digest and compressed_replay.bulk(again) == checked and checked.bandwidth == point.bandwidth
+    same = (
+        again.digest() == digest and compressed_replay.bulk(again) == checked and checked.bandwidth == point.bandwidth
+    )
     says = f"S={point.steps}, {float(found.gap(point)):.2%} above the bound, {checked.sends} sends, {size / 1e6:.1f} MB"
     return {"timed": "solve", "says": says, "wrong": "" if same else "read back as another", "ranks": machine.ranks}
 
@@ -222,7 +252,12 @@ def orbits(clock: Clock, name: str) -> dict:
     checked = clock("check", compressed_replay.bulk, made)
     gap = float(found.gap(found.points[-1]))
     says = f"{len(made.step)} sends listed for {checked.sends}, {checked.group} images; {gap:.2%} above the bound"
-    return {"timed": "solve", "says": says, "wrong": "" if checked.group == machine.ranks else "not all images", "ranks": machine.ranks}
+    return {
+        "timed": "solve",
+        "says": says,
+        "wrong": "" if checked.group == machine.ranks else "not all images",
+        "ranks": machine.ranks,
+    }
 
 
 def expanded(clock: Clock, name: str) -> dict:
@@ -231,11 +266,17 @@ def expanded(clock: Clock, name: str) -> dict:
     from synth.scale.greedy import bulk_expansion
 
     machine, _, made = _spread(clock, name)
-    short, whole = clock("check", compressed_replay.bulk, made), clock("check", lambda: compressed_replay.bulk(bulk_expansion.whole(made)))
+    short, whole = (
+        clock("check", compressed_replay.bulk, made),
+        clock("check", lambda: compressed_replay.bulk(bulk_expansion.whole(made))),
+    )
     schedule = bulk_expansion.schedule(made)
     clock("check", replay.schedule, schedule)
     told = [(x.sends, x.steps, x.bandwidth, x.busiest) for x in (short, whole)]
-    same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (int(made.rounds.sum()), short.sends)
+    same = told[0] == told[1] and (schedule.rounds, sum(len(s.sends) for s in schedule.steps)) == (
+        int(made.rounds.sum()),
+        short.sends,
+    )
     says = f"{len(made.step)} sends listed, {short.sends} written out and replayed three ways"
     return {"timed": "solve", "says": says, "wrong": "" if same else "not equal", "ranks": machine.ranks}
 
@@ -269,7 +310,14 @@ def measure(row: Row, runs: int) -> dict:
     mb = round(median(run["mb"] for run in found))
     wrong = first["wrong"] or ("" if mb <= MOST_MB else f"{mb} MB")
     timed = stages[first["timed"]]
-    kept = {"name": row.name, "ranks": first["ranks"], "says": first["says"], "seconds": stages, "timed": timed, "mb": mb}
+    kept = {
+        "name": row.name,
+        "ranks": first["ranks"],
+        "says": first["says"],
+        "seconds": stages,
+        "timed": timed,
+        "mb": mb,
+    }
     return kept | {"goal": row.goal, "wanted": row.wanted, "reference": row.reference, "wrong": wrong}
 
 
@@ -277,7 +325,8 @@ def table(document: dict) -> str:
     """The measurement as Markdown."""
     head = ("what", "machine", "ranks>", "s>", "goal s>", "check s>", "MB>", "answer", "goal", "others")
     text = (
-        "# Alltoall, allreduce, allocations and schedules at scale\n\nCPU seconds, medians; *s* is what the goal is about, *check* is the"
+        "# Alltoall, allreduce, allocations and schedules at scale\n\nCPU seconds, medians; *s* is what the goal is "
+        "about, *check* is the"
         f" time of the independent checkers; rows of a kind by size are its growth."
         f" Runs: {document['runs']}. {setting(document['setting'])}\n\n"
     )

@@ -1,6 +1,8 @@
-"""Small machines judged from their physical links alone: what the methods of synth are held against. No code is shared with synth.
+"""Small machines judged from their physical links alone: what the methods of synth are held against. No code is shared
+with synth.
 
-    Machine     ranks, physical links with their units, limits as sets of links; read from the form of docs/topologies.md
+    Machine     ranks, physical links with their units, limits as sets of links; read from the form of
+                docs/topologies.md
     replay      carry a schedule out, send by send, and count what crosses each link and limit
     infimum     the least R/C of any number of steps and chunks, by a linear program with one flow for each destination
     fewest      the least R for so many steps and chunks, by dynamic programming over who holds what
@@ -48,7 +50,8 @@ class Machine:
                 widths[ends] = widths.get(ends, 0) + row["bandwidth"]
         place = {ends: i for i, ends in enumerate(widths)}
         limits = [
-            (frozenset(place[names.get(a, a), names.get(b, b)] for a, b in row["links"]), row["bandwidth"]) for row in doc.get("limits", [])
+            (frozenset(place[names.get(a, a), names.get(b, b)] for a, b in row["links"]), row["bandwidth"])
+            for row in doc.get("limits", [])
         ]
         unit = math.gcd(*widths.values(), *(units for _, units in limits))
         links = tuple((a, b, units // unit) for (a, b), units in widths.items())
@@ -195,8 +198,8 @@ def farthest(machine: Machine, name: str, root: int) -> int | None:
 def infimum(machine: Machine, name: str, root: int, *, every: bool = False) -> float | None:
     """The least R/C of any schedule, whatever its steps and chunks; None for an allreduce, which is no flow.
 
-    Per unit of data a load on each way that carries a flow of one to every destination; by Edmonds' theorem such loads are
-    mixtures of trees. With `every`, ways through switches need not be the shortest.
+    Per unit of data a load on each way that carries a flow of one to every destination; by Edmonds' theorem such loads
+    are mixtures of trees. With `every`, ways through switches need not be the shortest.
     """
     import numpy as np
     from scipy.optimize import linprog
@@ -240,14 +243,18 @@ def infimum(machine: Machine, name: str, root: int, *, every: bool = False) -> f
         return 0.0
     found = linprog(
         np.eye(1, size)[0],
-        A_ub=csr_array((values, (rows, columns)), shape=(row, size)), b_ub=np.zeros(row),
-        A_eq=csr_array((equal_values, (equal_rows, equal_columns)), shape=(len(equal), size)), b_eq=equal, method="highs",
-    )  # fmt: skip
+        A_ub=csr_array((values, (rows, columns)), shape=(row, size)),
+        b_ub=np.zeros(row),
+        A_eq=csr_array((equal_values, (equal_rows, equal_columns)), shape=(len(equal), size)),
+        b_eq=equal,
+        method="highs",
+    )
     return float(found.fun) if found.status == 0 else math.inf
 
 
 def fewest(machine: Machine, name: str, root: int, steps: int, chunks: int, work: int = 20_000) -> Fraction | None:
-    """The least R/C of `steps` steps and `chunks` chunks, infinite where there is none; None where more than `work` steps would be tried.
+    """The least R/C of `steps` steps and `chunks` chunks, infinite where there is none; None where more than `work`
+    steps would be tried.
 
     Every subset of what can arrive in a step, over every way: for what copies and what is the reversal of that.
     """
@@ -267,7 +274,14 @@ def fewest(machine: Machine, name: str, root: int, steps: int, chunks: int, work
                 (item, ways)
                 for item in ((c, r) for c in range(len(task)) for r in range(machine.ranks))
                 if item not in state and (not last or item in goal)
-                if (ways := [way for a in range(machine.ranks) if (item[0], a) in state for way in machine.ways.get((a, item[1]), [])])
+                if (
+                    ways := [
+                        way
+                        for a in range(machine.ranks)
+                        if (item[0], a) in state
+                        for way in machine.ways.get((a, item[1]), [])
+                    ]
+                )
             ]
             if last and any(item not in state and item not in dict(choices) for item in goal):
                 continue
@@ -284,7 +298,9 @@ def fewest(machine: Machine, name: str, root: int, steps: int, chunks: int, work
     return Fraction(0) if least is None else Fraction(least, chunks)
 
 
-def _selections(choices: Sequence[tuple[tuple[int, int], list[Way]]], every: bool) -> Iterator[list[tuple[tuple[int, int], Way]]]:
+def _selections(
+    choices: Sequence[tuple[tuple[int, int], list[Way]]], every: bool
+) -> Iterator[list[tuple[tuple[int, int], Way]]]:
     """One way for each item, or, unless `every` item must come, none."""
     if not choices:
         yield []

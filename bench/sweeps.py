@@ -3,9 +3,9 @@
 python -m bench.sweeps [--runs 5] [--blind-runs 1] [--limit 3600] [-o results.json]
 python -m bench.sweeps --table
 
-Two figures for each. *Synthesis CPU*: a fresh process first sweeps another, tiny machine so that every library is there,
-then runs the sweep; counted are its own CPU seconds and those of every engine it raced, losers and all. *Whole process*:
-user + system seconds of the command line from start to exit.
+Two figures for each. *Synthesis CPU*: a fresh process first sweeps another, tiny machine so that every library is
+there, then runs the sweep; counted are its own CPU seconds and those of every engine it raced, losers and all. *Whole
+process*: user + system seconds of the command line from start to exit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ SWEEPS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 when the two frontiers differ."""
-    parser = argparse.ArgumentParser(prog="python -m bench.sweeps", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.sweeps", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of the guided sweep")
     parser.add_argument("--blind-runs", type=int, default=1, metavar="N", help="runs of SCCL's sweep")
-    parser.add_argument("--limit", type=float, default=3600, metavar="SECONDS", help="wall time of one sweep; half of it for one query")
+    parser.add_argument(
+        "--limit", type=float, default=3600, metavar="SECONDS", help="wall time of one sweep; half of it for one query"
+    )
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("--inside", choices=SWEEPS, help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "sweeps.json", metavar="FILE.json")
@@ -58,10 +62,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measure(kind: str, limit: float) -> dict:
     """One run inside a prepared process and one of the command line."""
-    prepared = command([sys.executable, "-m", "bench.sweeps", "--inside", kind, "--limit", str(limit)], timeout=limit + 60)
+    prepared = command(
+        [sys.executable, "-m", "bench.sweeps", "--inside", kind, "--limit", str(limit)], timeout=limit + 60
+    )
     if prepared.code:
         raise SystemExit(prepared.stderr)
-    asked = ("pareto", "--topo", TOPOLOGY, "--coll", COLLECTIVE, "--time-limit", f"{limit:g}s", "--fresh", "--format", "json")
+    asked = (
+        "pareto",
+        "--topo",
+        TOPOLOGY,
+        "--coll",
+        COLLECTIVE,
+        "--time-limit",
+        f"{limit:g}s",
+        "--fresh",
+        "--format",
+        "json",
+    )
     run = synth(*asked, *SWEEPS[kind], timeout=limit + 60)
     if run.code not in (0, 4):
         raise SystemExit(run.stderr)
@@ -94,8 +111,16 @@ def inside(kind: str, limit: float) -> dict:
     cpu, wall = time.process_time(), time.monotonic()
     api.frontier(TOPOLOGY, COLLECTIVE, **options)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
-    found = {"synthesis_cpu": cpu + spent["engines"], "own_cpu": cpu, "engines_cpu": spent["engines"], "winners_cpu": spent["winners"]}
-    return {key: round(value, 4) for key, value in found.items()} | {"wall": round(wall, 3), "queries": spent["queries"]}
+    found = {
+        "synthesis_cpu": cpu + spent["engines"],
+        "own_cpu": cpu,
+        "engines_cpu": spent["engines"],
+        "winners_cpu": spent["winners"],
+    }
+    return {key: round(value, 4) for key, value in found.items()} | {
+        "wall": round(wall, 3),
+        "queries": spent["queries"],
+    }
 
 
 def table(document: dict) -> str:
@@ -103,7 +128,9 @@ def table(document: dict) -> str:
     rows = []
     for kind, label in (("blind", "SCCL's: `sccl` in z3, C ≤ 6"), ("guided", "guided, default")):
         runs = document[kind]
-        middle = {key: median(run[key] for run in runs) for key in ("synthesis_cpu", "process_cpu", "process_wall", "queries")}
+        middle = {
+            key: median(run[key] for run in runs) for key in ("synthesis_cpu", "process_cpu", "process_wall", "queries")
+        }
         proved = "any C" if runs[0]["complete"] else "C ≤ 6 only"
         figures = (seconds(middle[key]) for key in ("synthesis_cpu", "process_cpu", "process_wall"))
         rows.append((label, str(len(runs)), f"{middle['queries']:.0f}", *figures, proved))
@@ -113,9 +140,12 @@ def table(document: dict) -> str:
     lines = [
         f"# SCCL's sweep against the guided one: {document['collective']} on {document['topology']}\n",
         f"{points}, {same}: **{total['synthesis_cpu_ratio']:.0f}×** less synthesis CPU, imports apart;"
-        f" {total['process_cpu_ratio']:.0f}× less CPU and {total['process_wall_ratio']:.0f}× less wall time for the whole process.\n",
+        f" {total['process_cpu_ratio']:.0f}× less CPU and {total['process_wall_ratio']:.0f}× less wall time for the "
+        f"whole process.\n",
         f"Medians. Synthesis CPU counts every engine raced. {setting(document['setting'])}\n",
-        markdown(("sweep", "runs>", "queries>", "synthesis CPU s>", "process CPU s>", "process wall s>", "proved for"), rows),
+        markdown(
+            ("sweep", "runs>", "queries>", "synthesis CPU s>", "process CPU s>", "process wall s>", "proved for"), rows
+        ),
     ]
     return "\n".join(lines)
 

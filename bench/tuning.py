@@ -1,18 +1,20 @@
-"""The tuner on a DGX-1: fitted on half of the sizes, judged on the other half; and its advice by the model alone on several machines.
+"""The tuner on a DGX-1: fitted on half of the sizes, judged on the other half; and its advice by the model alone on
+several machines.
 
 python -m bench.tuning [--only TEXT] [-o results.json]
 python -m bench.tuning --advice [-o results.json]
 python -m bench.tuning --table
 
-Every point of a frontier and its baselines, in each protocol and in 1, 2 and 4 instances, is timed by the reference executor
-(an execution-driven model, no measurement of a machine) at sizes from 1 KiB to 1 GiB, each twice the one before, rounded up
-to what all of them divide; where that is no small number (broadcast: 22, 26, 38 .. chunks) each program moves what it divides
-of the size, and counts as if it moved all. The tuner sees every other size. The loss is what its choice takes longer, at a size that it has
-not seen, than the best that was timed there.
+Every point of a frontier and its baselines, in each protocol and in 1, 2 and 4 instances, is timed by the reference
+executor (an execution-driven model, no measurement of a machine) at sizes from 1 KiB to 1 GiB, each twice the one
+before, rounded up to what all of them divide; where that is no small number (broadcast: 22, 26, 38 .. chunks) each
+program moves what it divides of the size, and counts as if it moved all. The tuner sees every other size. The loss is
+what its choice takes longer, at a size that it has not seen, than the best that was timed there.
 
-The advice: `synth tune --topo MACHINE --coll COLLECTIVE --time-limit LIMIT`, 1 KiB to 1 GiB. No size may be without an answer, nothing may
-be chosen that is predicted slower than the best candidate, ring, tree and NCCL's own among them; what a runtime that does not pad gets
-instead is judged by what `synth export --plan` writes for it. The candidates' times are worked out here once more, from their schedules.
+The advice: `synth tune --topo MACHINE --coll COLLECTIVE --time-limit LIMIT`, 1 KiB to 1 GiB. No size may be without an
+answer, nothing may be chosen that is predicted slower than the best candidate, ring, tree and NCCL's own among them;
+what a runtime that does not pad gets instead is judged by what `synth export --plan` writes for it. The candidates'
+times are worked out here once more, from their schedules.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ def _pcie() -> str:
     """Eight GPUs without NVLink: pairs under a PCIe bridge, four on each of two sockets, as nvidia-smi prints them."""
     rows = [[PCIE_KINDS[sum(i // n != j // n for n in (1, 2, 4))] for j in range(8)] for i in range(8)]
     names = [f"GPU{i}" for i in range(8)]
-    return "\n".join(["\t" + "\t".join(names), *("\t".join([name, *row]) for name, row in zip(names, rows, strict=True))]) + "\n"
+    return (
+        "\n".join(["\t" + "\t".join(names), *("\t".join([name, *row]) for name, row in zip(names, rows, strict=True))])
+        + "\n"
+    )
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,9 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
     exact = each <= SMALL
     sizes = tuple(sorted({-(-(1 << k) // each) * each if exact else 1 << k for k in range(LOW, HIGH + 1)}))
     docs = [
-        api.bench(frontier, [s for s in sizes if s <= top], protocol=protocol, instances=n, baselines=baselines).to_json()
+        api.bench(
+            frontier, [s for s in sizes if s <= top], protocol=protocol, instances=n, baselines=baselines
+        ).to_json()
         for protocol, top in LARGEST.items()
         for n in instances
     ]
@@ -118,7 +125,8 @@ def timed(topology: str, collective: str, baselines: tuple[str, ...], instances:
 
 
 def _as_asked(given: Candidate, sizes: tuple[int, ...]) -> Candidate:
-    """`given` as if it had been run at the next of `sizes` above the one that its chunks divide, and divided all sizes."""
+    """`given` as if it had been run at the next of `sizes` above the one that its chunks divide, and divided all
+    sizes."""
     moved = tuple(s._replace(size=sizes[bisect_left(sizes, s.size)]) for s in given.samples)
     return replace(given, algorithm=replace(given.algorithm, divisor=1), samples=moved)
 
@@ -139,7 +147,8 @@ def noisy(found: list[Candidate], random: Random) -> list[Candidate]:
 
 
 def losses(given: Set, table: Table, algorithms: tuple[Algorithm, ...], held: list[int]) -> list[tuple[int, float]]:
-    """(size, loss) at the sizes that were held back: the time of what is chosen there over the best time there, less 1."""
+    """(size, loss) at the sizes that were held back: the time of what is chosen there over the best time there, less
+    1."""
     made = []
     for size in held:
         row = table.at(size)
@@ -176,11 +185,15 @@ def judged(given: Set) -> dict:
             shaken = tuner.answer(question, rough, tuner.fitted(rough, ""))
             ways["noise"] += losses(given, shaken.table, shaken.algorithms, held)
     return {
-        "collective": given.collective, "points": len(given.frontier.points), "algorithms": len(given.found), "sizes": list(given.sizes),
-        "ranges": ranges, "fits": fits,
+        "collective": given.collective,
+        "points": len(given.frontier.points),
+        "algorithms": len(given.found),
+        "sizes": list(given.sizes),
+        "ranges": ranges,
+        "fits": fits,
         "losses": {name: _summary(rows) for name, rows in ways.items()},
         "by_size": [[size, loss] for size, loss in sorted(ways["measured"])],
-    }  # fmt: skip
+    }
 
 
 def advised(machine: str, collective: str) -> dict:
@@ -192,22 +205,35 @@ def advised(machine: str, collective: str) -> dict:
     if network is None:
         raise TypeError(f"{machine} has no network")
     times = _candidates(machine, collective, plan)
-    slower = [size for size, own in zip(one.sizes, one.seconds, strict=True) if own is None or own > times[size] * (1 + 1e-12)]
+    slower = [
+        size for size, own in zip(one.sizes, one.seconds, strict=True) if own is None or own > times[size] * (1 + 1e-12)
+    ]
     try:
         made = api.export_plan(plan)
         exported = [len(made.files), *(line for line in made.remarks if "what runs is at most" in line)]
     except SynthError as error:
         exported = [0, str(error)]
     left = [
-        [size, library, ours] for size, k, library, ours in zip(one.sizes, one.chosen, one.library, one.ours, strict=True)
+        [size, library, ours]
+        for size, k, library, ours in zip(one.sizes, one.chosen, one.library, one.ours, strict=True)
         if k is not None and plan.algorithms[k].backend != "synth"
-    ]  # fmt: skip
+    ]
     return {
-        "machine": machine, "collective": collective, "sizes": len(one.sizes), "judged": list(one.sizes),
-        "without": sum(k is None for k in one.chosen), "slower": slower, "loss": max(x or 0.0 for x in one.losses), "left": left,
-        "chosen": [None if k is None else plan.algorithms[k].label for k in one.chosen], "seconds": list(one.seconds),
-        "library": list(one.library), "ours": list(one.ours), "exported": exported, "cpu": time.process_time() - start,
-    }  # fmt: skip
+        "machine": machine,
+        "collective": collective,
+        "sizes": len(one.sizes),
+        "judged": list(one.sizes),
+        "without": sum(k is None for k in one.chosen),
+        "slower": slower,
+        "loss": max(x or 0.0 for x in one.losses),
+        "left": left,
+        "chosen": [None if k is None else plan.algorithms[k].label for k in one.chosen],
+        "seconds": list(one.seconds),
+        "library": list(one.library),
+        "ours": list(one.ours),
+        "exported": exported,
+        "cpu": time.process_time() - start,
+    }
 
 
 def _machine(name: str) -> Topology:
@@ -220,8 +246,8 @@ def _machine(name: str) -> Topology:
 
 
 def _candidates(machine: str, collective: str, plan: Plan) -> dict[int, float]:
-    """By size the least time of the plan's schedules and of ring, tree and direct as this file works it out: in every protocol that
-    the links allow, with padding; of ring and tree without padding too, as NCCL has them."""
+    """By size the least time of the plan's schedules and of ring, tree and direct as this file works it out: in every
+    protocol that the links allow, with padding; of ring and tree without padding too, as NCCL has them."""
     topology = _machine(machine)
     network, task = topology.network(), api.collective(collective, topology.ranks)
     schedules = [(a.schedule, False) for a in plan.algorithms if a.schedule is not None]
@@ -252,7 +278,9 @@ def _predicted(schedule: Schedule, network: Network, size: int, protocol: str) -
         rounds += [Fraction(sum(load[i] for i in cap.routes), cap.units) for cap in network.caps]
         latency = max((network.routes[i].latency for i in load), default=network.latency)
         total += (
-            float(latency) * 1e-6 + SYNC[protocol] + WIRE[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
+            float(latency) * 1e-6
+            + SYNC[protocol]
+            + WIRE[protocol] * float(max(rounds, default=0)) * chunk / (float(network.unit) * 1e9)
         )
     return total
 
@@ -261,7 +289,10 @@ def _plain(frontier: Frontier) -> Model:
     """α and β as the network says; the executor charges nothing else."""
     model = nominal(frontier.network)
     return replace(
-        model, coefficients={name: value - SYNC["Simple"] * name.startswith("step") for name, value in model.coefficients.items()}
+        model,
+        coefficients={
+            name: value - SYNC["Simple"] * name.startswith("step") for name, value in model.coefficients.items()
+        },
     )
 
 
@@ -272,9 +303,13 @@ def _summary(rows: list[tuple[int, float]]) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measures, or prints the table of what was measured. Returns 1 where the goal was missed."""
-    parser = argparse.ArgumentParser(prog="python -m bench.tuning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tuning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="collectives whose name contains TEXT")
-    parser.add_argument("--advice", action="store_true", help="the advice by the model alone, on several machines; the rest is kept")
+    parser.add_argument(
+        "--advice", action="store_true", help="the advice by the model alone, on several machines; the rest is kept"
+    )
     parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "tuning.json", metavar="FILE.json")
     given, _ = parser.parse_known_args(arguments)
@@ -311,24 +346,45 @@ COLUMNS = {"measured": "measured", "noise": "3% noise", "fit alone": "fit alone"
 
 def table(document: dict) -> str:
     """The measurement as Markdown."""
-    head = ("collective", "points>", "ways to run>", "sizes>", "ranges>", "fit off by>", *(f"{n}>" for n in COLUMNS.values()), "CPU s>")
+    head = (
+        "collective",
+        "points>",
+        "ways to run>",
+        "sizes>",
+        "ranges>",
+        "fit off by>",
+        *(f"{n}>" for n in COLUMNS.values()),
+        "CPU s>",
+    )
     rows = []
     for row in document.get("rows", ()):
         off = max(row["fits"], key=lambda f: f["greatest"])
         cells = [f"{100 * row['losses'][k]['greatest']:.2f}% ({100 * row['losses'][k]['mean']:.2f}%)" for k in COLUMNS]
-        rows.append((
-            row["collective"], str(row["points"]), str(row["algorithms"]), str(len(row["sizes"])), str(row["ranges"]),
-            f"{100 * off['typical']:.1f}%, at most {100 * off['greatest']:.0f}%", *cells, seconds(row["timing_cpu"] + row["tuning_cpu"]),
-        ))  # fmt: skip
+        rows.append(
+            (
+                row["collective"],
+                str(row["points"]),
+                str(row["algorithms"]),
+                str(len(row["sizes"])),
+                str(row["ranges"]),
+                f"{100 * off['typical']:.1f}%, at most {100 * off['greatest']:.0f}%",
+                *cells,
+                seconds(row["timing_cpu"] + row["tuning_cpu"]),
+            )
+        )
     lines = [
         "# The tuner\n",
         *([advice_table(document)] if "advice" in document else []),
         "## Measured on half of the sizes of a DGX-1\n",
-        "Every way to run a point or a baseline (3 protocols; 1, 2 and 4 instances) was timed by the reference executor, an"
-        " execution-driven model of the machine, at sizes from 1 KiB to 1 GiB. The tuner saw every other size; the greatest (mean)"
-        f" loss at the others stands here, with the halves exchanged too. Goal: below {100 * document['goal']:.0f}% at every size.\n",
+        "Every way to run a point or a baseline (3 protocols; 1, 2 and 4 instances) was timed by the reference "
+        "executor, an"
+        " execution-driven model of the machine, at sizes from 1 KiB to 1 GiB. The tuner saw every other size; the "
+        "greatest (mean)"
+        f" loss at the others stands here, with the halves exchanged too. Goal: below {100 * document['goal']:.0f}% "
+        f"at every size.\n",
         markdown(head, rows),
-        f"*3% noise*: every time was the median of {document['repeats']} repeats up to {100 * document['noise']:.0f}% longer, in 20 draws."
+        f"*3% noise*: every time was the median of {document['repeats']} repeats up to "
+        f"{100 * document['noise']:.0f}% longer, in 20 draws."
         " *Fit alone*: chosen among the ways in Simple by the fitted model, without the times. *Nominal*: by α and β"
         " of the network, likewise.\n",
         f"{setting(document['setting'])}\n",
@@ -352,24 +408,37 @@ def advice_table(document: dict) -> str:
     rows, left, lost = [], [], []
     for row in document["advice"]:
         where_ = f"{row['machine']} {row['collective']}"
-        rows.append((
-            row["machine"], row["collective"], str(row["sizes"]), str(row["without"]), str(len(row["slower"])), str(len(row["left"])),
-            f"{row['judged'][-1] / row['seconds'][-1] / 1e9:.1f}", str(row["exported"][0]), seconds(row["cpu"]),
-        ))  # fmt: skip
+        rows.append(
+            (
+                row["machine"],
+                row["collective"],
+                str(row["sizes"]),
+                str(row["without"]),
+                str(len(row["slower"])),
+                str(len(row["left"])),
+                f"{row['judged'][-1] / row['seconds'][-1] / 1e9:.1f}",
+                str(row["exported"][0]),
+                seconds(row["cpu"]),
+            )
+        )
         for size, library, ours in row["left"]:
             left.append((where_, size_text(size), f"{1e6 * library:.4g}", f"{1e6 * ours:.4g}"))
         lost += [(where_, line.partition(": ")[2]) for line in row["exported"][1:]]
     lines = [
         "## Advice by the model alone\n",
-        f"`synth tune --topo MACHINE --coll COLLECTIVE --time-limit {document['limit']:.0f}s`, 1 KiB to 1 GiB. Candidates are all points,"
-        " ring, tree and direct, schedules that divide the sizes, and NCCL's own ring and tree by the same model; times of the best are"
+        f"`synth tune --topo MACHINE --coll COLLECTIVE --time-limit {document['limit']:.0f}s`, 1 KiB to 1 GiB. "
+        f"Candidates are all points,"
+        " ring, tree and direct, schedules that divide the sizes, and NCCL's own ring and tree by the same model; "
+        "times of the best are"
         " worked out here once more."
         " Goal: no size without an answer, nothing chosen that is slower than the best.\n",
-        markdown(head, rows), "Left to the library, with both times:\n" if left else "",
+        markdown(head, rows),
+        "Left to the library, with both times:\n" if left else "",
         markdown(("for", "size>", "the library µs>", "the best schedule µs>"), left) if left else "",
-        "What a runtime that does not pad loses (`synth export --plan`, executor):\n", markdown(("for", "loss"), lost),
+        "What a runtime that does not pad loses (`synth export --plan`, executor):\n",
+        markdown(("for", "loss"), lost),
         f"{setting(document['advised_where'])}\n",
-    ]  # fmt: skip
+    ]
     return "\n".join(line for line in lines if line)
 
 

@@ -14,16 +14,43 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOME = {
-    "bound": "synth.api", "collective": "synth.api", "export_program": "synth.api", "frontier": "synth.api",
-    "load_program": "synth.api", "prepare": "synth.api", "run": "synth.api", "solve": "synth.api", "topology": "synth.api",
-    "tune": "synth.api", "verify": "synth.api",
-    "Topology": "synth.model.topology", "Link": "synth.model.topology", "Limit": "synth.model.topology",
-    "Network": "synth.model.topology", "Collective": "synth.model.collective", "Schedule": "synth.model.schedule",
-    "Problem": "synth.model.schedule", "Frontier": "synth.model.frontier", "Point": "synth.model.frontier", "SynthError": "synth.errors",
-}  # fmt: skip
+    "bound": "synth.api",
+    "collective": "synth.api",
+    "export_program": "synth.api",
+    "frontier": "synth.api",
+    "load_program": "synth.api",
+    "prepare": "synth.api",
+    "run": "synth.api",
+    "solve": "synth.api",
+    "topology": "synth.api",
+    "tune": "synth.api",
+    "verify": "synth.api",
+    "Topology": "synth.model.topology",
+    "Link": "synth.model.topology",
+    "Limit": "synth.model.topology",
+    "Network": "synth.model.topology",
+    "Collective": "synth.model.collective",
+    "Schedule": "synth.model.schedule",
+    "Problem": "synth.model.schedule",
+    "Frontier": "synth.model.frontier",
+    "Point": "synth.model.frontier",
+    "SynthError": "synth.errors",
+}
 
 if TYPE_CHECKING:
-    from synth.api import bound, collective, export_program, frontier, load_program, prepare, run, solve, topology, tune, verify
+    from synth.api import (
+        bound,
+        collective,
+        export_program,
+        frontier,
+        load_program,
+        prepare,
+        run,
+        solve,
+        topology,
+        tune,
+        verify,
+    )
     from synth.errors import SynthError
     from synth.model.collective import Collective
     from synth.model.frontier import Frontier, Point
@@ -31,9 +58,28 @@ if TYPE_CHECKING:
     from synth.model.topology import Limit, Link, Network, Topology
 
 __all__ = [
-    "Collective", "Frontier", "Limit", "Link", "Network", "Point", "Problem", "Schedule", "SynthError", "Topology",
-    "bound", "collective", "export_program", "frontier", "load_program", "prepare", "run", "solve", "topology", "tune", "verify",
-]  # fmt: skip
+    "Collective",
+    "Frontier",
+    "Limit",
+    "Link",
+    "Network",
+    "Point",
+    "Problem",
+    "Schedule",
+    "SynthError",
+    "Topology",
+    "bound",
+    "collective",
+    "export_program",
+    "frontier",
+    "load_program",
+    "prepare",
+    "run",
+    "solve",
+    "topology",
+    "tune",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:

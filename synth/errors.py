@@ -90,7 +90,15 @@ def malformed(error: Exception, what: str = "document") -> str:
 
 def json_kind(value: object) -> str:
     """What JSON calls a value, with its article."""
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+    }
     return names.get(type(value), type(value).__name__)
 
 

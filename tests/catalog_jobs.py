@@ -1,4 +1,5 @@
-"""What the tests of catalog jobs share: a small job, its run, and what of an entry must not depend on how it was run."""
+"""What the tests of catalog jobs share: a small job, its run, and what of an entry must not depend on how it was
+run."""
 
 from __future__ import annotations
 

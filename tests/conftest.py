@@ -25,7 +25,9 @@ settings.load_profile("test")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write golden files anew; look at the diff before committing")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files anew; look at the diff before committing"
+    )
 
 
 def pytest_configure():
@@ -68,7 +70,8 @@ def own_cache(caches, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def kept_helpers(monkeypatch):
-    """Helper processes, which import solvers for a third of a second, go on to the next test; `jobs.stop` ends them with this process."""
+    """Helper processes, which import solvers for a third of a second, go on to the next test; `jobs.stop` ends them
+    with this process."""
     monkeypatch.setattr(jobs, "stop", lambda: None)
 
 

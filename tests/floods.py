@@ -43,7 +43,8 @@ def task(name, ranks, rng):
 
 
 def schedule(name, seed):
-    """A schedule of the collective `name`: floods from where the data is, with needless sends, waits and empty steps at times."""
+    """A schedule of the collective `name`: floods from where the data is, with needless sends, waits and empty steps at
+    times."""
     rng = random.Random(f"{name} {seed}")
     net = machine(rng, name == "scan").network()
     wanted = task(name, net.ranks, rng)
@@ -73,7 +74,9 @@ def _way(rng, net, wanted, unit):
     if wanted.wants is not None:
         return _prefixes(rng, net)
     root = rng.choice(sorted(post))
-    there = [[_turned(move) for move in moves] for moves in reversed(_flood(rng, net.reversed(), {root}, pre, tree=True))]
+    there = [
+        [_turned(move) for move in moves] for moves in reversed(_flood(rng, net.reversed(), {root}, pre, tree=True))
+    ]
     return there + _flood(rng, net, {root}, post, needless=rng.choice((0, 0.2)))
 
 
@@ -83,7 +86,8 @@ def _turned(move):
 
 
 def _flood(rng, net, pre, post, needless=0.0, tree=False):
-    """Copies from those who have it to those who do not, until all of `post` do. `tree`: none that `post` does not need."""
+    """Copies from those who have it to those who do not, until all of `post` do. `tree`: none that `post` does not
+    need."""
     held, steps = set(pre), []
     while not held >= set(post):
         before, got, moves = set(held), set(), []

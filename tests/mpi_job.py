@@ -65,13 +65,18 @@ def chain_scan(n: int) -> Program:
         return (Op("rrcs" if r < n - 1 else "rrc", (Span("i", 0),), (Span("o", 0),)),)
 
     blocks = [Block(r + 1 if r < n - 1 else None, r - 1 if r else None, 0, ops(r)) for r in range(n)]
-    return Program("chain-scan", api.collective("scan", n), 1, tuple(Gpu(r, 1, 1, 0, (block,)) for r, block in enumerate(blocks)))
+    return Program(
+        "chain-scan", api.collective("scan", n), 1, tuple(Gpu(r, 1, 1, 0, (block,)) for r, block in enumerate(blocks))
+    )
 
 
 def collectives() -> dict:
-    """Every collective on a DGX-1, by direct sends, and one that has no name, at counts that chunks do not divide; in place too
-    where it can be."""
-    uneven, pairs = (1, 2, 0, 1, 1, 3, 1, 1), tuple(tuple((i * j + i) % 3 if i != j else 0 for j in range(N)) for i in range(N))
+    """Every collective on a DGX-1, by direct sends, and one that has no name, at counts that chunks do not divide; in
+    place too where it can be."""
+    uneven, pairs = (
+        (1, 2, 0, 1, 1, 3, 1, 1),
+        tuple(tuple((i * j + i) % 3 if i != j else 0 for j in range(N)) for i in range(N)),
+    )
     sizes = {"allgatherv": uneven, "reduce-scatterv": uneven, "alltoallv": pairs}
     tasks = {name: api.collective(name, N, sizes=sizes.get(name)) for name in COLLECTIVES if name != "scan"}
     halves = tuple(frozenset({r}) for r in range(N)), tuple(frozenset({(r + 1) % N, (r + 3) % N}) for r in range(N))
@@ -121,9 +126,15 @@ def errors() -> dict:
 
 def main(what: str, *words: str) -> None:
     made = {
-        "programs": lambda: every([ring_allgather(N), direct_allgather(N), ring_allreduce(N, 16), broadcast_chain(N, 8)], size=64 << 10),
-        "frontiers": lambda: frontiers(*words), "types": types, "collectives": collectives, "sizes": sizes, "errors": errors,
-    }  # fmt: skip
+        "programs": lambda: every(
+            [ring_allgather(N), direct_allgather(N), ring_allreduce(N, 16), broadcast_chain(N, 8)], size=64 << 10
+        ),
+        "frontiers": lambda: frontiers(*words),
+        "types": types,
+        "collectives": collectives,
+        "sizes": sizes,
+        "errors": errors,
+    }
     found = {name: made[name]() for name in (what.split("+"))}
     if environment.inside().rank == 0:
         print(json.dumps(found))

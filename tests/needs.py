@@ -1,4 +1,5 @@
-"""What some tests need of the machine: without it they are skipped with the reason, or fail where SYNTH_CI_NEEDS names it."""
+"""What some tests need of the machine: without it they are skipped with the reason, or fail where SYNTH_CI_NEEDS names
+it."""
 
 import os
 import shutil

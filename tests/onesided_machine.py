@@ -6,8 +6,8 @@ tells what was known at the last `nop`. Two uses of one chunk of memory, one a w
 port channel reads its source later: until flushed, or until its receiver is known to have waited. Packets need no such
 order, but no writer may be two launches ahead of the owner of the scratch it writes to.
 
-Addresses, in chunks. With packets (LL) scratch is double and every second launch uses the upper half, which a rank seeks
-in the middle of its *own* scratch, on other ranks too; a packet is two chunks long. The place of a buffer in its
+Addresses, in chunks. With packets (LL) scratch is double and every second launch uses the upper half, which a rank
+seeks in the middle of its *own* scratch, on other ranks too; a packet is two chunks long. The place of a buffer in its
 allocation is the user's too: in another rank's input or output a rank counts from where its own lies in its allocation,
 and what it sends through a port channel from the beginning of the allocation. In place, the smaller buffer lies in the
 larger one, with which the allocation begins.
@@ -37,8 +37,12 @@ class Machine:
         self.n = program.ranks
         task, c = program.collective, program.chunks
         self.task = task
-        self.inputs = [[u * c + i for u, has in enumerate(task.pre) if r in has for i in range(c)] for r in range(self.n)]
-        self.outputs = [[u * c + i for u, has in enumerate(task.post) if r in has for i in range(c)] for r in range(self.n)]
+        self.inputs = [
+            [u * c + i for u, has in enumerate(task.pre) if r in has for i in range(c)] for r in range(self.n)
+        ]
+        self.outputs = [
+            [u * c + i for u, has in enumerate(task.post) if r in has for i in range(c)] for r in range(self.n)
+        ]
         for gpu, held, wanted in zip(program.gpus, self.inputs, self.outputs, strict=True):
             if (gpu.input, gpu.output) != (len(held), len(wanted)):
                 raise Wrong(f"rank {gpu.rank}: buffers of {gpu.input} and {gpu.output} chunks")
@@ -91,7 +95,9 @@ class Machine:
         start = 0 if sent_by_port else self.from_start[rank][span.buffer]
         if self.p.in_place == "both":  # for the reference executor, and no plan
             start = self.from_start[owner][span.buffer]
-        ends = {b: self.from_start[owner][b] + len(held[owner]) for b, held in (("i", self.inputs), ("o", self.outputs))}
+        ends = {
+            b: self.from_start[owner][b] + len(held[owner]) for b, held in (("i", self.inputs), ("o", self.outputs))
+        }
         size = max(ends.values()) if self.in_place else ends[span.buffer]
         if start + span.offset + count > size:
             raise Wrong(f"rank {owner}: {span} with {count} chunks is outside a buffer of {size}")
@@ -131,7 +137,9 @@ class Machine:
         ends = [(rank, block.ports[i].peer, block.ports[i].kind, block.ports[i].index) for i in op.ports]
         if any(self.pc[rank, d.block] <= d.op for d in op.deps):
             return False
-        if op.code == "wait" and any(len(self.signals[peer, me, k, x]) <= self.waited[me, peer, k, x] for me, peer, k, x in ends):
+        if op.code == "wait" and any(
+            len(self.signals[peer, me, k, x]) <= self.waited[me, peer, k, x] for me, peer, k, x in ends
+        ):
             return False
         if any(place not in self.packets for s in op.src if s.packet for place in self.places(rank, s, op.count)):
             return False
@@ -186,7 +194,9 @@ class Machine:
         port = op.code == "put" and ends and ends[0][2] == "port"
         if op.code != "put" and any(s.rank is not None for s in (*op.src, *op.dst)):
             raise Wrong(f"{key} op {self.pc[key]}: {op.code} reaches another rank")
-        if op.code == "put" and (len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))):
+        if op.code == "put" and (
+            len(ends) != len(op.dst) or any(s.rank != end[1] for s, end in zip(op.dst, ends, strict=True))
+        ):
             raise Wrong(f"{key} op {self.pc[key]}: ports and destinations differ")
         values, seen = None, self.known[key]  # a thread that forwards a packet knows what it read
         for span in op.src:
@@ -249,7 +259,11 @@ class Machine:
         for r, wanted in enumerate(self.outputs):
             for i, chunk in enumerate(wanted):
                 unit = chunk // self.p.chunks
-                want = frozenset((chunk, s) for s in self.task.wanted(unit, r)) if self.task.combining else self.start(chunk, r)
+                want = (
+                    frozenset((chunk, s) for s in self.task.wanted(unit, r))
+                    if self.task.combining
+                    else self.start(chunk, r)
+                )
                 got = self.mem.get(self.at(r, "o", i))
                 if got != want:
                     raise Wrong(f"rank {r} output {i}: {got}, wanted {want}")
@@ -260,7 +274,16 @@ class Machine:
                         raise Wrong(f"rank {r}: its input is overwritten")
 
 
-MOVES = {"put": "put", "ppkt": "put", "rppkt": "put", "copy": "cpy", "cpkt": "cpy", "upkt": "cpy", "re": "reduce", "repkt": "reduce"}
+MOVES = {
+    "put": "put",
+    "ppkt": "put",
+    "rppkt": "put",
+    "copy": "cpy",
+    "cpkt": "cpy",
+    "upkt": "cpy",
+    "re": "reduce",
+    "repkt": "reduce",
+}
 FROM_PACKETS, TO_PACKETS = ("rppkt", "upkt"), ("ppkt", "rppkt", "cpkt")
 
 
@@ -283,10 +306,14 @@ def gpu(plan, rank, task, chunks):
         held = {c["channel_type"]: [ports[c["channel_type"]][i] for i in c["channel_ids"]] for c in block["channels"]}
         refs = {r["access_channel_type"]: r["remote_buffer_ids"] for r in block.get("remote_buffer_refs", ())}
         every = [port for kind in ports for port in held.get(kind, ())]
-        blocks.append(Block(None, None, 0, tuple(op(raw, mine, held, refs, every) for raw in block["ops"]), (), tuple(every)))
+        blocks.append(
+            Block(None, None, 0, tuple(op(raw, mine, held, refs, every) for raw in block["ops"]), (), tuple(every))
+        )
     held, wanted = (chunks * sum(rank in ranks for ranks in side) for side in (task.pre, task.post))
     if (mine["input_chunks"], mine["output_chunks"]) != (held or wanted or 1, wanted or held or 1):
-        raise Wrong(f"rank {rank} has {mine['input_chunks']} and {mine['output_chunks']} chunks, not {held} and {wanted}")
+        raise Wrong(
+            f"rank {rank} has {mine['input_chunks']} and {mine['output_chunks']} chunks, not {held} and {wanted}"
+        )
     return Gpu(rank, held, wanted, mine["scratch_chunks"], tuple(blocks))
 
 

@@ -1,4 +1,5 @@
-"""Programs written by hand that many tests use: known algorithms, one rank after the other, right in place and out of place.
+"""Programs written by hand that many tests use: known algorithms, one rank after the other, right in place and out of
+place.
 
 `chunks` is the number of chunks per unit of data; an op then moves that many at once, unless said otherwise.
 """
@@ -93,7 +94,9 @@ def put_allgather(n: int, chunks: int = 1) -> Program:
 
     def block(r: int, p: int) -> Block:
         put = Op("put", _i(0), (Span("o", r * chunks, p),), chunks, ports=(0,))
-        return Block(None, None, 0, (put, Op("signal", ports=(0,)), Op("wait", ports=(0,))), (), (Port("memory", p, 0),))
+        return Block(
+            None, None, 0, (put, Op("signal", ports=(0,)), Op("wait", ports=(0,))), (), (Port("memory", p, 0),)
+        )
 
     def blocks(r: int) -> tuple[Block, ...]:
         own = Block(None, None, 0, (Op("cpy", _i(0), _o(r * chunks), chunks),))

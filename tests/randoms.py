@@ -11,9 +11,13 @@ from synth.model.topology import Link, Route, Topology
 
 
 def network(rng, ranks):
-    """Random links of one to three units; half of the machines have two switches as well, so that some pairs have two routes."""
+    """Random links of one to three units; half of the machines have two switches as well, so that some pairs have two
+    routes."""
     links = [
-        Link(a, b, Fraction(rng.choice((1, 1, 2, 3)))) for a in range(ranks) for b in range(ranks) if a != b and rng.random() < 0.6
+        Link(a, b, Fraction(rng.choice((1, 1, 2, 3))))
+        for a in range(ranks)
+        for b in range(ranks)
+        if a != b and rng.random() < 0.6
     ] or [Link(0, 1, Fraction(1))]
     switches = ("s0", "s1") if rng.random() < 0.5 else ()
     for r in range(ranks) if switches else ():
@@ -28,20 +32,28 @@ def schedule(seed):
     rng = random.Random(seed)
     ranks, units, chunks, combining = rng.randint(2, 5), rng.randint(1, 4), rng.choice((1, 1, 2, 3)), rng.random() < 0.6
     net = network(rng, ranks)
-    pre = tuple(frozenset(r for r in range(ranks) if rng.random() < (0.8 if combining else 0.3)) or frozenset([0]) for _ in range(units))
+    pre = tuple(
+        frozenset(r for r in range(ranks) if rng.random() < (0.8 if combining else 0.3)) or frozenset([0])
+        for _ in range(units)
+    )
     value = {(u, r): frozenset([r]) for u in range(units) for r in pre[u]}
     steps = []
     for _ in range(rng.randint(1, 6)):
         before, copied, sends = dict(value), set(), []
         moves = [(u, route, rng.random()) for u in range(units) for route in net.routes if rng.random() < 0.4]
         if combining:  # inputs that are added again where they are, or put back
-            moves += [(u, Route(r, r, 1), rng.random()) for u in range(units) for r in sorted(pre[u]) if rng.random() < 0.2]
+            moves += [
+                (u, Route(r, r, 1), rng.random()) for u in range(units) for r in sorted(pre[u]) if rng.random() < 0.2
+            ]
         rng.shuffle(moves)
         moves.sort(key=lambda move: combining and move[2] < 0.7)  # copies first, as they land first
         for u, route, draw in moves:
             local = route.src == route.dst
             own = local or (draw < 0.3 and combining and route.src in pre[u])
-            sent, held = frozenset([route.src]) if own else before.get((u, route.src)), value.get((u, route.dst), frozenset())
+            sent, held = (
+                frozenset([route.src]) if own else before.get((u, route.src)),
+                value.get((u, route.dst), frozenset()),
+            )
             if sent is None or (not combining and draw < 0.5 and held):
                 continue
             if combining and draw < 0.7:

@@ -1,6 +1,6 @@
-"""A stand-in for CuPy: memory is NumPy's, a kernel is the same source on CPU threads, a stream is a thread that works off what it
-is given, so launches on several streams run side by side and wait for each other as on a GPU. What CUDA forbids while a
-graph is captured is an error here too; allocations and waits are counted.
+"""A stand-in for CuPy: memory is NumPy's, a kernel is the same source on CPU threads, a stream is a thread that works
+off what it is given, so launches on several streams run side by side and wait for each other as on a GPU. What CUDA
+forbids while a graph is captured is an error here too; allocations and waits are counted.
 """
 
 import ctypes
@@ -25,7 +25,12 @@ class Memory:
 
     def __init__(self, cupy, array, gpu=0):
         self.cupy, self.array, self.gpu, self.data, self.device = cupy, array, gpu, self, Device(cupy, gpu)
-        self.ptr, self.nbytes, self.dtype, self.shape = array.__array_interface__["data"][0], array.nbytes, array.dtype, array.shape
+        self.ptr, self.nbytes, self.dtype, self.shape = (
+            array.__array_interface__["data"][0],
+            array.nbytes,
+            array.dtype,
+            array.shape,
+        )
 
     @property
     def __cuda_array_interface__(self):
@@ -69,7 +74,9 @@ class Memory:
 
     def memset(self, value, size):
         self.cupy.not_captured("memset")
-        assert self.gpu == self.cupy.Device().id, "the array is another device's: the order of two devices' streams is not known"
+        assert self.gpu == self.cupy.Device().id, (
+            "the array is another device's: the order of two devices' streams is not known"
+        )
         assert size == self.array.nbytes
         self.array.fill(value)
 
@@ -175,7 +182,8 @@ class Device:
 
 
 class Cupy:
-    """The part of CuPy that the cuda executor uses, on `gpus` GPUs of `units` multiprocessors with room for `each` blocks of 256.
+    """The part of CuPy that the cuda executor uses, on `gpus` GPUs of `units` multiprocessors with room for `each`
+    blocks of 256.
     `apart`: pairs of GPUs without peer access."""
 
     uint8, uint32, uint64 = np.uint8, np.uint32, np.uint64
@@ -302,8 +310,13 @@ class Cupy:
 
     def getDeviceProperties(self, index):
         return {
-            "name": b"A GPU", "major": 9, "minor": 0, "totalGlobalMem": 1 << 37, "multiProcessorCount": 132, "l2CacheSize": 50 << 20,
-        }  # fmt: skip
+            "name": b"A GPU",
+            "major": 9,
+            "minor": 0,
+            "totalGlobalMem": 1 << 37,
+            "multiProcessorCount": 132,
+            "l2CacheSize": 50 << 20,
+        }
 
     def kernel(self, group, symbol, *, cooperative, scope="gpu"):
         return Kernel(self, group, symbol, cooperative, scope)

@@ -1,8 +1,8 @@
 """An independent reader of MSCCL-IR, as strict as the strictest thing each loader does; shares no code with `synth`.
 
 Written from the loaders' rules: NCCL's lexer, which goes from character to character and knows no entities, and the
-attribute checks of microsoft/msccl, Azure/msccl-executor-nccl and ROCm/rccl. Raises `Refused` with what a loader would say,
-or with what it would not notice and the kernel would trip over.
+attribute checks of microsoft/msccl, Azure/msccl-executor-nccl and ROCm/rccl. Raises `Refused` with what a loader would
+say, or with what it would not notice and the kernel would trip over.
 """
 
 from dataclasses import dataclass, field
@@ -199,7 +199,10 @@ def block(tb, tbs, sizes, profile):
         need((other == at == -1) or (0 <= other <= 127 and at >= 0), "dependency")
         if other >= 0:
             need(other in tbs and at < len(tbs[other].subs), "dependency on nothing")
-            need(tbs[other].subs[at].int("hasdep") == 1 and tbs[other].subs[at].str("type") != "nop", "dependency never signalled")
+            need(
+                tbs[other].subs[at].int("hasdep") == 1 and tbs[other].subs[at].str("type") != "nop",
+                "dependency never signalled",
+            )
         if kind == "nop":
             need(other >= 0 and step.int("hasdep") == 0, "nop without a dependency, or waited for")
             waiting += 1
@@ -209,7 +212,10 @@ def block(tb, tbs, sizes, profile):
         waiting = 0
         need(1 <= count <= 71, "cnt")
         for which in ("src", "dst"):
-            need(step.int(f"{which}off") >= 0 and step.int(f"{which}off") + count <= sizes[step.str(f"{which}buf")], f"{which} outside")
+            need(
+                step.int(f"{which}off") >= 0 and step.int(f"{which}off") + count <= sizes[step.str(f"{which}buf")],
+                f"{which} outside",
+            )
         need(kind not in ("s", "rcs", "rrs", "rrcs") or tb.int("send") >= 0, "send without a peer")
         need(kind not in ("r", "rcs", "rrs", "rrc", "rrcs") or tb.int("recv") >= 0, "receive without a peer")
         same = ("dstbuf", "dstoff", "srcbuf")

@@ -7,7 +7,8 @@ syncs, sizes of its arrays) is checked too.
 import json
 
 NAMES = (
-    "nop barrier put pws pwsf get copy signal wait flush re res rre rres ppkt rppkt respkt cpkt upkt repkt recpkt recspkt "
+    "nop barrier put pws pwsf get copy signal wait flush re res rre rres ppkt rppkt respkt cpkt upkt repkt recpkt "
+    "recspkt "
     "glres gstore gstorepkt rlxsignal rlxwait pipeline sem_acquire sem_release"
 )
 SYNC = "nop barrier signal wait flush rlxsignal rlxwait pipeline sem_acquire sem_release"
@@ -88,7 +89,9 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
     if name in ("signal", "wait"):
         assert ids
     if name == "flush":
-        assert kind == "port" and len(dst) == len(ids) > 0, "the kernel flushes as many channels as there are destinations"
+        assert kind == "port" and len(dst) == len(ids) > 0, (
+            "the kernel flushes as many channels as there are destinations"
+        )
     if name in DATA:
         assert src and dst
     if name in ("put", "ppkt"):
@@ -124,7 +127,9 @@ def _op(op, gpu, gpus, mine, refs, packets, chunk, half):
             start, wide = (half, 2) if packets and where == "s" else (0, 1)
             assert start + (buff["index"] + buff["size"]) * wide * chunk < 2**32, "offsets are 32 bit"
             if packets and where == "s":
-                assert gpu["scratch_chunks"] == size, "the sender's own half is added to the place of a packet on another rank"
+                assert gpu["scratch_chunks"] == size, (
+                    "the sender's own half is added to the place of a packet on another rank"
+                )
 
 
 def _joins(ops):

@@ -29,7 +29,10 @@ def play(program, *, in_place=False, depth=2, whole=1, seed=0):
 
     def cell(rank, span, k):
         assert span.rank is None
-        name, size = (span.buffer, span.offset + k), getattr(program.gpus[rank], {"i": "input", "o": "output", "s": "scratch"}[span.buffer])
+        name, size = (
+            (span.buffer, span.offset + k),
+            getattr(program.gpus[rank], {"i": "input", "o": "output", "s": "scratch"}[span.buffer]),
+        )
         assert name[1] < size, (rank, span, k)
         if shift[rank] is not None and span.buffer == "o" and 0 <= name[1] + shift[rank] < len(held[rank]):
             return "i", name[1] + shift[rank]
@@ -61,7 +64,10 @@ def play(program, *, in_place=False, depth=2, whole=1, seed=0):
             state.append([rank, b, 0, 0])
     done = {}
     ops = [
-        (rank, b, i, op) for rank, gpu in enumerate(program.gpus) for b, block in enumerate(gpu.blocks) for i, op in enumerate(block.ops)
+        (rank, b, i, op)
+        for rank, gpu in enumerate(program.gpus)
+        for b, block in enumerate(gpu.blocks)
+        for i, op in enumerate(block.ops)
     ]
     flags = {(rank, b, i) for rank, b, i, op in ops if op.flag}
     deps = {(rank, *dep) for rank, _, _, op in ops for dep in op.deps}

@@ -55,27 +55,43 @@ def test_each_class_counts_its_members():
     network = topology("dgx1").network()
     every = list(allocations.classes(network, [3], every=True))
     assert sum(made.members for made in every) == 56
-    assert sum(made.members for made in allocations.classes(network, [3])) == sum(made.members for made in every if made.connected)
+    assert sum(made.members for made in allocations.classes(network, [3])) == sum(
+        made.members for made in every if made.connected
+    )
 
 
 def test_trees_of_an_allocation_make_a_schedule_that_verifies_and_beats_the_composition():
     made = next(a for a in allocations.classes(topology("dgx1").network(), [4]) if a.ranks == (0, 1, 2, 5))
-    schedule = spanning_tree_packing.schedule(spanning_tree_packing.forest(made.network), collective("allreduce", 4), 64)
+    schedule = spanning_tree_packing.schedule(
+        spanning_tree_packing.forest(made.network), collective("allreduce", 4), 64
+    )
     replay.schedule(schedule)
     rates = allocations.rates(made.network, ("allreduce",))
     assert 1 / schedule.bandwidth > rates.composed * Fraction(12, 10)
 
 
-@given(st.integers(2, 5).flatmap(lambda n: st.tuples(st.just(n), st.dictionaries(
-    st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] != e[1]), st.integers(1, 3), min_size=1,
-))))  # fmt: skip
+@given(
+    st.integers(2, 5).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.dictionaries(
+                st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] != e[1]),
+                st.integers(1, 3),
+                min_size=1,
+            ),
+        )
+    )
+)
 def test_cuts_agree_with_the_linear_program(drawn):
     ranks, edges = drawn
     network = Network("random", ranks, tuple(Route(a, b, n) for (a, b), n in sorted(edges.items())))
     connected = all(d is not None for row in network.distances for d in row)
     assert bool(subset_cuts.allgather(network).value) == connected
     if connected:
-        for name, cut in (("broadcast", subset_cuts.broadcast(network, 0)), ("allgather", subset_cuts.allgather(network))):
+        for name, cut in (
+            ("broadcast", subset_cuts.broadcast(network, 0)),
+            ("allgather", subset_cuts.allgather(network)),
+        ):
             task = collective(name, ranks)
             assert 1 / (bounds.flow(network, task, None).value * task.unit_share) == cut.value
 
@@ -136,7 +152,9 @@ def test_a_split_ends_on_both_fabrics_at_once():
 def test_pcie_reaches_what_the_links_do_not():
     apart = next(a for a in allocations.classes(topology("dgx1").network(), [3], every=True) if not a.connected)
     assert allocations.rates(apart.network).best["broadcast"] == 0
-    joined = nvlink_pcie_hybrid.joined(apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20)
+    joined = nvlink_pcie_hybrid.joined(
+        apart.network, dict.fromkeys(("broadcast",), Fraction(0)), False, Fraction(10), Fraction(0), 1 << 20
+    )
     assert joined["broadcast"] == 10
 
 
@@ -149,7 +167,9 @@ def test_the_explanation_names_the_cut():
 
 
 def test_the_commands():
-    shown = CliRunner().invoke(root, ["explain", "--topo", "dgx1", "--ranks", "0,1,2,5", "--coll", "allreduce", "--format", "json"])
+    shown = CliRunner().invoke(
+        root, ["explain", "--topo", "dgx1", "--ranks", "0,1,2,5", "--coll", "allreduce", "--format", "json"]
+    )
     assert json.loads(shown.stdout)["ways"][0]["gbps"] == 25
     shown = CliRunner().invoke(root, ["allocations", "--topo", "dgx1-v100", "--gpus", "8", "--format", "json"])
     rows = json.loads(shown.stdout)["classes"]

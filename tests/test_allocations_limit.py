@@ -49,7 +49,11 @@ def test_the_table_says_what_is_missing(soon):
 def test_so_does_the_document(soon):
     found = synth("--coll", "broadcast", "--time-limit", "1000s", "--format", "json")
     doc = json.loads(found.stdout)
-    assert found.exit_code == 4 and len(doc["classes"]) == 2 and doc["open"] == ["classes of 3 GPUs or more that are not listed"]
+    assert (
+        found.exit_code == 4
+        and len(doc["classes"]) == 2
+        and doc["open"] == ["classes of 3 GPUs or more that are not listed"]
+    )
 
 
 def test_without_any_there_is_still_an_answer():
@@ -64,4 +68,6 @@ def test_enough_time_leaves_nothing_open():
 
 def test_json_goes_to_a_file_and_the_table_to_stdout(tmp_path):
     found = synth("--gpus", "8", "--coll", "broadcast", "-o", str(tmp_path / "a.json"), "--format", "json")
-    assert found.stdout.startswith("allocations of dgx1-v100") and json.loads((tmp_path / "a.json").read_text())["classes"]
+    assert (
+        found.stdout.startswith("allocations of dgx1-v100") and json.loads((tmp_path / "a.json").read_text())["classes"]
+    )

@@ -40,7 +40,9 @@ def replayed(point):
     schedule = point.schedule
     found = replay.schedule(schedule)
     assert (found.steps, found.bandwidth) == (point.steps, point.bandwidth)
-    value = cuts.check(point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps)
+    value = cuts.check(
+        point.bound.certificate, schedule.network.to_json(), schedule.collective.to_json(1), steps=point.steps
+    )
     assert value == point.bound.value <= point.bandwidth
     assert (point.status == "optimal") == (value == point.bandwidth)
     return point
@@ -149,9 +151,15 @@ def ring_allgather(network, forward=1):
 def test_reduce_scatter_then_allgather(times):
     network, task = net("ring:5"), collective("allreduce", 5)
     forwards = ring_allgather(network)
-    repeated = Schedule(network, forwards.collective, times, tuple(
-        Step(times, tuple(Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times))) for step in forwards.steps
-    ))  # fmt: skip
+    repeated = Schedule(
+        network,
+        forwards.collective,
+        times,
+        tuple(
+            Step(times, tuple(Send(s.chunk * times + i, s.src, s.dst) for s in step.sends for i in range(times)))
+            for step in forwards.steps
+        ),
+    )
     made = compose(ring_allgather(network.reversed(), -1), repeated, task)
     found = replay.schedule(made)
     assert (found.steps, found.chunks, found.bandwidth) == (8, 5 * times, Fraction(8, 5))
@@ -177,10 +185,27 @@ BITS = [
     ("swap of two operands", by_hand(2, [(0, 1, "reduce"), (1, 0, "reduce")]), True),
     ("lone root", by_hand(3, [(1, 0, "reduce"), (2, 0, "reduce")], [(0, 1, "copy"), (0, 2, "copy")]), True),
     ("recursive doubling", by_hand(4, SWAP, CROSS), True),
-    ("everyone adds in an order of its own", by_hand(3, [(a, b, "reduce") for a in range(3) for b in range(3) if a != b]), False),
-    ("raw inputs reused", by_hand(4, SWAP, [(0, 2, "reduce"), (2, 0, "reduce"), (0, 3, "reduce-input"), (1, 3, "reduce-input"),
-                                            (2, 1, "reduce"), ]), False),
-]  # fmt: skip
+    (
+        "everyone adds in an order of its own",
+        by_hand(3, [(a, b, "reduce") for a in range(3) for b in range(3) if a != b]),
+        False,
+    ),
+    (
+        "raw inputs reused",
+        by_hand(
+            4,
+            SWAP,
+            [
+                (0, 2, "reduce"),
+                (2, 0, "reduce"),
+                (0, 3, "reduce-input"),
+                (1, 3, "reduce-input"),
+                (2, 1, "reduce"),
+            ],
+        ),
+        False,
+    ),
+]
 
 
 @pytest.mark.parametrize(("schedule", "same"), [row[1:] for row in BITS], ids=[row[0] for row in BITS])

@@ -23,7 +23,14 @@ def undirected(ranks, pairs):
 
 @pytest.mark.parametrize(
     ("name", "rate"),
-    [("dgx1", "24/7"), ("ring:8", "8/7"), ("hypercube:8", "12/7"), ("fully-connected:8", "4"), ("line:5", "1"), ("star:6", "1")],
+    [
+        ("dgx1", "24/7"),
+        ("ring:8", "8/7"),
+        ("hypercube:8", "12/7"),
+        ("fully-connected:8", "4"),
+        ("line:5", "1"),
+        ("star:6", "1"),
+    ],
 )
 def test_known_rates(name, rate):
     network = topology(name).network()

@@ -24,7 +24,9 @@ links:
 """
 
 
-@pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "dgx2", "mi250", "ndv2*2", "fat-tree:4", "fat-tree:8", "torus:3x3", "dgx1*2"])
+@pytest.mark.parametrize(
+    "name", ["dgx1", "dgx-a100*2", "dgx2", "mi250", "ndv2*2", "fat-tree:4", "fat-tree:8", "torus:3x3", "dgx1*2"]
+)
 def test_as_where_all_ways_are_listed(name):
     machine = topology(name)
     assert latency(machine) == machine.network().latency
@@ -37,7 +39,9 @@ def test_links_of_one_way_add_up(tmp_path):
     assert latency(machine) == machine.network().latency == 3 + 5 + 7 + 2
 
 
-@pytest.mark.parametrize(("name", "told"), [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")])
+@pytest.mark.parametrize(
+    ("name", "told"), [("ring:16", "1 µs"), ("dgx-a100*17", "2.7 µs"), ("torus:9x16", "1 µs"), ("fat-tree:8", "2 µs")]
+)
 def test_the_title_of_explain_shows_it_at_any_size(name, told):
     machine = topology(name)
     assert rate_tables.title(machine, collective("broadcast", machine.ranks, roots=[3])).endswith(f"latency {told}")

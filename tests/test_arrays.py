@@ -1,4 +1,5 @@
-"""The caller's arrays: NumPy's, and arrays in a GPU's memory through DLPack, on a stand-in; wrong ones are one line each."""
+"""The caller's arrays: NumPy's, and arrays in a GPU's memory through DLPack, on a stand-in; wrong ones are one line
+each."""
 
 import ctypes
 import mmap
@@ -26,7 +27,8 @@ needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C+
 
 
 class Tensor:
-    """What gives NumPy's memory away by DLPack as memory of another device: a torch.Tensor as far as this project looks."""
+    """What gives NumPy's memory away by DLPack as memory of another device: a torch.Tensor as far as this project
+    looks."""
 
     def __init__(self, array, device=(2, 0), strides=None, skip=0, code=None):
         self.array, self.where, self.strides, self.skip, self.code = array, device, strides, skip, code
@@ -40,7 +42,15 @@ class Tensor:
         steps = self.strides and (ctypes.c_int64 * self.array.ndim)(*self.strides)
         kind = self.code or {"i": 0, "u": 1, "f": 2, "V": 4}[self.array.dtype.kind]
         tensor = dlpack._Tensor(
-            self.array.ctypes.data, *self.where, self.array.ndim, kind, 8 * self.array.itemsize, 1, shape, steps, self.skip
+            self.array.ctypes.data,
+            *self.where,
+            self.array.ndim,
+            kind,
+            8 * self.array.itemsize,
+            1,
+            shape,
+            steps,
+            self.skip,
         )
         self.kept = tensor, shape, steps
         make = ctypes.pythonapi.PyCapsule_New
@@ -84,10 +94,13 @@ def test_numpy_arrays_stacked_or_one_a_rank_and_results_in_given_arrays():
 def test_results_that_do_not_fit_are_one_line():
     program, given = ring_allgather(3), inputs(ring_allgather(3), 4)
     for bad, why in (
-        ([np.zeros(12, np.float32)] * 2, "2 outputs for 3 ranks"), ([np.zeros(11, np.float32)] * 3, "12 of float32"),
+        ([np.zeros(12, np.float32)] * 2, "2 outputs for 3 ranks"),
+        ([np.zeros(11, np.float32)] * 3, "12 of float32"),
         ([np.zeros(12)] * 3, "12 elements of float64; this call takes 12 of float32"),
-        ([np.zeros((12, 2), np.float32)[:, 0]] * 3, "not contiguous"), (5, "the outputs are a int"), ([None] * 3, "is a NoneType"),
-    ):  # fmt: skip
+        ([np.zeros((12, 2), np.float32)[:, 0]] * 3, "not contiguous"),
+        (5, "the outputs are a int"),
+        ([None] * 3, "is a NoneType"),
+    ):
         with pytest.raises(UsageError, match=why):
             api.run(program, given, outputs=bad)
     with pytest.raises(UsageError, match="a stream goes with arrays in a GPU's memory"):
@@ -102,7 +115,13 @@ def test_what_dlpack_says_of_numpys_own_capsules(kind):
         __dlpack_device__, __dlpack__ = array.__dlpack_device__, array.__dlpack__
 
     found = dlpack.facts(Own(), "it")
-    assert (found.pointer, found.size, found.dtype, found.contiguous, found.device) == (array.ctypes.data, 12, kind, True, None)
+    assert (found.pointer, found.size, found.dtype, found.contiguous, found.device) == (
+        array.ctypes.data,
+        12,
+        kind,
+        True,
+        None,
+    )
     assert dlpack.view(found, array.dtype).tolist() == list(range(12))
     turned = array.T
 
@@ -129,7 +148,9 @@ def test_dlpack_offsets_strides_types_and_refusals():
         def __dlpack__(self, *, stream=None):
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()\nmore")
 
-    with pytest.raises(UsageError, match=r"^it does not give its memory away by DLPack: Can't export .* use tensor.detach\(\)$"):
+    with pytest.raises(
+        UsageError, match=r"^it does not give its memory away by DLPack: Can't export .* use tensor.detach\(\)$"
+    ):
         dlpack.facts(Sealed(array), "it")
     with pytest.raises(UsageError, match="is a list; arrays of NumPy, CuPy, torch"):
         dlpack.facts([1, 2], "it")
@@ -142,7 +163,9 @@ def test_arrays_in_gpu_memory_are_worked_on_where_they_are(gpu, on):
     for wrap in (lambda a: Memory(cupy, a), Tensor):
         given = inputs(program, 5, "int32")
         results = [np.zeros(15, np.int32) for _ in given]
-        done = synth.run(program, [wrap(a) for a in given], executor="cuda", outputs=[wrap(a) for a in results], ranks_on=on)
+        done = synth.run(
+            program, [wrap(a) for a in given], executor="cuda", outputs=[wrap(a) for a in results], ranks_on=on
+        )
         assert done.checked is not None and done.checked.elements == 45
         assert all((r == sum(given).reshape(-1)).all() for r in results)
     with pytest.raises(UsageError, match="outputs="):
@@ -172,22 +195,33 @@ def test_in_place_the_arrays_lie_in_each_other(gpu):
 def test_arrays_that_do_not_fit_are_one_line(gpu):
     gpu(gpus=2)
     program = ring_allgather(3)
-    good, results = [Tensor(np.zeros(4, np.float32)) for _ in range(3)], [Tensor(np.zeros(12, np.float32)) for _ in range(3)]
+    good, results = (
+        [Tensor(np.zeros(4, np.float32)) for _ in range(3)],
+        [Tensor(np.zeros(12, np.float32)) for _ in range(3)],
+    )
     odd = np.zeros(17, np.uint8)[1:17].view(np.uint8)
     for bad, why in (
-        (Tensor(np.zeros(5, np.float32)), "the input of rank 2 is of 5 elements of float32; this call takes 4 of float32"),
+        (
+            Tensor(np.zeros(5, np.float32)),
+            "the input of rank 2 is of 5 elements of float32; this call takes 4 of float32",
+        ),
         (Tensor(np.zeros(4)), "4 elements of float64; this call takes 4 of float32"),
-        (Tensor(np.zeros(4, np.float32), device=(2, 1)), "is in the memory of GPU 1; this call takes it in the memory of GPU 0"),
+        (
+            Tensor(np.zeros(4, np.float32), device=(2, 1)),
+            "is in the memory of GPU 1; this call takes it in the memory of GPU 0",
+        ),
         (np.zeros(4, np.float32), "is in the host's memory; this call takes it in the memory of GPU 0"),
         (Tensor(np.zeros((2, 2), np.float32), strides=(1, 2)), "is not contiguous"),
         (Tensor(np.zeros(4, np.float32), skip=2), "begins at an address that is no multiple of 4 bytes"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=why):
             synth.prepare(program, [*good[:2], bad], results)
     with pytest.raises(UsageError, match="2 inputs for 3 ranks"):
         synth.prepare(program, good[:2], results)
     with pytest.raises(UsageError, match="5 elements, which do not divide into 3 parts of the data"):
-        synth.prepare(api.lower(api.baseline("direct", "ring:3", "alltoall")), [Tensor(np.zeros(5, np.float32))] * 3, results)
+        synth.prepare(
+            api.lower(api.baseline("direct", "ring:3", "alltoall")), [Tensor(np.zeros(5, np.float32))] * 3, results
+        )
     with pytest.raises(UsageError, match="the reference executor cannot be prepared"):
         synth.prepare(program, good, results, executor="reference")
     assert odd.size == 16
@@ -245,7 +279,9 @@ def test_a_stale_result_is_not_taken_for_a_new_one(gpu, monkeypatch):
 def test_torch_tensors_run_on_torchs_stream(gpu, monkeypatch):
     cupy, program = gpu(), ring_allgather(3)
     stream = cupy.Stream()
-    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.ptr)))
+    torch = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(current_stream=lambda: types.SimpleNamespace(cuda_stream=stream.ptr))
+    )
     monkeypatch.setitem(sys.modules, "torch", torch)
     given = [np.arange(4, dtype=np.float32) + 10 * r for r in range(3)]
     results = [np.zeros(12, np.float32) for _ in range(3)]
@@ -277,14 +313,18 @@ def test_prepared_for_cpu_threads_launch_after_launch():
         assert results[0].tolist() == [8 * k for k in range(6)]
         for array in given:
             array -= 6 * np.arange(6)
-    stuck = synth.prepare(all_send_first(3, 4), [np.zeros(12)] * 3, [np.zeros(12) for _ in range(3)], executor="host", timeout=0.2)
+    stuck = synth.prepare(
+        all_send_first(3, 4), [np.zeros(12)] * 3, [np.zeros(12) for _ in range(3)], executor="host", timeout=0.2
+    )
     with pytest.raises(DeadlockError, match="waits for"):
         stuck.launch()
 
 
 def unwritten(size):
     """Bytes that cost nothing until they are written."""
-    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)), np.uint8)
+    return np.frombuffer(
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)), np.uint8
+    )
 
 
 @needs_compiler

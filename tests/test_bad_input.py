@@ -1,4 +1,5 @@
-"""Odd values of options, and files of strangers, end at once in one line with its exit code: never an internal error or a hang."""
+"""Odd values of options, and files of strangers, end at once in one line with its exit code: never an internal error or
+a hang."""
 
 from __future__ import annotations
 
@@ -76,7 +77,9 @@ def test_a_question_that_no_engine_can_hold(asked):
     assert "can be asked for" in refused(2, *SOLVE, "--chunks", chunks, "--steps", steps, "--rounds", rounds)
 
 
-@pytest.mark.parametrize("words", [("--without", "0-1"), ("--degrade", "0-1:1/2"), ("--ranks", "0-1"), ("--links", "none.csv")])
+@pytest.mark.parametrize(
+    "words", [("--without", "0-1"), ("--degrade", "0-1:1/2"), ("--ranks", "0-1"), ("--links", "none.csv")]
+)
 @pytest.mark.parametrize("command", ["run", "bench"])
 def test_a_change_of_no_machine_is_not_passed_over(command, words, schedule):
     assert f"{words[0]} changes a machine, and none is named" in refused(2, command, schedule, *words)
@@ -112,7 +115,9 @@ def test_a_log_of_another_question_or_a_torn_one_is_begun_anew(torn, tmp_path):
     assert not path.exists()  # a finished sweep needs it no more
 
 
-@pytest.mark.parametrize(("closed", "words", "code"), [(">&-", "list topologies", 0), (">&-", "-h", 0), ("2>&-", "list topologees", 2)])
+@pytest.mark.parametrize(
+    ("closed", "words", "code"), [(">&-", "list topologies", 0), (">&-", "-h", 0), ("2>&-", "list topologees", 2)]
+)
 def test_a_stream_that_is_closed_is_done_without(closed, words, code):
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "synth", *words.split()]
     result = subprocess.run(shell, capture_output=True, text=True, check=False)
@@ -157,7 +162,8 @@ def test_a_long_cell_of_a_table_is_not_repeated_whole(tmp_path):
     heads = ("Weight", "Hops", "Link Type")
     cells = {"Weight": "15", "Hops": "1", "Link Type": "XGMI"}
     tables = [
-        f"{'=' * 20} {head} between two GPUs {'=' * 20}\n   GPU0 GPU1\nGPU0 0 {cells[head]}\nGPU1 {cells[head]} 0\n" for head in heads
+        f"{'=' * 20} {head} between two GPUs {'=' * 20}\n   GPU0 GPU1\nGPU0 0 {cells[head]}\nGPU1 {cells[head]} 0\n"
+        for head in heads
     ]
     path = tmp_path / "rocm.txt"
     path.write_text("".join(tables))

@@ -53,7 +53,11 @@ def test_costs_are_those_of_the_literature():
 
 @pytest.mark.parametrize(("name", "coll"), [("recursive-doubling", c) for c in SPREADS] + [("tree", "allreduce")])
 def test_trees_and_recursive_doubling_are_right_on_a_dgx1(name, coll):
-    done = api.run(api.baseline(name, "dgx1", coll, roots=(3,) if coll in ("broadcast", "reduce") else ()), bound=False, dtype="int8")
+    done = api.run(
+        api.baseline(name, "dgx1", coll, roots=(3,) if coll in ("broadcast", "reduce") else ()),
+        bound=False,
+        dtype="int8",
+    )
     assert done.checked.elements > 0
 
 

@@ -1,4 +1,5 @@
-"""The benchmark tells the truth: renumbered problems are the same problem, wrong answers are seen, tables say what was measured."""
+"""The benchmark tells the truth: renumbered problems are the same problem, wrong answers are seen, tables say what was
+measured."""
 
 import json
 import math
@@ -23,7 +24,8 @@ def test_the_list_is_fixed_and_has_no_row_twice():
 
 
 @pytest.mark.parametrize(
-    ("topology", "collective", "steps"), [("dgx1", "allgather", 2), ("mi50-z52", "broadcast", 4), ("dgx2", "alltoall", 1)]
+    ("topology", "collective", "steps"),
+    [("dgx1", "allgather", 2), ("mi50-z52", "broadcast", 4), ("dgx2", "alltoall", 1)],
 )
 def test_a_renumbered_problem_has_the_same_bound_and_symmetries(topology, collective, steps):
     plain = relabel.problem(topology, collective, 1, steps, steps)
@@ -33,7 +35,10 @@ def test_a_renumbered_problem_has_the_same_bound_and_symmetries(topology, collec
         assert moved.network.routes not in seen
         seen.add(moved.network.routes)
         assert relabel.problem(topology, collective, 1, steps, steps, seed=seed) == moved
-        assert bounds.flow(moved.network, moved.collective, steps).value == bounds.flow(plain.network, plain.collective, steps).value
+        assert (
+            bounds.flow(moved.network, moved.collective, steps).value
+            == bounds.flow(plain.network, plain.collective, steps).value
+        )
         assert len(moved.network.generators) == len(plain.network.generators)
         links = {(r.src, r.dst): r.units for r in moved.network.routes}
         for image in moved.network.generators:
@@ -136,7 +141,9 @@ def test_the_sweep_inside_counts_every_engine():
     found = measure.command([measure.sys.executable, "-m", "bench.sweeps", "--inside", "guided", "--limit", "120"])
     figures = json.loads(found.stdout)
     assert figures["queries"] == 2
-    assert figures["synthesis_cpu"] >= figures["engines_cpu"] >= figures["winners_cpu"] >= 0  # 0: trees won, in the sweep
+    assert (
+        figures["synthesis_cpu"] >= figures["engines_cpu"] >= figures["winners_cpu"] >= 0
+    )  # 0: trees won, in the sweep
     assert figures["engines_cpu"] > 0
     assert set(sweeps.SWEEPS) == {"guided", "blind"}
 
@@ -155,5 +162,8 @@ def test_a_root_that_nobody_named_moves_with_its_rank():
     from bench.relabel import problem
     from synth import bounds
 
-    values = {bounds.flow(p.network, p.collective, 4).value for p in (problem("dgx1", "broadcast", 13, 4, 4, seed=s) for s in range(6))}
+    values = {
+        bounds.flow(p.network, p.collective, 4).value
+        for p in (problem("dgx1", "broadcast", 13, 4, 4, seed=s) for s in range(6))
+    }
     assert len(values) == 1, "the same problem in another order has the same bound"

@@ -39,7 +39,9 @@ def edited(program: Program, **changes) -> Program:
     gpu = program.gpus[0]
     b, block = next((b, block) for b, block in enumerate(gpu.blocks) if block.ops[0].code == "s")
     block = block._replace(ops=(block.ops[0]._replace(**changes), *block.ops[1:]))
-    return replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks[:b], block, *gpu.blocks[b + 1 :])), *program.gpus[1:]))
+    return replace(
+        program, gpus=(gpu._replace(blocks=(*gpu.blocks[:b], block, *gpu.blocks[b + 1 :])), *program.gpus[1:])
+    )
 
 
 def test_wrong_programs_and_files_are_seen(monkeypatch):
@@ -66,9 +68,13 @@ def test_makespans_are_exact_and_tables_say_what_was_measured():
     good = {"outcome": "right", "ratio": 1.25, "modes": ["in", "out"]}
     document = {
         "rows": [row | {"outcome": "refused", "why": "rccl has at most 3"}, row | good],
-        "makespans": rows, "torus": {"ops": 1, "lower": 1, "lint": 2, "run": 3}, "digests": ["a", "b"], "time_limit": 60,
-        "frontiers": {"allgather": {"complete": False, "points": 1}}, "where": measure.where(),
-    }  # fmt: skip
+        "makespans": rows,
+        "torus": {"ops": 1, "lower": 1, "lint": 2, "run": 3},
+        "digests": ["a", "b"],
+        "time_limit": 60,
+        "frontiers": {"allgather": {"complete": False, "points": 1}},
+        "where": measure.where(),
+    }
     shown = programs.table(document)
     assert "| allgather | rccl | 1 | out and in | 2 | 1 | 1 | 0 | 1.25, 1.25 |" in shown
     assert "| rccl | rccl has at most 3 | 1 |" in shown
@@ -95,7 +101,9 @@ def test_wrong_plans_are_seen(channels, monkeypatch):
 
     def shorter(program):
         plan = good(program)
-        next(block for gpu in plan["gpus"] for block in gpu["threadblocks"] if block["ops"][-1]["name"] != "nop")["ops"].pop()
+        next(block for gpu in plan["gpus"] for block in gpu["threadblocks"] if block["ops"][-1]["name"] != "nop")[
+            "ops"
+        ].pop()
         return plan
 
     def larger(program):

@@ -1,4 +1,5 @@
-"""Fractions of chunks, and whole ones from these: every schedule replays, more steps are used, and nothing is claimed below the bound."""
+"""Fractions of chunks, and whole ones from these: every schedule replays, more steps are used, and nothing is claimed
+below the bound."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ FEW = 1_500_000
 
 
 def blended(
-    network: Network, task: Collective, steps: int, propagations: int = FEW, below: Fraction | None = None, *start: Schedule
+    network: Network,
+    task: Collective,
+    steps: int,
+    propagations: int = FEW,
+    below: Fraction | None = None,
+    *start: Schedule,
 ) -> Placed:
     least = bounds.allreduce(network, task, steps).value
     return fractional_chunks.blend(network, task, steps, least, below, propagations, 0, start)
@@ -51,7 +57,8 @@ def test_a_scan_on_a_ring_of_four() -> None:
 
 
 def test_schedules_with_fewer_steps_say_how_chunks_may_go() -> None:
-    """With no effort of its own, what it begins with is what it has: the chunks of a schedule, each with a pause anywhere."""
+    """With no effort of its own, what it begins with is what it has: the chunks of a schedule, each with a pause
+    anywhere."""
     first = made(blended(DGX1, SCAN, 3, 4 * FEW))
     alone, told = (verify.schedule(made(blended(DGX1, SCAN, 4, 0, None, *start))).bandwidth for start in ((), (first,)))
     assert told < alone

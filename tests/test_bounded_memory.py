@@ -1,4 +1,5 @@
-"""Uneven bandwidths, as of NVLink bridges beside PCIe: rounds and chunks run into thousands, and what is built for them stays small."""
+"""Uneven bandwidths, as of NVLink bridges beside PCIe: rounds and chunks run into thousands, and what is built for them
+stays small."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -37,7 +38,9 @@ def test_formulas_that_count_too_many_rounds_are_not_asked_for():
     asked = [c for f in frames for upper in (None, Fraction(1, 2)) if (c := f.next(upper)) is not None]
     assert asked and all(c.fits for c in asked)
     many = max(asked, key=lambda c: c.rounds)
-    finer = replace(many, translation=replace(many.translation, chunks=64 * many.translation.chunks), rounds=64 * many.rounds)
+    finer = replace(
+        many, translation=replace(many.translation, chunks=64 * many.translation.chunks), rounds=64 * many.rounds
+    )
     assert not finer.fits
     assert replace(frames[0], base=finer, least=finer.rounds, most=finer.rounds).next(None) is None
 
@@ -54,7 +57,9 @@ def test_the_clauses_that_count_rounds_are_about_as_many_as_is_said():
 
 def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
     asked = []
-    monkeypatch.setattr(constructions.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up"))
+    monkeypatch.setattr(
+        constructions.race, "solve", lambda problem, **_: asked.append(problem.chunks) or Unknown("gave-up")
+    )
     for value, tried in ((FINE, []), (Fraction(4, 5), [5])):
         made = Built(BRIDGES, ALLREDUCE, Budget())
         monkeypatch.setattr(made, "_bound", lambda *_, value=value: LowerBound(value, {}))
@@ -64,6 +69,8 @@ def test_what_takes_too_many_chunks_is_not_composed(monkeypatch):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_points_of_few_steps_are_still_proved(steps):
-    found = api.frontier(importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps)
+    found = api.frontier(
+        importers.load(Path(__file__).parent / "fixtures" / "nvidia-smi-bridges.txt"), "allreduce", max_steps=steps
+    )
     assert isinstance(found, Frontier) and found.complete
     assert found.points[-1].steps == steps and found.points[-1].status == "optimal"

@@ -1,4 +1,5 @@
-"""Bounds of one question under a time limit: they take their share of it, in a process of their own, and the search has the rest."""
+"""Bounds of one question under a time limit: they take their share of it, in a process of their own, and the search has
+the rest."""
 
 from __future__ import annotations
 
@@ -28,10 +29,16 @@ def question(name: str, chunks: int, steps: int, rounds: int) -> Problem:
     return Problem(NETWORK, collective(name, 9), chunks, steps, rounds)
 
 
-@pytest.mark.parametrize(("name", "chunks", "steps", "rounds"), [("allgather", 2, 2, 3), ("allreduce", 9, 4, 4), ("allgather", 1, 4, 9)])
+@pytest.mark.parametrize(
+    ("name", "chunks", "steps", "rounds"), [("allgather", 2, 2, 3), ("allreduce", 9, 4, 4), ("allgather", 1, 4, 9)]
+)
 def test_a_limit_changes_no_answer(name, chunks, steps, rounds):
     asked = question(name, chunks, steps, rounds)
-    assert problem_bounds.ask(asked, Budget(100.0)) == problem_bounds.ask(asked, Budget(None)) == problem_bounds.rounds(asked)
+    assert (
+        problem_bounds.ask(asked, Budget(100.0))
+        == problem_bounds.ask(asked, Budget(None))
+        == problem_bounds.rounds(asked)
+    )
 
 
 def test_too_few_steps_are_refuted_without_a_process(monkeypatch):

@@ -1,4 +1,5 @@
-"""Bounds of combining collectives under a time limit: one that takes long rests, what is known serves, and nothing open is left early."""
+"""Bounds of combining collectives under a time limit: one that takes long rests, what is known serves, and nothing open
+is left early."""
 
 from __future__ import annotations
 
@@ -135,8 +136,14 @@ def test_of_many_ranks_some_of_the_limit_is_kept_for_flow_methods():
     task = collective("allreduce", 20)
     assert engine_choice.kept(many, task, "auto", None, 100.0) == engine_choice.KEPT
     assert engine_choice.kept(many, task, "auto", None, 1.0) == engine_choice.KEPT_SHARE
-    assert engine_choice.kept(many, task, "exact", None, 100.0) == engine_choice.kept(many, task, "auto", None, None) == 0
-    assert engine_choice.kept(many, collective("scan", 20), "auto", None, 100.0) == engine_choice.kept(few, ALL, "auto", None, 100.0) == 0
+    assert (
+        engine_choice.kept(many, task, "exact", None, 100.0) == engine_choice.kept(many, task, "auto", None, None) == 0
+    )
+    assert (
+        engine_choice.kept(many, collective("scan", 20), "auto", None, 100.0)
+        == engine_choice.kept(few, ALL, "auto", None, 100.0)
+        == 0
+    )
 
 
 def test_flow_methods_are_not_named_where_they_do_not_know_the_collective():
@@ -160,7 +167,11 @@ def test_a_frontier_with_time_left_returns_to_what_is_open(monkeypatch, name, co
     """As if the share of every S had been nothing."""
     network = topology(name).network()
     task = collective(coll, network.ranks)
-    whole = [(p.steps, p.bandwidth) for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4) if isinstance(p, Point)]
+    whole = [
+        (p.steps, p.bandwidth)
+        for p in combining_frontier.points(network, task, budget=Budget(), max_steps=4)
+        if isinstance(p, Point)
+    ]
     monkeypatch.setattr(combining_frontier.Search, "_limits", no_share)
     found = Sweep(network, task, Options(time_limit=60.0, max_steps=4), Log(None, "")).run()
     assert [(p.steps, p.bandwidth) for p in found.points] == whole

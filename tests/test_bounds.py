@@ -24,7 +24,13 @@ def net(name: str) -> Network:
 def proved(network: Network, task: Collective, bound, steps: int | None, chunks: int | None = None) -> Fraction:
     """What the checker makes of the certificate after a trip through JSON."""
     sent = json.loads(json.dumps(bound.certificate))
-    return check(sent, json.loads(json.dumps(network.to_json())), json.loads(json.dumps(task.to_json(1))), steps=steps, chunks=chunks)
+    return check(
+        sent,
+        json.loads(json.dumps(network.to_json())),
+        json.loads(json.dumps(task.to_json(1))),
+        steps=steps,
+        chunks=chunks,
+    )
 
 
 FLOW = [
@@ -81,7 +87,8 @@ def test_alltoall_needs_a_flow_for_each_destination() -> None:
 
 
 def test_the_rank_that_completes_first_says_more_than_flows_on_uneven_links() -> None:
-    # round a one-way ring a chunk makes 6 sends in a row: two links carry it twice, only one of which can be the wide one
+    # round a one-way ring a chunk makes 6 sends in a row: two links carry it twice, only one of which can be the wide
+    # one
     network = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
     task = collective("allreduce", 4)
     found, flow = bounds.allreduce(network, task, None), bounds.flow(network, task, None)
@@ -124,7 +131,13 @@ def test_rounds_at_one_chunk_count_are_more_than_rounding_up() -> None:
 
 @pytest.mark.parametrize(
     ("name", "task", "least"),
-    [("dgx1", "allgather", 2), ("dgx1", "scan", 2), ("ring:8", "reduce", 4), ("line:5", "scan", 4), ("mi250", "allgather", 5)],
+    [
+        ("dgx1", "allgather", 2),
+        ("dgx1", "scan", 2),
+        ("ring:8", "reduce", 4),
+        ("line:5", "scan", 4),
+        ("mi250", "allgather", 5),
+    ],
 )
 def test_steps_are_the_farthest_distance(name: str, task: str, least: int) -> None:
     network = net(name)
@@ -169,7 +182,12 @@ def test_parallel_routes_and_limits() -> None:
 
 def test_equal_limits_are_no_trouble() -> None:
     routes = tuple(Route(u, v, 2) for u, v in ((0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2)))
-    network = Network("twice", 3, routes, (Cap((0, 5), 1), Cap((0, 5), 1), Cap((1, 2), 1), Cap((1, 2), 1), Cap((3, 4), 1), Cap((3, 4), 1)))
+    network = Network(
+        "twice",
+        3,
+        routes,
+        (Cap((0, 5), 1), Cap((0, 5), 1), Cap((1, 2), 1), Cap((1, 2), 1), Cap((3, 4), 1), Cap((3, 4), 1)),
+    )
     for name, value in (("allgather", Fraction(2)), ("allreduce", Fraction(4, 3))):
         bound = bounds.allreduce(network, collective(name, 3), 2)
         assert bound.value == value == proved(network, collective(name, 3), bound, 2)
@@ -184,12 +202,18 @@ def random_network(rng: random.Random, ranks: int) -> Network:
         u, v = rng.sample(range(ranks), 2)
         ends.add((u, v))
     routes = tuple(Route(u, v, rng.randint(1, 3)) for u, v in sorted(ends))
-    caps = tuple(Cap(tuple(rng.choices(range(len(routes)), k=rng.randint(1, 3))), rng.randint(1, 3)) for _ in range(rng.randrange(3)))
+    caps = tuple(
+        Cap(tuple(rng.choices(range(len(routes)), k=rng.randint(1, 3))), rng.randint(1, 3))
+        for _ in range(rng.randrange(3))
+    )
     return Network("random", ranks, routes, caps)
 
 
-def random_schedule(rng: random.Random, network: Network, task: Collective, chunks: int) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may overlap."""
+def random_schedule(
+    rng: random.Random, network: Network, task: Collective, chunks: int
+) -> list[tuple[int, list[tuple[int, int, int]]]]:
+    """Steps of (rounds, sends (unit, copy, route)). A sum is followed as the set of its contributions, which may
+    overlap."""
     if task.wants is not None:
         return random_sums(rng, network, task, chunks)
     held: dict[tuple[int, int, int], set[int]] = {}
@@ -202,7 +226,12 @@ def random_schedule(rng: random.Random, network: Network, task: Collective, chun
     def wanted(u: int, r: int) -> set[int]:
         return set(task.wanted(u, r)) if task.combining else {-1}
 
-    while any(not wanted(u, r) <= held.get((u, c, r), set()) for u in range(task.units) for c in range(chunks) for r in task.post[u]):
+    while any(
+        not wanted(u, r) <= held.get((u, c, r), set())
+        for u in range(task.units)
+        for c in range(chunks)
+        for r in task.post[u]
+    ):
         before = {key: set(value) for key, value in held.items()}
         sends, load = [], [0] * len(network.routes)
         for (u, c, r), value in before.items():
@@ -220,12 +249,20 @@ def random_schedule(rng: random.Random, network: Network, task: Collective, chun
 def random_sums(
     rng: random.Random, network: Network, task: Collective, chunks: int, eager: float = 0.6
 ) -> list[tuple[int, list[tuple[int, int, int]]]]:
-    """As `random_schedule` where ranks want different sums: a rank keeps all it got and may send any sum, modulo 2, of what it has."""
-    held = {(u, c, r): [1 << r] if r in task.pre[u] else [] for u in range(task.units) for c in range(chunks) for r in range(network.ranks)}
+    """As `random_schedule` where ranks want different sums: a rank keeps all it got and may send any sum, modulo 2, of
+    what it has."""
+    held = {
+        (u, c, r): [1 << r] if r in task.pre[u] else []
+        for u in range(task.units)
+        for c in range(chunks)
+        for r in range(network.ranks)
+    }
     steps = []
 
     def lacks(key: tuple[int, int, int]) -> bool:
-        return key[2] in task.post[key[0]] and rank([*held[key], sum(1 << i for i in task.wanted(key[0], key[2]))]) > rank(held[key])
+        return key[2] in task.post[key[0]] and rank(
+            [*held[key], sum(1 << i for i in task.wanted(key[0], key[2]))]
+        ) > rank(held[key])
 
     while any(map(lacks, held)):
         before = {key: list(value) for key, value in held.items()}

@@ -24,11 +24,16 @@ def floor_of(name, what):
 @pytest.mark.parametrize(
     ("name", "what", "steps"),
     [
-        ("dgx1", "allgather", 3), ("dgx1", "alltoall", 2), ("ring:8", "allgather", 4), ("hypercube:16", "allgather", 4),
+        ("dgx1", "allgather", 3),
+        ("dgx1", "alltoall", 2),
+        ("ring:8", "allgather", 4),
+        ("hypercube:16", "allgather", 4),
         ("dgx2", "allgather", 1),
-        pytest.param("dgx1*2:cross=0+2+5+7", "allgather", 6, marks=pytest.mark.slow), ("dgx1", "gather", 2), ("line:2", "broadcast", 1),
+        pytest.param("dgx1*2:cross=0+2+5+7", "allgather", 6, marks=pytest.mark.slow),
+        ("dgx1", "gather", 2),
+        ("line:2", "broadcast", 1),
     ],
-)  # fmt: skip
+)
 def test_what_is_attained_is_not_called_unattained(name, what, steps):
     net, task, floor = floor_of(name, what)
     assert bounds.flow(net, task, steps).value == floor.value

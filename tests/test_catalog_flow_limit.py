@@ -1,4 +1,5 @@
-"""A job's time limit for each task holds for flow methods too; what it left undone is open, and gone on with when there is more time."""
+"""A job's time limit for each task holds for flow methods too; what it left undone is open, and gone on with when there
+is more time."""
 
 from __future__ import annotations
 

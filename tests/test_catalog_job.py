@@ -51,7 +51,9 @@ def test_what_is_equal_up_to_numbering_is_stored_once_and_found_relabelled(tmp_p
     run(tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: all}]\noptions: {max-steps: 3}\n")
     (only,) = entries(tmp_path).values()
     assert only[:2] == ("ring:4", "broadcast")
-    third = planned(tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: [2]}]\noptions: {max-steps: 3}\n")[0]
+    third = planned(
+        tmp_path, "topologies: ['ring:4']\ncollectives: [{name: broadcast, roots: [2]}]\noptions: {max-steps: 3}\n"
+    )[0]
     with Store.open(tmp_path / "catalog.db") as store:
         entry, _ = store.find(third.network, third.whole, third.asked)
     assert entry.frontier.collective.roots == (2,)
@@ -109,7 +111,8 @@ def test_a_wrong_answer_is_no_answer(tmp_path):
 
 
 class Late(Inline):
-    """Ends every task for want of time, some after they had found something; what is left of one is asked for as usual."""
+    """Ends every task for want of time, some after they had found something; what is left of one is asked for as
+    usual."""
 
     def __init__(self, found):
         super().__init__(job_task.run)
@@ -194,7 +197,10 @@ def test_estimates_follow_what_tasks_took():
 def test_two_jobs_on_one_catalog_double_nothing(tmp_path):
     text = "topologies: ['ring:4', 'ring:5']\ncollectives: [allgather]\n"
     runs = []
-    threads = [threading.Thread(target=lambda: runs.append(run(tmp_path, text, lambda: Processes(job_task.run, 1)))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: runs.append(run(tmp_path, text, lambda: Processes(job_task.run, 1))))
+        for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

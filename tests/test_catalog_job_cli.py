@@ -1,4 +1,5 @@
-"""`synth catalog build` and `table` as a user runs them: what they print, exit codes, Ctrl-C, and kills that lose nothing."""
+"""`synth catalog build` and `table` as a user runs them: what they print, exit codes, Ctrl-C, and kills that lose
+nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def test_a_job_from_plan_to_page(folder):
 
 
 def test_a_page_counts_what_is_named_twice_once(folder):
-    (folder / "fleet.yaml").write_text("topologies: ['ring:3', {name: 'ring:3', degraded: [0-1]}]\ncollectives: [allgather]\n")
+    (folder / "fleet.yaml").write_text(
+        "topologies: ['ring:3', {name: 'ring:3', degraded: [0-1]}]\ncollectives: [allgather]\n"
+    )
     assert synth("catalog", "build", "fleet.yaml", "--inline")[0] == 0
     assert synth("catalog", "build", "fleet.yaml", "--dry-run")[1].startswith("2 tasks, 0 to do")
     assert "\n2 problems (2 done), answered by 2 entries" in synth("catalog", "table", "fleet.yaml", "-o", "-")[1]
@@ -75,7 +78,11 @@ BAD = {
     "two runners": (["fleet.yaml", "--inline", "--slurm"], 2, "--inline, --dask and --slurm exclude each other"),
     "no address": (["fleet.yaml", "--dask", "nowhere"], 2, "--dask nowhere: expected local"),
     "no cluster": (["fleet.yaml", "--slurm"], 1, "--slurm needs cores and memory"),
-    "no such folder": (["fleet.yaml", "--db", "none/catalog.db"], 1, "cannot write none/catalog.db: its folder does not exist"),
+    "no such folder": (
+        ["fleet.yaml", "--db", "none/catalog.db"],
+        1,
+        "cannot write none/catalog.db: its folder does not exist",
+    ),
     "no catalog": (["fleet.yaml", "--db", "fleet.yaml"], 1, "fleet.yaml: is no catalog"),
 }
 

@@ -47,14 +47,19 @@ def test_processes_end_what_is_late_or_too_large_and_tell_why():
     texts = ["a", "die", "leave", "raise", "eat", "sleep"]
     runner = Processes(job_work.echo, 2, modules=("job_work",))
     try:
-        found = answers(runner, [Call(i, text, 4.0 if text == "sleep" else 60.0, 300 * MB) for i, text in enumerate(texts)])
+        found = answers(
+            runner, [Call(i, text, 4.0 if text == "sleep" else 60.0, 300 * MB) for i, text in enumerate(texts)]
+        )
     finally:
         runner.close()
     told = [(found[i].text, found[i].why, found[i].detail) for i in range(5)]
     assert told == [
-        ("aa", "", ""), (None, "crash", "its process was killed by SIGKILL"), (None, "crash", "its process ended with code 3"),
-        (None, "crash", "ValueError: no"), (None, "memory", "its process was killed by SIGKILL"),
-    ]  # fmt: skip
+        ("aa", "", ""),
+        (None, "crash", "its process was killed by SIGKILL"),
+        (None, "crash", "its process ended with code 3"),
+        (None, "crash", "ValueError: no"),
+        (None, "memory", "its process was killed by SIGKILL"),
+    ]
     assert (found[5].text, found[5].why) == (None, "time")
 
 
@@ -86,7 +91,8 @@ def reference(tmp_path_factory):
 
 
 def killed(folder, victim):
-    """A thread that waits for the task that waits, and kills a process of it: what `victim` makes of the two it names."""
+    """A thread that waits for the task that waits, and kills a process of it: what `victim` makes of the two it
+    names."""
 
     def kill():
         marker = folder / "tasks" / "waiting"
@@ -213,5 +219,8 @@ def test_nothing_is_left_when_a_runner_closes():
 
 
 def test_importing_the_runners_loads_no_dask():
-    code = "import sys, synth.catalog.jobs.runners.cluster, synth.cli.catalog.build; sys.exit('distributed' in sys.modules)"
+    code = (
+        "import sys, synth.catalog.jobs.runners.cluster, synth.cli.catalog.build; sys.exit('distributed' in "
+        "sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

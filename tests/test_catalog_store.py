@@ -1,4 +1,5 @@
-"""The catalog's store: what is put comes back, whole or not at all; two writers, kills, full disks, strangers' files."""
+"""The catalog's store: what is put comes back, whole or not at all; two writers, kills, full disks, strangers'
+files."""
 
 from __future__ import annotations
 
@@ -46,9 +47,21 @@ def path(tmp_path) -> Path:
 
 def entry(found: Frontier, state: str = DONE, **options: str) -> Entry:
     chosen = tuple(sorted(options.items()))
-    made = Provenance((("synth", "0.1.0"), ("z3", "4.13")), 7, "cadical", "step", "x86_64", "2026-11-21T14:00:00Z", 30.0, 1 << 30)
+    made = Provenance(
+        (("synth", "0.1.0"), ("z3", "4.13")), 7, "cadical", "step", "x86_64", "2026-11-21T14:00:00Z", 30.0, 1 << 30
+    )
     key = fingerprint(found.network, found.collective, chosen)
-    return Entry(key, found.network.name, found.collective.name, found.network.ranks, chosen, state, found, seconds=1.5, provenance=made)
+    return Entry(
+        key,
+        found.network.name,
+        found.collective.name,
+        found.network.ranks,
+        chosen,
+        state,
+        found,
+        seconds=1.5,
+        provenance=made,
+    )
 
 
 def large_entry(found: Large) -> Entry:
@@ -90,11 +103,15 @@ def test_a_frontier_by_flow_methods_comes_back_with_its_schedules(large, path) -
 
 
 def test_a_topology_that_no_file_can_hold_comes_with_its_schedules(large, path) -> None:
-    twice = replace(large.topology, links=(*large.topology.links, large.topology.links[0]))  # parallel links, which files add up
+    twice = replace(
+        large.topology, links=(*large.topology.links, large.topology.links[0])
+    )  # parallel links, which files add up
 
     def of(machine):
         return replace(
-            large, topology=machine, points=tuple(replace(p, make=lambda p=p: replace(p.make(), topology=machine)) for p in large.points)
+            large,
+            topology=machine,
+            points=tuple(replace(p, make=lambda p=p: replace(p.make(), topology=machine)) for p in large.points),
         )
 
     odd = of(twice)
@@ -142,7 +159,12 @@ def test_ids_are_prefixes(ring, path) -> None:
         twice = next(c for c in first if sum(k[0] == c for k in store.fingerprints()) > 1)
         with pytest.raises(UsageError, match="more than one entry"):
             store.get(twice)
-        for wrong, why in (("xyz", "is no entry"), ("", "is no entry"), ("0" * 64, "there is no entry"), ("' OR 1=1", "is no entry")):
+        for wrong, why in (
+            ("xyz", "is no entry"),
+            ("", "is no entry"),
+            ("0" * 64, "there is no entry"),
+            ("' OR 1=1", "is no entry"),
+        ):
             with pytest.raises(UsageError, match=why):
                 store.get(wrong)
 
@@ -158,7 +180,9 @@ def test_lookup_takes_the_fastest_at_the_size(path) -> None:
             assert (choices[0].steps, choices[0].rounds) == (best.steps, best.rounds)
             assert choices[0].seconds == pytest.approx(found.seconds_at(best, size))
             assert len(choices) == len(found.points)
-        assert store.lookup("line:3", "broadcast", 1, roots=[0]) and not store.lookup("line:3", "broadcast", 1, roots=[1])
+        assert store.lookup("line:3", "broadcast", 1, roots=[0]) and not store.lookup(
+            "line:3", "broadcast", 1, roots=[1]
+        )
         assert not store.lookup("line:3", "allgather") and not store.lookup("line:4", "broadcast")
         assert [c.steps for c in store.lookup("line:3", "broadcast", ranks=3)] == [p.steps for p in found.points]
         assert not store.lookup("line:3", "broadcast", ranks=4)
@@ -179,9 +203,12 @@ def test_files_that_are_no_catalog_are_refused(tmp_path) -> None:
     (tmp_path / "empty.db").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     expected = {
-        "other.db": "an SQLite database, but no catalog", "text.db": "not an SQLite database", "empty.db": "empty database, no catalog",
-        "folder": "a folder or a device", "missing.db": "there is no catalog",
-    }  # fmt: skip
+        "other.db": "an SQLite database, but no catalog",
+        "text.db": "not an SQLite database",
+        "empty.db": "empty database, no catalog",
+        "folder": "a folder or a device",
+        "missing.db": "there is no catalog",
+    }
     for name, why in expected.items():
         with pytest.raises(SynthError, match=why) as caught:
             Store.open(tmp_path / name)
@@ -237,7 +264,9 @@ def test_an_older_version_is_brought_up_whole(ring, path) -> None:
         ]  # fmt: skip
         assert [found.error for found in api.catalog.verify(store)] == [None] * 2
         assert store.find(ring.network, ring.collective) is not None
-        moved = tuple(replace(r, src=(r.src + 1) % 3, dst=(r.dst + 1) % 3) for r in api.topology("line:3").network().routes)
+        moved = tuple(
+            replace(r, src=(r.src + 1) % 3, dst=(r.dst + 1) % 3) for r in api.topology("line:3").network().routes
+        )
         turned = replace(api.topology("line:3").network(), name="turned", routes=moved)
         assert store.find(turned, api.collective("broadcast", 3, [1])) is not None, "its invariants were filled in"
 
@@ -287,7 +316,9 @@ with Store.open(path, create=True) as store:
 
 
 def writer(path: Path, first: int, count: int, die: str = "no") -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(first), str(count), die], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path), str(first), str(count), die], stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_two_writers_at_once(ring, path) -> None:
@@ -442,7 +473,13 @@ def test_a_catalog_that_lies_is_found_out(ring, large, path) -> None:
         store.put(entry(claim, n="claim"))
         store.put(large_entry(replace(large, bound=2 * large.bound)))
         proof = {"kind": "unreachable", "problem": "", "pair": [0, 0], "closed": []}
-        store.put(replace(entry(replace(ring, points=(), complete=False, bounds=()), n="proof"), state=INFEASIBLE, certificate=proof))
+        store.put(
+            replace(
+                entry(replace(ring, points=(), complete=False, bounds=()), n="proof"),
+                state=INFEASIBLE,
+                certificate=proof,
+            )
+        )
         found = list(api.catalog.verify(store))
         assert len(found) == 9
         assert all(one.error for one in found), [one.fingerprint for one in found if not one.error]
@@ -456,7 +493,9 @@ def test_an_infeasible_entry_carries_its_proof(path) -> None:
         synth.frontier(one_way, "allgather")
     network, task = one_way.network(), api.collective("allgather", 3)
     key = fingerprint(network, task)
-    made = Entry(key, network.name, "allgather", 3, (), INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {})
+    made = Entry(
+        key, network.name, "allgather", 3, (), INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {}
+    )
     with Store.open(path, create=True) as store:
         store.put(made)
         (found,) = api.catalog.verify(store)
@@ -464,7 +503,9 @@ def test_an_infeasible_entry_carries_its_proof(path) -> None:
         assert store.get(key).certificate == made.certificate
 
 
-@pytest.mark.parametrize(("most", "error"), [("2", None), ("3", "certificate 'distance'"), (None, "certificate 'distance'")])
+@pytest.mark.parametrize(
+    ("most", "error"), [("2", None), ("3", "certificate 'distance'"), (None, "certificate 'distance'")]
+)
 def test_too_few_steps_are_infeasible_where_so_many_are_needed(path, most, error) -> None:
     from synth.errors import InfeasibleError
 
@@ -473,7 +514,16 @@ def test_too_few_steps_are_infeasible_where_so_many_are_needed(path, most, error
         synth.frontier(topology, "allgather", max_steps=2)
     network, options = topology.network(), () if most is None else (("max-steps", most),)
     key = fingerprint(network, task, options)
-    made = Entry(key, network.name, "allgather", 4, options, INFEASIBLE, Frontier(network, task, ()), caught.value.certificate or {})
+    made = Entry(
+        key,
+        network.name,
+        "allgather",
+        4,
+        options,
+        INFEASIBLE,
+        Frontier(network, task, ()),
+        caught.value.certificate or {},
+    )
     with Store.open(path, create=True) as store:
         store.put(made)
         (found,) = api.catalog.verify(store)
@@ -495,10 +545,14 @@ def test_bytes_changed_anywhere_are_one_line_or_nothing(ring, large, path) -> No
         bad = path.with_name(f"{seed}.db")
         bad.write_bytes(data)
         for use in (
-            lambda s: list(s.ls()), lambda s: [s.get(key) for key in s.fingerprints()], lambda s: list(api.catalog.verify(s)),
-            lambda s: s.lookup("ring:4", "allgather", 1), lambda s: s.find(ring.network, ring.collective, [("n", "3")]),
-            lambda s: s.put(entry(ring, n="new")), lambda s: api.catalog.gc(s),
-        ):  # fmt: skip
+            lambda s: list(s.ls()),
+            lambda s: [s.get(key) for key in s.fingerprints()],
+            lambda s: list(api.catalog.verify(s)),
+            lambda s: s.lookup("ring:4", "allgather", 1),
+            lambda s: s.find(ring.network, ring.collective, [("n", "3")]),
+            lambda s: s.put(entry(ring, n="new")),
+            lambda s: api.catalog.gc(s),
+        ):
             try:
                 with Store.open(bad) as store:
                     use(store)

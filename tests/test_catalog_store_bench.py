@@ -42,8 +42,19 @@ def test_a_wrong_answer_is_seen(stage, filled, tmp_path) -> None:
 
 
 def test_the_table_says_what_was_missed() -> None:
-    rows = [{**Goal("ls", 0.2, "all")._asdict(), "cpu": 0.31, "wall": 1, "wrong": ""}, {"stage": "get", "wrong": "stopped"}]
+    rows = [
+        {**Goal("ls", 0.2, "all")._asdict(), "cpu": 0.31, "wall": 1, "wrong": ""},
+        {"stage": "get", "wrong": "stopped"},
+    ]
     text = catalog.table(
-        {"setting": catalog.where(), "entries": 10, "runs": 1, "bytes": 1 << 20, "points": 20, "filled": 0.5, "rows": rows}
+        {
+            "setting": catalog.where(),
+            "entries": 10,
+            "runs": 1,
+            "bytes": 1 << 20,
+            "points": 20,
+            "filled": 0.5,
+            "rows": rows,
+        }
     )
     assert "| ls | 0.31 | 0.2 (missed) | all |" in text and "wrong: stopped" in text and "50.0 ms" in text

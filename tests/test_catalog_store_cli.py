@@ -59,8 +59,9 @@ def test_help_has_an_example(command) -> None:
 def test_ls(kept, ring, large) -> None:  # noqa: F811
     lines = synth("ls").stdout.splitlines()
     assert [line.split()[:5] for line in lines[1:3]] == [
-        [entry(ring).id, "ring:4", "allgather", "4", "done"], [large_entry(large).id, "ring:5", "allgather", "5", "done"],
-    ]  # fmt: skip
+        [entry(ring).id, "ring:4", "allgather", "4", "done"],
+        [large_entry(large).id, "ring:5", "allgather", "5", "done"],
+    ]
     assert lines[3] == "2 entries, 2 done"
     assert len(synth("ls --topo ring:4 --coll AG --state done --ranks 4").stdout.splitlines()) == 3
     assert synth("ls --topo ring:6").stdout.splitlines()[-1] == "no entries"
@@ -119,7 +120,10 @@ def test_export(kept, ring, large) -> None:  # noqa: F811
 def test_verify(kept, ring) -> None:  # noqa: F811
     assert synth("verify").stdout == "catalog.db: 2 entries checked, all verified\n"
     text = synth("verify -v").stdout
-    assert "S=2: R/C 3/2 with C=2, 24 sends replayed, optimal for any C" in text and "no allgather on ring:5 takes fewer" in text
+    assert (
+        "S=2: R/C 3/2 with C=2, 24 sends replayed, optimal for any C" in text
+        and "no allgather on ring:5 takes fewer" in text
+    )
     with Store.open(kept) as store:
         store.put_all([entry(ring, n=str(i)) for i in range(3)])
         store.base.execute("UPDATE blobs SET body = zeroblob(9) WHERE entry = 3 OR entry = 5")
@@ -201,7 +205,9 @@ def test_measurements_of_nothing_here(kept, timed, tmp_path) -> None:
     found = package.frontier("line:3", "broadcast", max_steps=2)
     assert isinstance(found, Frontier)
     Path("m.json").write_text(json.dumps(api.bench(found, [1 << 10]).to_json()))
-    assert refused("import m.json", 1).startswith("m.json: none of its 1 programs (broadcast on line:3) was lowered from a point of")
+    assert refused("import m.json", 1).startswith(
+        "m.json: none of its 1 programs (broadcast on line:3) was lowered from a point of"
+    )
     with catalog.open(kept) as store:
         with pytest.raises(SynthError, match="none of its 2 programs"):
             store.add_measurement(store.fingerprints()[1], timed)
@@ -214,7 +220,9 @@ def test_measurements_of_nothing_here(kept, timed, tmp_path) -> None:
         for doc in bad:
             with pytest.raises(FormatError):
                 catalog.measured(store, doc)
-        huge = timed | {"programs": [row | {"chunks": row["chunks"] * 10**9, "fingerprint": "0"} for row in timed["programs"]]}
+        huge = timed | {
+            "programs": [row | {"chunks": row["chunks"] * 10**9, "fingerprint": "0"} for row in timed["programs"]]
+        }
         with pytest.raises(SynthError, match="none of its"):
             catalog.measured(store, huge)
     Path("m.json").write_text("[1]")

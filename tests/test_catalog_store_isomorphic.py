@@ -50,7 +50,8 @@ def shuffled(network: Network, rng: random.Random, name: str = "shuffled") -> tu
 
 
 def moved(task: Collective, ranks: list[int], rng: random.Random) -> Collective:
-    """The collective after rank r became ranks[r]; its units in another order where no wishes of single ranks are stated by unit."""
+    """The collective after rank r became ranks[r]; its units in another order where no wishes of single ranks are
+    stated by unit."""
     order = list(range(task.units))
     if task.wants is None:
         rng.shuffle(order)
@@ -60,9 +61,19 @@ def moved(task: Collective, ranks: list[int], rng: random.Random) -> Collective:
 
     wants = None
     if task.wants is not None:
-        wants = tuple(tuple(sorted((ranks[r], frozenset(ranks[i] for i in own)) for r, own in row)) for row in task.wants)
+        wants = tuple(
+            tuple(sorted((ranks[r], frozenset(ranks[i] for i in own)) for r, own in row)) for row in task.wants
+        )
     name = "custom" if wants else task.name  # a scan is one only in its own order
-    return Collective(name, task.ranks, images(task.pre), images(task.post), task.combining, tuple(ranks[r] for r in task.roots), wants)
+    return Collective(
+        name,
+        task.ranks,
+        images(task.pre),
+        images(task.post),
+        task.combining,
+        tuple(ranks[r] for r in task.roots),
+        wants,
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -80,13 +91,17 @@ def test_a_random_schedule_verifies_in_the_other_numbering(seed) -> None:
     assert (before.steps, before.bandwidth, before.sends) == (after.steps, after.bandwidth, after.sends)
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(seed=SEEDS)
 def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> None:
     rng = random.Random(seed)
     network = randoms.network(rng, rng.randint(2, 4))
     name = rng.choice(["allgather", "broadcast", "reduce", "gather", "alltoall", "reduce-scatter"])
-    task = collective(name, network.ranks, [rng.randrange(network.ranks)] if name in ("broadcast", "reduce", "gather") else ())
+    task = collective(
+        name, network.ranks, [rng.randrange(network.ranks)] if name in ("broadcast", "reduce", "gather") else ()
+    )
     other, ranks = shuffled(network, rng)
     root = [ranks[r] for r in task.roots]
     asked = collective(name, network.ranks, root)
@@ -94,7 +109,16 @@ def test_a_found_frontier_and_its_certificates_are_accepted(seed, tmp_path) -> N
         entry = _entry(network, task)
     except InfeasibleError as error:
         found = Frontier(network, task, ())
-        entry = Entry(fingerprint(network, task), network.name, name, network.ranks, (), INFEASIBLE, found, error.certificate or {})
+        entry = Entry(
+            fingerprint(network, task),
+            network.name,
+            name,
+            network.ranks,
+            (),
+            INFEASIBLE,
+            found,
+            error.certificate or {},
+        )
     with Store.open(tmp_path / f"{seed}.db", create=True) as store:
         store.put(entry)
         answer = store.find(other, asked)
@@ -117,7 +141,9 @@ def _entry(network: Network, task: Collective) -> Entry:
     from synth.pareto.log import Log
     from synth.pareto.sweep import Sweep
 
-    found = Sweep(network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, ""), lambda event: None, (), ()).run()
+    found = Sweep(
+        network, task, Options(max_steps=4, max_chunks=3, jobs=1), Log(None, ""), lambda event: None, (), ()
+    ).run()
     return Entry(fingerprint(network, task), network.name, task.name, network.ranks, (), DONE, found)
 
 
@@ -151,7 +177,12 @@ def test_other_widths_and_other_options_are_other_problems(broadcast, tmp_path) 
     with Store.open(tmp_path / "catalog.db", create=True) as store:
         store.put(_of(broadcast, [("max-steps", "3")]))
         assert store.find(line, broadcast.collective, [("max-steps", "3")]) is not None
-        for network, options in ((line, []), (line, [("max-steps", "4")]), (wide, [("max-steps", "3")]), (wider, [("max-steps", "3")])):
+        for network, options in (
+            (line, []),
+            (line, [("max-steps", "4")]),
+            (wide, [("max-steps", "3")]),
+            (wider, [("max-steps", "3")]),
+        ):
             assert store.find(network, broadcast.collective, options) is None
 
 
@@ -168,7 +199,10 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
         for _ in range(2):
             assert store.find(other, found.collective, remember=True) is not None
         rows = [row for row in store.ls() if not isinstance(row, Exception)]
-        assert [(row.topology, row.like == rows[0].fingerprint) for row in rows] == [("dgx1-v100", False), ("our box", True)]
+        assert [(row.topology, row.like == rows[0].fingerprint) for row in rows] == [
+            ("dgx1-v100", False),
+            ("our box", True),
+        ]
         assert store.has(fingerprint(other, found.collective)) == DONE
         got = store.get(rows[1].id)
         assert isinstance(got.frontier, Frontier)
@@ -183,7 +217,8 @@ def test_an_alias_is_known_by_its_own_name_and_numbers(tmp_path) -> None:
 
 
 def test_same_bits_is_asked_of_the_moved_schedules(tmp_path) -> None:
-    """Ranks add by ascending source, so a renumbered sum may differ between ranks: then there is no answer, not a wrong one."""
+    """Ranks add by ascending source, so a renumbered sum may differ between ranks: then there is no answer, not a wrong
+    one."""
     found = synth.frontier("ring:4", "allreduce", same_bits=True, max_steps=3)
     assert isinstance(found, Frontier) and found.points and all(p.same_bits for p in found.points)
     answers = set()
@@ -250,13 +285,16 @@ def test_the_invariant_tells_most_networks_apart(seed) -> None:
     network = randoms.network(rng, 5)
     task = collective("allgather", 5)
     i = rng.randrange(len(network.routes))
-    other = replace(network, routes=tuple(replace(r, units=r.units + 1) if i == k else r for k, r in enumerate(network.routes)))
+    other = replace(
+        network, routes=tuple(replace(r, units=r.units + 1) if i == k else r for k, r in enumerate(network.routes))
+    )
     assert invariant(network, task) != invariant(other, task)
     assert relabelling((network, task), (other, task)) is None
 
 
 def test_every_kind_of_certificate_proves_the_same_after_the_move() -> None:
-    """Those that the tests of the checker are made of, of every kind, and prices of limits and of ways through switches."""
+    """Those that the tests of the checker are made of, of every kind, and prices of limits and of ways through
+    switches."""
     from test_check import CASES
 
     kinds = set()
@@ -290,5 +328,7 @@ def _shared() -> list[tuple]:
             found.append((network, task, bound.certificate, None, bound.value))
     priced = {row[0] for _, _, certificate, _, _ in found for row in certificate["prices"]}
     assert priced == {"link", "limit"}
-    assert any(isinstance(row[3], list) for _, _, c, _, _ in found for row in c["prices"] if row[0] == "link" and len(row) > 3)
+    assert any(
+        isinstance(row[3], list) for _, _, c, _, _ in found for row in c["prices"] if row[0] == "link" and len(row) > 3
+    )
     return found

@@ -48,7 +48,8 @@ def figures(entry: Entry) -> str:
     for left in found.open:
         rows[left.steps] = (max(left.lower, rows.get(left.steps, (left.lower,))[0]), left.upper)  # type: ignore[assignment]
     return ", ".join(
-        f"{steps}: " + (f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}")
+        f"{steps}: "
+        + (f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}")
         for steps, (low, high) in sorted(rows.items())
     )
 

@@ -23,7 +23,9 @@ from synth.topologies import topology
 
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
 SPLIT = Network("split", 3, (Route(0, 1, 1), Route(1, 0, 1), Route(2, 0, 1)))
-SWITCHED = Network("two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),))
+SWITCHED = Network(
+    "two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),)
+)
 
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
 
@@ -40,7 +42,9 @@ def _tree() -> tuple[Network, Collective, dict, int | None, Fraction]:
     return LINE, task, certificate, 2, Fraction(2)
 
 
-def _made(network: Network, task: Collective, steps: int | None) -> tuple[Network, Collective, dict, int | None, Fraction]:
+def _made(
+    network: Network, task: Collective, steps: int | None
+) -> tuple[Network, Collective, dict, int | None, Fraction]:
     bound = bounds.allreduce(network, task, steps)
     return network, task, bound.certificate, steps, bound.value
 
@@ -107,14 +111,20 @@ def _corrupted(rng: random.Random, certificate: dict) -> dict:
             other = rng.randrange(len(parent))
             parent[key], parent[other] = parent[other], parent[key]
         elif what == 3:
-            parent[key] = rng.choice([None, True, False, 1.0, float("nan"), "1", [], {}, [value], {"0": value}, -1, 10**400, "link"])
+            parent[key] = rng.choice(
+                [None, True, False, 1.0, float("nan"), "1", [], {}, [value], {"0": value}, -1, 10**400, "link"]
+            )
         elif isinstance(value, int) and not isinstance(value, bool):
-            parent[key] = rng.choice([value + 1, value - 1, value * 2, -value, value + rng.randint(-9, 9), 0, 1, 2, 10**6])
+            parent[key] = rng.choice(
+                [value + 1, value - 1, value * 2, -value, value + rng.randint(-9, 9), 0, 1, 2, 10**6]
+            )
         elif isinstance(value, dict) and value:
             name = rng.choice(list(value))
             value[rng.choice(["0", "1", "2", "7", "00", "x", "-1"])] = value.pop(name)
         elif isinstance(value, str):
-            parent[key] = rng.choice(["link", "limit", "in", "out", "static-cuts", "deadline-cuts", "distance", "allreduce-cuts", ""])
+            parent[key] = rng.choice(
+                ["link", "limit", "in", "out", "static-cuts", "deadline-cuts", "distance", "allreduce-cuts", ""]
+            )
         elif isinstance(value, list) and value:
             rng.shuffle(value)
     return doc
@@ -126,8 +136,15 @@ def test_true_certificates_are_accepted() -> None:
         kinds.add(certificate["kind"])
         assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == value
     assert kinds == {
-        "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "distance", "unreachable", "one-chunk", "too-few-steps",
-    }  # fmt: skip
+        "static-cuts",
+        "deadline-cuts",
+        "deadline-cut-trees",
+        "allreduce-cuts",
+        "distance",
+        "unreachable",
+        "one-chunk",
+        "too-few-steps",
+    }
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
@@ -145,7 +162,9 @@ def test_no_corrupted_certificate_proves_too_much(case: int) -> None:
             refused += 1
             continue
         # asked about fewer steps than the original a bound may rise; a count of steps is no bound on rounds
-        if asked == steps and (doc["kind"] == certificate["kind"] or doc["kind"] not in ("distance", "unreachable", "too-few-steps")):
+        if asked == steps and (
+            doc["kind"] == certificate["kind"] or doc["kind"] not in ("distance", "unreachable", "too-few-steps")
+        ):
             assert found <= value, doc
     assert refused > 25
 
@@ -224,9 +243,14 @@ def test_rounding_uses_the_slack_of_each_step() -> None:
     assert [check(certificate, *docs, steps=2, chunks=c) for c in (1, 2, 3)] == [2, Fraction(3, 2), Fraction(5, 3)]
     # a packing that leaves bandwidth free in step 2 proves that step's one round beside what it packs
     lazy = {
-        "kind": "deadline-cuts", "problem": problem_fingerprint(LINE, collective("broadcast", 3)), "steps": 3, "scale": 1,
-        "prices": [["link", 0, 1, 1, 0, 0], ["link", 1, 2, 0, 0, 1]], "cuts": {"0": [[1, -1, 1, 1]]}, "generators": [],
-    }  # fmt: skip
+        "kind": "deadline-cuts",
+        "problem": problem_fingerprint(LINE, collective("broadcast", 3)),
+        "steps": 3,
+        "scale": 1,
+        "prices": [["link", 0, 1, 1, 0, 0], ["link", 1, 2, 0, 0, 1]],
+        "cuts": {"0": [[1, -1, 1, 1]]},
+        "generators": [],
+    }
     with pytest.raises(VerificationError, match="does not part"):
         check(lazy, LINE.to_json(), collective("broadcast", 3).to_json(1), steps=3)
     lazy["cuts"] = {"0": [[1, -1, 1, 3]]}
@@ -269,7 +293,11 @@ def test_sums_may_be_proved_on_the_reversed_problem() -> None:
         task = collective(name, 8)
         there = bounds.flow(network.reversed(), collective(turned, 8), steps)
         named = [[what, v, u, *prices] for what, u, v, *prices in there.certificate["prices"]]  # as in the document
-        certificate = there.certificate | {"problem": problem_fingerprint(network, task), "reversed": True, "prices": named}
+        certificate = there.certificate | {
+            "problem": problem_fingerprint(network, task),
+            "reversed": True,
+            "prices": named,
+        }
         assert check(certificate, network.to_json(), task.to_json(1), steps=steps) == there.value
         with pytest.raises(VerificationError):
             check(certificate | {"reversed": False}, network.to_json(), task.to_json(1), steps=steps)
@@ -294,7 +322,8 @@ def test_covers_and_counts_are_not_taken_on_trust() -> None:
 
 
 def test_different_sums_are_counted_by_the_checker() -> None:
-    """Ranks 1 and 3 of a line want 0 + 1 and 0 + 1 + 2 + 3: two independent sums of what 0 and 2 have, one if only 0 is outside."""
+    """Ranks 1 and 3 of a line want 0 + 1 and 0 + 1 + 2 + 3: two independent sums of what 0 and 2 have, one if only 0 is
+    outside."""
     network, scan = topology("line:4").network(), collective("scan", 4)
     docs = network.to_json(), scan.to_json(1)
     doc = {
@@ -324,13 +353,21 @@ def test_a_broken_problem_document_is_refused() -> None:
     ):
         with pytest.raises(VerificationError):
             check(certificate, changed, coll, steps=steps)
-    for other in (coll | {"pre": coll["pre"][1:]}, coll | {"ranks": 9}, coll | {"combining": 1}, coll | {"post": [*coll["post"], [0, 0]]}):
+    for other in (
+        coll | {"pre": coll["pre"][1:]},
+        coll | {"ranks": 9},
+        coll | {"combining": 1},
+        coll | {"post": [*coll["post"], [0, 0]]},
+    ):
         with pytest.raises(VerificationError):
             check(certificate, links, other, steps=steps)
 
 
 def test_the_checker_imports_no_solver() -> None:
-    code = "import sys, synth.checker.certificates.cuts; print([m for m in ('numpy', 'scipy', 'ortools', 'z3', 'pysat', 'networkx') if m in sys.modules])"
+    code = (
+        "import sys, synth.checker.certificates.cuts; print([m for m in ('numpy', 'scipy', 'ortools', 'z3', "
+        "'pysat', 'networkx') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -339,4 +376,9 @@ def test_certificates_survive_json() -> None:
     for network, task, certificate, steps, value in CASES:
         again = json.loads(json.dumps(certificate))
         assert again == certificate
-        assert check(again, json.loads(json.dumps(network.to_json())), json.loads(json.dumps(task.to_json(1))), steps=steps) == value
+        assert (
+            check(
+                again, json.loads(json.dumps(network.to_json())), json.loads(json.dumps(task.to_json(1))), steps=steps
+            )
+            == value
+        )

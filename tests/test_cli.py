@@ -21,8 +21,19 @@ from synth.model.schedule import Schedule, Send, Step
 from synth.pareto.events import Event, SweepInterrupted
 
 COMMANDS = [
-    "pareto", "solve", "bound", "verify", "export", "run", "list", "topo list", "topo show", "topo import", "topo match", "topo draw",
-]  # fmt: skip
+    "pareto",
+    "solve",
+    "bound",
+    "verify",
+    "export",
+    "run",
+    "list",
+    "topo list",
+    "topo show",
+    "topo import",
+    "topo match",
+    "topo draw",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +105,10 @@ def test_help_imports_nothing_heavy():
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    code = "import sys, synth\nprint([m for m in ('z3', 'networkx', 'scipy', 'numpy', 'pysat', 'ortools', 'click') if m in sys.modules])"
+    code = (
+        "import sys, synth\nprint([m for m in ('z3', 'networkx', 'scipy', 'numpy', 'pysat', 'ortools', 'click') "
+        "if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -205,7 +219,8 @@ def test_an_exhausted_budget_prints_what_was_found_and_exits_4(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"), [("gave-up", "the search ended"), ("effort", "the default effort is spent, --time-limit allows more")]
+    ("reason", "told"),
+    [("gave-up", "the search ended"), ("effort", "the default effort is spent, --time-limit allows more")],
 )
 def test_what_stays_open_without_a_budget_is_no_failure(reason, told, monkeypatch):
     """Documented in docs/cli.md, "Exit codes": scripts ask `complete` and `open` of the JSON."""
@@ -258,7 +273,9 @@ main()
 def test_a_real_ctrl_c_keeps_the_points_found(tmp_path):
     log = tmp_path / "log.jsonl"
     words = "pareto --topo dgx1 --coll broadcast --max-steps 8 --log log.jsonl"
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED, *words.split()], capture_output=True, text=True, start_new_session=True)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *words.split()], capture_output=True, text=True, start_new_session=True
+    )
     assert done.returncode == 130, done.stderr
     assert "kept in log.jsonl, the same command continues" in done.stderr
     assert "Traceback" not in done.stderr
@@ -283,16 +300,39 @@ def test_options_reach_the_api(monkeypatch):
         return line()
 
     monkeypatch.setattr(api, "frontier", record)
-    words = "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep blind --encoding sccl"
-    more = "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs --log here.jsonl"
+    words = (
+        "--topo ring:6 --ranks 0,1,2,3 --coll multi-broadcast --root 0,3 --max-steps 9 --max-chunks 4 --sweep "
+        "blind --encoding sccl"
+    )
+    more = (
+        "--solver z3 --time-limit 1m30s --jobs 3 --seed 7 --deterministic --same-bits --fresh --proof proofs "
+        "--log here.jsonl"
+    )
     new = "--max-extra-rounds 0 --extra-memory 3 --cross-check"
     synth("pareto", *words.split(), *more.split(), *new.split(), code=4)
     seen.pop("on_event")
     assert seen == {
-        "ranks": 4, "name": "multi-broadcast", "roots": (0, 3), "max_steps": 9, "max_chunks": 4, "sweep": "blind", "encoding": "sccl",
-        "solver": "z3", "time_limit": 90.0, "jobs": 3, "seed": 7, "deterministic": True, "same_bits": True, "fresh": True,
-        "proof": Path("proofs"), "log": Path("here.jsonl"), "engine": "auto", "max_extra_rounds": 0, "extra_memory": 3, "cross_check": True,
-    }  # fmt: skip
+        "ranks": 4,
+        "name": "multi-broadcast",
+        "roots": (0, 3),
+        "max_steps": 9,
+        "max_chunks": 4,
+        "sweep": "blind",
+        "encoding": "sccl",
+        "solver": "z3",
+        "time_limit": 90.0,
+        "jobs": 3,
+        "seed": 7,
+        "deterministic": True,
+        "same_bits": True,
+        "fresh": True,
+        "proof": Path("proofs"),
+        "log": Path("here.jsonl"),
+        "engine": "auto",
+        "max_extra_rounds": 0,
+        "extra_memory": 3,
+        "cross_check": True,
+    }
 
 
 # ---------------------------------------------------------------- solve, bound
@@ -305,7 +345,9 @@ def test_solve_writes_a_schedule_that_verifies():
 
 
 def test_solve_exits_3_when_proved_infeasible():
-    assert "C=1, S=2, R=2: proved infeasible" in refused("solve", "--topo ring:8 --coll allgather --chunks 1 --steps 2 --rounds 2", code=3)
+    assert "C=1, S=2, R=2: proved infeasible" in refused(
+        "solve", "--topo ring:8 --coll allgather --chunks 1 --steps 2 --rounds 2", code=3
+    )
 
 
 def test_solve_exits_4_when_undecided(monkeypatch):
@@ -325,7 +367,9 @@ def test_a_topology_file_that_is_not_there_is_no_unknown_name():
 
 
 def test_a_disconnected_topology_is_proved_infeasible():
-    Path("apart.json").write_text(json.dumps({"name": "apart", "ranks": 3, "links": [{"src": 0, "dst": 1, "bandwidth": 1, "both": True}]}))
+    Path("apart.json").write_text(
+        json.dumps({"name": "apart", "ranks": 3, "links": [{"src": 0, "dst": 1, "bandwidth": 1, "both": True}]})
+    )
     says = refused("pareto --topo-file apart.json --coll allgather", code=3)
     assert "2" in says
 
@@ -419,7 +463,8 @@ def test_topo_draw_is_well_formed_xml(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "has"), [("topologies", "dgx1-v100"), ("collectives", "alltonext"), ("encodings", "quotient"), ("solvers", "z3")]
+    ("kind", "has"),
+    [("topologies", "dgx1-v100"), ("collectives", "alltonext"), ("encodings", "quotient"), ("solvers", "z3")],
 )
 def test_list_shows_what_there_is(kind, has):
     assert any(row.split()[:1] == [has] for row in synth("list", kind).stdout.splitlines())

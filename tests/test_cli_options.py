@@ -41,8 +41,17 @@ def test_durations_add_up(hours, minutes, seconds):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1KB", 1024), ("1kb", 1024), ("1KiB", 1024), ("1MB", 1 << 20), ("1.5 MB", 3 << 19), ("1GB", 1 << 30), ("17", 17), (7, 7)],
-)  # fmt: skip
+    [
+        ("1KB", 1024),
+        ("1kb", 1024),
+        ("1KiB", 1024),
+        ("1MB", 1 << 20),
+        ("1.5 MB", 3 << 19),
+        ("1GB", 1 << 30),
+        ("17", 17),
+        (7, 7),
+    ],
+)
 def test_sizes(text, size):
     assert value(Size(), text) == size
 
@@ -119,13 +128,26 @@ def test_default_then_file_then_environment_then_flag(asked):
 
 def test_every_kind_of_value_from_the_file(asked):
     shared = 'topo = "ring:6"\nranks = [0, 1, 2]\n'
-    asked.toml(shared + '[pareto]\ncoll = "broadcast"\ntime-limit = "2m"\nmax_steps = 5\nsame-bits = true\nroot = "1"\n')
+    asked.toml(
+        shared + '[pareto]\ncoll = "broadcast"\ntime-limit = "2m"\nmax_steps = 5\nsame-bits = true\nroot = "1"\n'
+    )
     seen = asked("")
-    assert (seen["collective"], seen["time_limit"], seen["max_steps"], seen["same_bits"]) == ("broadcast", 120.0, 5, True)
+    assert (seen["collective"], seen["time_limit"], seen["max_steps"], seen["same_bits"]) == (
+        "broadcast",
+        120.0,
+        5,
+        True,
+    )
 
 
 def test_every_kind_of_value_from_the_environment(asked):
-    for name, text in {"TOPO": "ring:5", "COLL": "allgather", "TIME_LIMIT": "1m", "DETERMINISTIC": "1", "WITHOUT": "0-1"}.items():
+    for name, text in {
+        "TOPO": "ring:5",
+        "COLL": "allgather",
+        "TIME_LIMIT": "1m",
+        "DETERMINISTIC": "1",
+        "WITHOUT": "0-1",
+    }.items():
         asked.env(f"SYNTH_{name}", text)
     seen = asked("")
     assert (seen["collective"], seen["time_limit"], seen["deterministic"]) == ("allgather", 60.0, True)

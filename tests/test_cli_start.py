@@ -23,12 +23,21 @@ def test_help_loads_no_command() -> None:
     assert "pareto       The frontier" in printed
     loaded = set(printed.splitlines()[-1].split())
     assert "synth.cli.root" in loaded
-    assert not loaded & {"synth.cli.pareto", "synth.model.topology", "synth.model.collective", "synth.model.schedule", "numpy", "json"}
+    assert not loaded & {
+        "synth.cli.pareto",
+        "synth.model.topology",
+        "synth.model.collective",
+        "synth.model.schedule",
+        "numpy",
+        "json",
+    }
 
 
 def test_the_package_runs_as_the_command_does() -> None:
     def ran(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-X", "importtime", "-m", "synth", *words], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "synth", *words], capture_output=True, text=True, check=False
+        )
 
     shown = ran("--help")
     assert shown.returncode == 0

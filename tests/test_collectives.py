@@ -18,14 +18,26 @@ def made(name):
 @pytest.mark.parametrize(
     ("name", "units", "share", "combining"),
     [
-        ("broadcast", 1, 1, False), ("reduce", 1, 1, True), ("scatter", 4, Fraction(1, 4), False), ("gather", 4, Fraction(1, 4), False),
-        ("allgather", 4, Fraction(1, 4), False), ("reduce-scatter", 4, Fraction(1, 4), True), ("allreduce", 1, 1, True),
-        ("alltoall", 16, Fraction(1, 4), False), ("scan", 1, 1, True), ("multi-broadcast", 2, Fraction(1, 2), False),
-        ("multi-reduce", 2, Fraction(1, 2), True), ("multi-scatter", 8, Fraction(1, 4), False), ("multi-gather", 8, Fraction(1, 4), False),
-        ("alltonext", 3, 1, False), ("sendrecv", 4, 1, False), ("allgatherv", 6, Fraction(1, 6), False),
-        ("reduce-scatterv", 6, Fraction(1, 6), True), ("alltoallv", 12, Fraction(1, 8), False),
+        ("broadcast", 1, 1, False),
+        ("reduce", 1, 1, True),
+        ("scatter", 4, Fraction(1, 4), False),
+        ("gather", 4, Fraction(1, 4), False),
+        ("allgather", 4, Fraction(1, 4), False),
+        ("reduce-scatter", 4, Fraction(1, 4), True),
+        ("allreduce", 1, 1, True),
+        ("alltoall", 16, Fraction(1, 4), False),
+        ("scan", 1, 1, True),
+        ("multi-broadcast", 2, Fraction(1, 2), False),
+        ("multi-reduce", 2, Fraction(1, 2), True),
+        ("multi-scatter", 8, Fraction(1, 4), False),
+        ("multi-gather", 8, Fraction(1, 4), False),
+        ("alltonext", 3, 1, False),
+        ("sendrecv", 4, 1, False),
+        ("allgatherv", 6, Fraction(1, 6), False),
+        ("reduce-scatterv", 6, Fraction(1, 6), True),
+        ("alltoallv", 12, Fraction(1, 8), False),
     ],
-)  # fmt: skip
+)
 def test_units_shares_and_kinds(name, units, share, combining):
     task = made(name)
     assert (task.units, task.unit_share, task.combining) == (units, share, combining)
@@ -113,15 +125,24 @@ def test_a_custom_collective_from_a_file(tmp_path):
             "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, 1, []]]",
             r"post\[1\]: rank 1 would want a sum of no contributions; leave",
         ),
-        ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, [1, 2], []]]", r"post\[0\]: ranks 1, 2 would want a sum of no contributions"),
-        ("combining: true\npre: [[0, [0, 1]]]\npost: [[0, 1, 0]]", r"post\[0\]: expected a list of contributors, found 0"),
+        (
+            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, [1, 2], []]]",
+            r"post\[0\]: ranks 1, 2 would want a sum of no contributions",
+        ),
+        (
+            "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 1, 0]]",
+            r"post\[0\]: expected a list of contributors, found 0",
+        ),
         (
             "combining: true\npre: [[0, [0, 1]]]\npost: [[0, 2], [0, [1, 2], [0]]]",
             r"post\[1\]: rank 2 wants another sum of unit 0 in a row before",
         ),
         ("pre: [[0, 0]]\npost: [[0, []]]", r"post\[0\]: names no rank"),
         ("pre: [[0, 0]]\npre: [[0, 1]]\npost: [[0, 1]]", r"yaml:2: the key 'pre' is given twice"),
-        ('name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]', "name: the name is a text of 1 to 64 characters that can be printed"),
+        (
+            'name: "a\\nb"\npre: [[0, 0]]\npost: [[0, 1]]',
+            "name: the name is a text of 1 to 64 characters that can be printed",
+        ),
         ('name: "a\\e[2J"\npre: [[0, 0]]\npost: [[0, 1]]', "characters that can be printed"),
         ("pre: [[0, 0], [1, []]]\npost: [[0, 1]]", r"pre\[1\]: names no rank"),
     ],

@@ -1,4 +1,5 @@
-"""Programs carried out by several launches at once, one a rank, on the host executor: right, launch after launch, never hung."""
+"""Programs carried out by several launches at once, one a rank, on the host executor: right, launch after launch, never
+hung."""
 
 import numpy as np
 import pytest
@@ -28,20 +29,29 @@ KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive
 @pytest.mark.parametrize("on", [(0, 0, 0, 0), (0, 0, 1, 1), (3, 1, 0, 2)])
 def test_one_launch_a_rank_is_right(on):
     for program in KNOWN:
-        for kind, op, elements in (("float32", "sum", 37), ("int32", "avg", 1), ("bfloat16", "max", 1000), ("uint8", "sum", 0)):
+        for kind, op, elements in (
+            ("float32", "sum", 37),
+            ("int32", "avg", 1),
+            ("bfloat16", "max", 1000),
+            ("uint8", "sum", 0),
+        ):
             given = reference_data.inputs(Layout(program.collective, program.chunks), elements, dtype(kind), op, 1)
             done = api.run(program, given, executor="host", op=op, ranks_on=on, threads=2, in_place=elements == 37)
             assert done.checked is not None
 
 
 @pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
-@pytest.mark.parametrize("program", [KNOWN[0], *(pytest.param(p, marks=pytest.mark.slow) for p in KNOWN[1:])], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "program", [KNOWN[0], *(pytest.param(p, marks=pytest.mark.slow) for p in KNOWN[1:])], ids=lambda p: p.name
+)
 def test_a_thousand_launches_back_to_back_none_waiting_for_the_others_end(program: Program, how):
     kind, elements = dtype("int32"), 5
     host = Host(threads=1, ranks_on=(0, 0, 1, 1), **how)
     machine, arena = host.load(program, elements, kind, in_place=False)
     layout, (call, scale) = layout_of(program), machine.function(kind, "sum")
-    puts = not how and program.name != "recursive-doubling"  # partners' exchanges keep each other's order by their messages
+    puts = (
+        not how and program.name != "recursive-doubling"
+    )  # partners' exchanges keep each other's order by their messages
     assert machine.feature == (sources.LL if "protocol" in how else sources.DIRECT if puts else sources.PLAIN)
     count = 200 if how else 1000
     for seed, times in ((1, 1), (2, count - 1)):

@@ -40,13 +40,16 @@ def test_z3_is_among_those_that_race_by_default(ring):
 def test_every_point_has_an_answer_in_the_document(ring):
     document = ring.to_json()
     exact_frontier.document(document)
-    answered = {(a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"}
+    answered = {
+        (a["chunks"], a["steps"], a["rounds"]): a["solver"] for a in document["answers"] if a["verdict"] == "schedule"
+    }
     assert all(answered[p.chunks, p.steps, p.rounds] == p.construction for p in ring.points)
     assert Frontier.from_json(json.loads(json.dumps(document))).answers == ring.answers
 
 
 @pytest.mark.parametrize(
-    "change", [{"verdict": "optimal"}, {"solver": 3}, {"chunks": 0}, {"rounds": True}, {"proof": "none"}, {"steps": None}]
+    "change",
+    [{"verdict": "optimal"}, {"solver": 3}, {"chunks": 0}, {"rounds": True}, {"proof": "none"}, {"steps": None}],
 )
 def test_an_answer_that_is_none_is_refused(ring, change):
     document = ring.to_json()
@@ -55,7 +58,9 @@ def test_an_answer_that_is_none_is_refused(ring, change):
         exact_frontier.document(document)
 
 
-@pytest.mark.parametrize(("machine", "what"), [("ring:4", "reduce-scatter"), ("fully-connected:3", "allreduce"), ("line:3", "scan")])
+@pytest.mark.parametrize(
+    ("machine", "what"), [("ring:4", "reduce-scatter"), ("fully-connected:3", "allreduce"), ("line:3", "scan")]
+)
 def test_z3_decides_as_the_frontier_does(machine, what, tmp_path):
     found = synth.frontier(machine, what, max_steps=3, log=tmp_path / "log")
     assert isinstance(found, Frontier)
@@ -91,7 +96,9 @@ def test_verbose_says_who_answered():
 def test_extra_rounds_are_those_of_sccl(tmp_path):
     """With k = 0 every step has one round, whatever the sweep and the engine."""
     for number, options in enumerate(({}, {"sweep": "blind"}, {"encoding": "step"})):
-        found = synth.frontier("line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options)
+        found = synth.frontier(
+            "line:4", "alltoall", max_extra_rounds=0, max_steps=5, log=tmp_path / str(number), **options
+        )
         assert isinstance(found, Frontier)
         assert found.points
         assert all(p.rounds == p.steps for p in found.points)
@@ -104,7 +111,12 @@ def test_extra_memory_limits_what_ranks_relay(tmp_path):
     found = synth.frontier("ring:4", "scatter", extra_memory=0, max_steps=3, log=tmp_path / "none")
     assert isinstance(found, Frontier)
     for point in found.points:
-        wanted = {(u * point.chunks + i, r) for u, post in enumerate(found.collective.post) for i in range(point.chunks) for r in post}
+        wanted = {
+            (u * point.chunks + i, r)
+            for u, post in enumerate(found.collective.post)
+            for i in range(point.chunks)
+            for r in post
+        }
         assert {(send.chunk, send.dst) for step in point.schedule.steps for send in step.sends} <= wanted
     free = synth.frontier("ring:4", "scatter", max_steps=3, log=tmp_path / "free")
     assert len(free.points) > len(found.points)
@@ -125,7 +137,10 @@ def test_solve_takes_the_limits_too():
 def test_a_pipelined_schedule_says_how_often_a_run_may_start():
     words = "solve --topo ring:4 --coll allgather --chunks 1 --steps 3 --rounds 3 --pipeline 2"
     outcome = CliRunner().invoke(root, words.split())
-    assert (outcome.exit_code, outcome.stderr) == (0, "synth: repeated, a run may start every 2 steps: 2 rounds per chunk\n")
+    assert (outcome.exit_code, outcome.stderr) == (
+        0,
+        "synth: repeated, a run may start every 2 steps: 2 rounds per chunk\n",
+    )
 
 
 def test_a_frontier_without_answers_is_read(ring):

@@ -1,5 +1,5 @@
-"""The cuda executor without a GPU: its tables, pointers, launches and refusals on a stand-in for CuPy (standin.py); what only a
-GPU shows is named in docs/gpu.md."""
+"""The cuda executor without a GPU: its tables, pointers, launches and refusals on a stand-in for CuPy (standin.py);
+what only a GPU shows is named in docs/gpu.md."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,9 @@ KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive
 def machine(program, elements=37, kind="float32", op="sum", in_place=False, cupy=None, timeout=20, **options):
     cupy = cupy or Cupy()
     padding = Padding(elements * program.chunks, program.chunks)
-    return CudaMachine(cupy, executor.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel)
+    return CudaMachine(
+        cupy, executor.Cuda(timeout=timeout, **options), program, padding, dtype(kind), op, in_place, cupy.kernel
+    )
 
 
 def inputs(program, elements, kind="float32", op="sum", seed=1):
@@ -104,12 +106,15 @@ def test_what_peers_wait_for_lies_in_their_own_memory():
 
 @needs_compiler
 @pytest.mark.parametrize("how", [{}, {"protocol": "LL"}, {"direct": False}], ids=["direct", "packets", "fifo"])
-@pytest.mark.parametrize("program", [pytest.param(KNOWN[1], marks=pytest.mark.slow), KNOWN[2]], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [pytest.param(KNOWN[1], marks=pytest.mark.slow), KNOWN[2]], ids=lambda program: program.name
+)
 def test_a_thousand_launches_back_to_back_on_streams_that_do_not_wait_for_each_other(program, how):
     cupy = Cupy(gpus=2)
     loaded = machine(program, 5, "int32", cupy=cupy, timeout=20, ranks_on=(0, 0, 1, 1), **how)
     assert all(
-        k.function.__name__.endswith("ll" if "protocol" in how else "direct") == (how != {"direct": False}) for k in loaded.kernels.values()
+        k.function.__name__.endswith("ll" if "protocol" in how else "direct") == (how != {"direct": False})
+        for k in loaded.kernels.values()
     )
     streams = []
     for device in (0, 0, 1, 1):
@@ -206,7 +211,10 @@ def test_logical_time_is_the_references_and_paced_time_is_no_shorter():
     paced.finish()
     assert paced.timed.picoseconds == wanted.picoseconds
     assert paced.timed.nanoseconds * 1000 >= 300 * wanted.picoseconds
-    for options, why in (({"clock": "wall"}, "logical or paced"), ({"clock": "logical", "network": None}, "name the machine")):
+    for options, why in (
+        ({"clock": "wall"}, "logical or paced"),
+        ({"clock": "logical", "network": None}, "name the machine"),
+    ):
         with pytest.raises(UsageError, match=why):
             machine(program, 100, **({"network": network} | options))
     with pytest.raises(UsageError, match="knows no modelled times"):
@@ -316,8 +324,9 @@ def test_what_is_missing_is_one_line(monkeypatch):
     assert "needs NVRTC: pip install" in str(executor.missing())
     monkeypatch.setattr(executor.nvrtc, "where", lambda: "libnvrtc.so")
     for count, said in (
-        ("cudaErrorInsufficientDriver: too old", "no CUDA GPU or no driver: cudaErrorInsufficientDriver: too old"), (0, "no CUDA GPU here"),
-    ):  # fmt: skip
+        ("cudaErrorInsufficientDriver: too old", "no CUDA GPU or no driver: cudaErrorInsufficientDriver: too old"),
+        (0, "no CUDA GPU here"),
+    ):
         monkeypatch.setattr(executor, "_cupy", lambda count=count: Driver(count))
         assert str(executor.missing()).startswith(said) and "\n" not in str(executor.missing())
     monkeypatch.setattr(executor, "_cupy", lambda: Driver(1))
@@ -364,8 +373,15 @@ def test_bench_names_the_device_and_times_a_copy_and_nccl_beside(monkeypatch):
     monkeypatch.setattr(executor.nvrtc, "version", lambda: (13, 0))
     program = ring_allreduce(4)
     doc = api.bench(
-        program, (4096, 65536), "cuda", baselines=("copy", "NCCL"), repeats=3, warmup=1, ranks_on=(0, 1, 2, 3), timeout=20
-    ).to_json()  # fmt: skip
+        program,
+        (4096, 65536),
+        "cuda",
+        baselines=("copy", "NCCL"),
+        repeats=3,
+        warmup=1,
+        ranks_on=(0, 1, 2, 3),
+        timeout=20,
+    ).to_json()
     assert [gpu["index"] for gpu in doc["device"]["gpus"]] == doc["device"]["ranks_on"] == [0, 1, 2, 3]
     assert doc["device"]["gpus"][0] == {
         "index": 0, "name": "A GPU", "compute": "9.0", "bytes": 1 << 37, "processors": 132, "l2_bytes": 50 << 20,
@@ -377,7 +393,9 @@ def test_bench_names_the_device_and_times_a_copy_and_nccl_beside(monkeypatch):
         ("copy", 4096, 4 * 4096), ("copy", 65536, 4 * 65536), ("nccl", 4096, 4 * 4096), ("nccl", 65536, 4 * 65536),
     ]  # fmt: skip
     assert doc["beside"][0]["gbps"] == pytest.approx(4 * 4096 / (0.002 / 20) / 1e9)
-    assert {words[2:5] for words in nccl.calls} == {(1024, 7, 0), (16384, 7, 0)} and len({words[5] for words in nccl.calls}) == 8
+    assert {words[2:5] for words in nccl.calls} == {(1024, 7, 0), (16384, 7, 0)} and len(
+        {words[5] for words in nccl.calls}
+    ) == 8
     for words, why in (
         ({}, "NCCL puts no two ranks on one GPU"), ({"ranks_on": (0, 1, 2, 2)}, "no two ranks on one GPU"),
         ({"ranks_on": (0, 1, 2, 3), "op": "prod"}, r"no allreduce \(prod\) of float32"),

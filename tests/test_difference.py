@@ -19,12 +19,15 @@ from synth.topologies import modify, topology
 @pytest.mark.parametrize(
     ("here", "there", "told"),
     [
-        ({"a": 1}, {"a": 2}, "a is 1, there 2"), ({"a": 1}, {}, "a stands, there is missing"),
+        ({"a": 1}, {"a": 2}, "a is 1, there 2"),
+        ({"a": 1}, {}, "a stands, there is missing"),
         ([[1, 2], [3]], [[1, 2], [4]], "[1] is [3], there [4]"),
-        ({"a": [[0]]}, {"a": [[0], [1]]}, "a has 1 entry, there 2"), ({"a": {}}, {"a": 3}, "a is an object, there a number"),
-        (1, True, "the whole is 1, there True"), ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
+        ({"a": [[0]]}, {"a": [[0], [1]]}, "a has 1 entry, there 2"),
+        ({"a": {}}, {"a": 3}, "a is an object, there a number"),
+        (1, True, "the whole is 1, there True"),
+        ({"a": [1]}, {"a": [1]}, "nothing that differs from it there"),
     ],
-)  # fmt: skip
+)
 def test_the_first_difference_is_named(here, there, told):
     assert json_diff.told(here, there, "there") == told
 
@@ -37,14 +40,18 @@ def small():
 def test_a_changed_topology_beside_the_schedules(small):
     doc = copy.deepcopy(small)
     doc["topology"]["links"][2][2] = 3
-    with pytest.raises(VerificationError, match=r"than the frontier's: links\[2\] is \[1, 2, 1\], in \$.topology \[1, 2, 3\]"):
+    with pytest.raises(
+        VerificationError, match=r"than the frontier's: links\[2\] is \[1, 2, 1\], in \$.topology \[1, 2, 3\]"
+    ):
         api.verify(doc)
 
 
 def test_a_changed_collective_beside_the_schedules(small):
     doc = copy.deepcopy(small)
     doc["collective"]["post"].pop()
-    with pytest.raises(VerificationError, match=r"^\$.collective: pre and post are not those of allgather over 4 ranks"):
+    with pytest.raises(
+        VerificationError, match=r"^\$.collective: pre and post are not those of allgather over 4 ranks"
+    ):
         api.verify(doc)
 
 
@@ -78,6 +85,7 @@ def test_a_file_for_another_machine(tmp_path):
     doc = large.to_json()
     (tmp_path / "a.json").write_text(json.dumps(doc | {"points": [doc["points"][-1] | {"file": "p.npz"}]}))
     with pytest.raises(
-        VerificationError, match=r"its file is for another machine: links\[0\] is \[0, 1, '3'\], in the document \[0, 1, '1'\]"
+        VerificationError,
+        match=r"its file is for another machine: links\[0\] is \[0, 1, '3'\], in the document \[0, 1, '1'\]",
     ):
         api.verify(tmp_path / "a.json")

@@ -43,7 +43,11 @@ def decide(problem, encoding=STEP, solver=CADICAL):
     if answer.status == "sat":
         schedule = encoding.invert(inverse, answer.values)
         replay.schedule(schedule)
-        assert (schedule.chunks, len(schedule.steps), schedule.rounds) == (problem.chunks, problem.steps, problem.rounds)
+        assert (schedule.chunks, len(schedule.steps), schedule.rounds) == (
+            problem.chunks,
+            problem.steps,
+            problem.rounds,
+        )
     return answer.status == "sat"
 
 
@@ -51,11 +55,17 @@ def decide(problem, encoding=STEP, solver=CADICAL):
 def problems(draw, most_ranks=4):
     ranks = draw(st.integers(3, most_ranks))
     pairs = [(u, v) for u in range(ranks) for v in range(ranks) if u != v]
-    links = [(u, v, draw(st.integers(1, 2))) for u, v in draw(st.lists(st.sampled_from(pairs), unique=True, min_size=ranks))]
+    links = [
+        (u, v, draw(st.integers(1, 2))) for u, v in draw(st.lists(st.sampled_from(pairs), unique=True, min_size=ranks))
+    ]
     caps = []
     if draw(st.booleans()):
-        caps.append(Cap(tuple(draw(st.lists(st.integers(0, len(links) - 1), min_size=2, max_size=6))), draw(st.integers(1, 2))))
-    name = draw(st.sampled_from(["allgather", "broadcast", "alltoall", "gather", "scatter", "multi-broadcast", "alltonext"]))
+        caps.append(
+            Cap(tuple(draw(st.lists(st.integers(0, len(links) - 1), min_size=2, max_size=6))), draw(st.integers(1, 2)))
+        )
+    name = draw(
+        st.sampled_from(["allgather", "broadcast", "alltoall", "gather", "scatter", "multi-broadcast", "alltonext"])
+    )
     steps = draw(st.integers(1, 3))
     rounds = steps + draw(st.integers(0, 2))
     return Problem(network(ranks, links, caps), collective(name, ranks), draw(st.integers(1, 2)), steps, rounds)
@@ -91,7 +101,9 @@ def brute_force(problem):
     """Is there a schedule? By trying every set of sends of every step (copies only, one round vector at a time)."""
     net, coll = problem.network, problem.collective
     chunks = [(u, i) for u in range(coll.units) for i in range(problem.chunks)]
-    vectors = [v for v in itertools.product(range(1, problem.rounds + 1), repeat=problem.steps) if sum(v) == problem.rounds]
+    vectors = [
+        v for v in itertools.product(range(1, problem.rounds + 1), repeat=problem.steps) if sum(v) == problem.rounds
+    ]
 
     def search(held, t, vector):
         if all((c, n) in held for c in chunks for n in coll.post[c[0]]):
@@ -119,20 +131,37 @@ def brute_force(problem):
 def test_step_agrees_with_trying_everything(problem, broadcast):
     uncapped = Network("test", 3, problem.network.routes)
     coll = collective("broadcast" if broadcast else "allgather", 3)
-    problem = Problem(uncapped, coll, problem.chunks, min(problem.steps, 2), min(problem.steps, 2) + problem.rounds - problem.steps)
+    problem = Problem(
+        uncapped, coll, problem.chunks, min(problem.steps, 2), min(problem.steps, 2) + problem.rounds - problem.steps
+    )
     assert decide(problem) is brute_force(problem)
 
 
 KNOWN = [
-    ("dgx1", "allgather", 1, 2, 2, True), ("dgx1", "allgather", 2, 2, 3, True), ("dgx1", "allgather", 2, 3, 3, True),
-    ("dgx1", "allgather", 3, 4, 4, True), ("dgx1", "allgather", 6, 3, 7, True), ("dgx1", "allgather", 3, 2, 4, False),
-    ("dgx1", "allgather", 6, 2, 7, False), ("dgx1", "allgather", 6, 2, 8, False), ("dgx1", "broadcast", 2, 2, 2, True),
-    ("dgx1", "broadcast", 6, 3, 3, True), ("dgx1", "broadcast", 12, 4, 4, True), ("dgx1", "broadcast", 22, 3, 9, True),
-    ("dgx1", "broadcast", 3, 2, 2, False), ("dgx1", "alltoall", 1, 3, 3, True), ("dgx1", "alltoall", 1, 2, 3, True),
-    ("dgx1", "alltoall", 1, 2, 2, False), ("dgx1", "alltoall", 3, 2, 8, True), ("mi50-z52", "allgather", 1, 4, 4, True),
-    ("mi50-z52", "allgather", 2, 4, 7, True), ("mi50-z52", "allgather", 1, 3, 3, False), ("mi50-z52", "broadcast", 2, 4, 4, True),
-    ("mi50-z52", "alltoall", 1, 4, 8, True), ("dgx2", "allgather", 2, 1, 5, True),
-]  # fmt: skip
+    ("dgx1", "allgather", 1, 2, 2, True),
+    ("dgx1", "allgather", 2, 2, 3, True),
+    ("dgx1", "allgather", 2, 3, 3, True),
+    ("dgx1", "allgather", 3, 4, 4, True),
+    ("dgx1", "allgather", 6, 3, 7, True),
+    ("dgx1", "allgather", 3, 2, 4, False),
+    ("dgx1", "allgather", 6, 2, 7, False),
+    ("dgx1", "allgather", 6, 2, 8, False),
+    ("dgx1", "broadcast", 2, 2, 2, True),
+    ("dgx1", "broadcast", 6, 3, 3, True),
+    ("dgx1", "broadcast", 12, 4, 4, True),
+    ("dgx1", "broadcast", 22, 3, 9, True),
+    ("dgx1", "broadcast", 3, 2, 2, False),
+    ("dgx1", "alltoall", 1, 3, 3, True),
+    ("dgx1", "alltoall", 1, 2, 3, True),
+    ("dgx1", "alltoall", 1, 2, 2, False),
+    ("dgx1", "alltoall", 3, 2, 8, True),
+    ("mi50-z52", "allgather", 1, 4, 4, True),
+    ("mi50-z52", "allgather", 2, 4, 7, True),
+    ("mi50-z52", "allgather", 1, 3, 3, False),
+    ("mi50-z52", "broadcast", 2, 4, 4, True),
+    ("mi50-z52", "alltoall", 1, 4, 8, True),
+    ("dgx2", "allgather", 2, 1, 5, True),
+]
 
 
 @pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), KNOWN)
@@ -211,14 +240,24 @@ def test_tight_cuts_are_those_without_slack(problem):
 
 
 PATH = [
-    ("dgx1", "allgather", 2, 2, 3, True), ("dgx1", "allgather", 3, 2, 4, False), ("dgx1", "reduce-scatter", 2, 2, 3, True),
-    ("mi50-z52", "allgather", 2, 4, 7, True), ("mi50-z52", "allgather", 1, 3, 4, False), ("dgx1", "broadcast", 6, 3, 3, True),
+    ("dgx1", "allgather", 2, 2, 3, True),
+    ("dgx1", "allgather", 3, 2, 4, False),
+    ("dgx1", "reduce-scatter", 2, 2, 3, True),
+    ("mi50-z52", "allgather", 2, 4, 7, True),
+    ("mi50-z52", "allgather", 1, 3, 4, False),
+    ("dgx1", "broadcast", 6, 3, 3, True),
     ("dgx1", "broadcast", 3, 2, 2, False),
-    *(pytest.param(*row, marks=pytest.mark.slow) for row in (
-        ("dgx1", "allgather", 6, 2, 8, False), ("dgx1-p100", "allgather", 4, 2, 7, True), ("hypercube:8", "allgather", 3, 3, 7, True),
-        ("dgx2", "allgather", 1, 1, 3, True), ("dgx2", "allgather", 1, 1, 2, False),
-    )),
-]  # fmt: skip
+    *(
+        pytest.param(*row, marks=pytest.mark.slow)
+        for row in (
+            ("dgx1", "allgather", 6, 2, 8, False),
+            ("dgx1-p100", "allgather", 4, 2, 7, True),
+            ("hypercube:8", "allgather", 3, 3, 7, True),
+            ("dgx2", "allgather", 1, 1, 3, True),
+            ("dgx2", "allgather", 1, 1, 2, False),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "coll", "chunks", "steps", "rounds", "feasible"), PATH)
@@ -240,7 +279,9 @@ def test_sccl_counts_the_rounds_of_a_limit(chunks, units, fewest, name, reverse)
     verdict = sccl.solve(problem, Budget(60))
     assert isinstance(verdict, Sat)
     replay.schedule(verdict.schedule)
-    assert isinstance(sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat)
+    assert isinstance(
+        sccl.solve(Problem(problem.network, problem.collective, chunks, 1, fewest - 1), Budget(60)), Unsat
+    )
 
 
 def test_sccl_with_memory_and_pipelining():

@@ -1,4 +1,5 @@
-"""The notebooks run, and print what they show; the snippets of docs/api.md and README.md run; the pictures can be made."""
+"""The notebooks run, and print what they show; the snippets of docs/api.md and README.md run; the pictures can be
+made."""
 
 import json
 import os
@@ -59,7 +60,9 @@ def test_notebook_is_tidy(path):
 def _snippets() -> list:
     found = []
     for path in DOCUMENTS:
-        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL), 1):
+        for number, code in enumerate(
+            re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL), 1
+        ):
             found.append(pytest.param(code, id=f"{path.stem}-{number}"))
     return found
 
@@ -89,7 +92,9 @@ def test_the_first_output_of_the_readme_is_what_the_command_prints(tmp_path):
     command = [str(Path(sys.executable).with_name("synth")), *shown[1].split()]
     environment = {**os.environ, "SYNTH_CACHE": str(tmp_path), "COLUMNS": "120"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert [line.rstrip() for line in run.stdout.strip().splitlines()] == [line.rstrip() for line in shown[2].strip().splitlines()]
+    assert [line.rstrip() for line in run.stdout.strip().splitlines()] == [
+        line.rstrip() for line in shown[2].strip().splitlines()
+    ]
 
 
 def test_the_figures_of_the_readme_are_those_of_the_last_measurements():

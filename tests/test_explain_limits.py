@@ -1,4 +1,5 @@
-"""`explain` under a time limit: there is a bound in any case, nothing long is begun too late, and what is missing is named."""
+"""`explain` under a time limit: there is a bound in any case, nothing long is begun too late, and what is missing is
+named."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_bounds_that_are_asked_for_late_are_named_not_begun(monkeypatch):
     asked = []
     bound = search.bound
     monkeypatch.setattr(
-        search, "bound", lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1]
+        search,
+        "bound",
+        lambda machine, name, *given, **more: (asked.append(name), bound(machine, name, *given, **more))[1],
     )
     found = api.explain("dgx-a100*32", "allreduce", time_limit=0)
     assert asked == ["allreduce"]

@@ -49,7 +49,9 @@ def slow_schedule():
     network = topology("ring:4").network()
     first = [Send(r, r, (r + d) % 4) for r in range(4) for d in (1, 3)]
     second = [Send(r, (r + 1) % 4, (r + 2) % 4) for r in range(4)]
-    return Schedule(network, collective("allgather", 4), 1, (Step(1, tuple(sorted(first))), Step(1, tuple(sorted(second)))))
+    return Schedule(
+        network, collective("allgather", 4), 1, (Step(1, tuple(sorted(first))), Step(1, tuple(sorted(second))))
+    )
 
 
 def frontier():
@@ -84,7 +86,10 @@ def test_ranges_meet_where_the_predictions_do():
     made = api.export_program(found, every=True)
     x = crossing(found)
     assert x == int(x)
-    assert [re.findall(r'(?:min|max)Bytes="(\d+)"', text) for _, text in made.files] == [["0", f"{x}"], [f"{x + 1}", "0"]]
+    assert [re.findall(r'(?:min|max)Bytes="(\d+)"', text) for _, text in made.files] == [
+        ["0", f"{x}"],
+        [f"{x + 1}", "0"],
+    ]
     for name, content in made.files:
         assert name.endswith(".xml")
         strict_msccl.load(content, "executor")
@@ -102,11 +107,14 @@ def candidates(found, *limits):
 @pytest.mark.parametrize(
     ("limits", "want"),
     [
-        ([(0, None), (0, None)], [(1, 0, "x"), (2, "x+", None)]), ([(0, None), (0, 10)], [(1, 0, None)]),
-        ([(0, 50), (0, None)], [(1, 0, 50), (2, 51, None)]), ([(0, 50), (60, None)], [(1, 0, 50), (2, 60, None)]),
-        ([(100, None), (0, None)], [(2, 0, 99), (1, 100, "x"), (2, "x+", None)]), ([(0, 1), (0, 3)], [(1, 0, 1), (2, 2, 3)]),
+        ([(0, None), (0, None)], [(1, 0, "x"), (2, "x+", None)]),
+        ([(0, None), (0, 10)], [(1, 0, None)]),
+        ([(0, 50), (0, None)], [(1, 0, 50), (2, 51, None)]),
+        ([(0, 50), (60, None)], [(1, 0, 50), (2, 60, None)]),
+        ([(100, None), (0, None)], [(2, 0, 99), (1, 100, "x"), (2, "x+", None)]),
+        ([(0, 1), (0, 3)], [(1, 0, 1), (2, 2, 3)]),
     ],
-)  # fmt: skip
+)
 def test_ranges_end_where_a_program_may_no_longer_serve(limits, want):
     found = frontier()
     x = int(crossing(found))
@@ -121,11 +129,22 @@ def test_every_size_goes_to_the_fastest_that_may_serve_it():
         able = candidates(found, *limits)
         served = point_choice.ranges(found, able)
         for size in (0, 1, 4, 5, 9, 10, 700, 701, 1999, 2000, 2001, 3999, 4000, 4001, 40_000, 40_001, 1 << 20):
-            fit = [c for c in able if c.program.min_bytes <= size and (c.program.max_bytes is None or size <= c.program.max_bytes)]
-            best = min((point_choice.cost(found, c.point)[0] + size * point_choice.cost(found, c.point)[1] for c in fit), default=None)
+            fit = [
+                c
+                for c in able
+                if c.program.min_bytes <= size and (c.program.max_bytes is None or size <= c.program.max_bytes)
+            ]
+            best = min(
+                (point_choice.cost(found, c.point)[0] + size * point_choice.cost(found, c.point)[1] for c in fit),
+                default=None,
+            )
             hit = [s for s in served if s.low <= size and (s.high is None or size <= s.high)]
             assert len(hit) == (1 if fit else 0)
-            assert not hit or sum(a * b for a, b in zip(point_choice.cost(found, hit[0].candidate.point), (1, size), strict=True)) == best
+            assert (
+                not hit
+                or sum(a * b for a, b in zip(point_choice.cost(found, hit[0].candidate.point), (1, size), strict=True))
+                == best
+            )
 
 
 def test_sizes_choose_the_point_whose_chunks_divide_them(file):
@@ -150,15 +169,22 @@ def test_msccl_gets_two_files_a_point_and_no_more_than_four():
         assert read(content, name).in_place == ("in" if "in-place" in name else "out")
     three = replace(found, points=(*found.points, found.points[1]))
     assert len(api.export_program(three, runtime="msccl", every=True).files) == 4
-    slow = Point(replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", "")
-    assert any("predicted slower" in line for line in api.export_program(replace(found, points=(*found.points, slow)), every=True).remarks)
+    slow = Point(
+        replace(found.points[1].schedule, steps=(*found.points[1].schedule.steps, Step(1, ()))), BOUND, "best-known", ""
+    )
+    assert any(
+        "predicted slower" in line
+        for line in api.export_program(replace(found, points=(*found.points, slow)), every=True).remarks
+    )
     able = candidates(replace(found, points=(*found.points,)), (0, 9), (10, None))
     served, out = point_choice.fewest(found, able, 1)
     assert ([s.candidate.number for s in served], [c.number for c in out]) == ([2], [1])
 
 
 def test_scratch_of_msccl_gets_a_largest_size():
-    made = exported_files.one(frontier().points[0].schedule, exported_files.Wish(request=exported_files.Request("msccl"), in_place="out"))
+    made = exported_files.one(
+        frontier().points[0].schedule, exported_files.Wish(request=exported_files.Request("msccl"), in_place="out")
+    )
     assert 'maxBytes="4611686018427387904"' in made.files[0][1]
     gpus = tuple(gpu._replace(scratch=1) for gpu in programs.ring_allgather(4).gpus)
     made = api.export_program(replace(programs.ring_allgather(4), gpus=gpus, in_place="out"), runtime="msccl")
@@ -178,7 +204,12 @@ def test_what_would_wait_for_ever_is_bounded_or_refused():
 
 def test_wrong_programs_are_not_written():
     good = programs.ring_allgather(4)
-    wrong = replace(good, gpus=tuple(g._replace(blocks=tuple(b._replace(ops=b.ops[:1] + b.ops[2:]) for b in g.blocks)) for g in good.gpus))
+    wrong = replace(
+        good,
+        gpus=tuple(
+            g._replace(blocks=tuple(b._replace(ops=b.ops[:1] + b.ops[2:]) for b in g.blocks)) for g in good.gpus
+        ),
+    )
     with pytest.raises(SynthError, match="is wrong: "):
         api.export_program(wrong)
 
@@ -194,10 +225,16 @@ def test_links_kinds_and_boxes_come_from_the_machine():
     with pytest.raises(SynthError, match=r"does not have: .*--rank-map"):
         api.export_program(ring_schedule(8), topology="dgx1", rank_map=range(8))
     named = replace(rank_map.relabelled(ring_schedule(8), order), network=topology("dgx1").network())
-    for more in ({}, {"rank_map": [7, 6, 5, 4, 3, 2, 1, 0]}, {"rank_map": [1, 2, 3, 4, 5, 6, 7, 0]}):  # the machine that it names
+    for more in (
+        {},
+        {"rank_map": [7, 6, 5, 4, 3, 2, 1, 0]},
+        {"rank_map": [1, 2, 3, 4, 5, 6, 7, 0]},
+    ):  # the machine that it names
         strict_msccl.load(api.export_program(named, protocol="LL128", **more).files[0][1], "executor")
     with pytest.raises(SynthError, match="is unknown"):  # the name alone does not do
-        api.export_program(replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128")
+        api.export_program(
+            replace(named, network=replace(topology("fully-connected:8").network(), name="dgx1-v100")), protocol="LL128"
+        )
     with pytest.raises(UsageError, match="8 ranks, the schedule is for 4"):
         api.export_program(ring, topology="dgx1")
     with pytest.raises(UsageError, match="each of"):
@@ -217,7 +254,9 @@ def test_a_machine_numbered_otherwise_is_matched():
     links = [(link, 2 if tuple(sorted((link.src, link.dst))) in wide else 1) for link in topology("ring:4").links]
     links = tuple(replace(link, bandwidth=link.bandwidth * times) for link, times in links)
     machine = replace(topology("ring:4"), generators=(), links=links)
-    placed, matched = rank_placement.place(rank_map.network(machine.network(), [1, 2, 3, 0]), machine.network(), range(4))
+    placed, matched = rank_placement.place(
+        rank_map.network(machine.network(), [1, 2, 3, 0]), machine.network(), range(4)
+    )
     assert matched
     assert {tuple(sorted((placed[a], placed[b]))) for a, b in ((1, 2), (3, 0))} == wide
     assert rank_placement.place(machine.network(), machine.network(), range(4)) == ((0, 1, 2, 3), False)
@@ -272,14 +311,23 @@ def test_the_command_line_writes_a_folder_and_what_belongs_beside_it(file, tmp_p
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("", 2, "has 2 points; choose with --point K"), ("--point 3 -o x.xml", 2, "points 1 to 2"), ("--all", 2, "-o DIR"),
-        ("--all --point 1 -o d", 2, "leave --point out"), ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
-        ("--point 1 --runtime nccl", 2, "it is for executor, msccl, rccl"), ("--point 1 --runtime msccl", 2, "give -o FILE"),
-        ("--point 1 -o no/such/x.xml", 1, "No such file"), ("--all --to trace -o d", 2, "one by one"), ("--point 1 --topo dgx9", 2, "dgx9"),
-        ("--point 1 --protocol LL128", 1, "is unknown"), ("--point 1 --sizes 1QB", 2, "not a size"), ("--point 0", 2, "not a whole number"),
-        ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"), ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
+        ("", 2, "has 2 points; choose with --point K"),
+        ("--point 3 -o x.xml", 2, "points 1 to 2"),
+        ("--all", 2, "-o DIR"),
+        ("--all --point 1 -o d", 2, "leave --point out"),
+        ("--point 1 --to xml", 2, "unknown exporter 'xml'"),
+        ("--point 1 --runtime nccl", 2, "it is for executor, msccl, rccl"),
+        ("--point 1 --runtime msccl", 2, "give -o FILE"),
+        ("--point 1 -o no/such/x.xml", 1, "No such file"),
+        ("--all --to trace -o d", 2, "one by one"),
+        ("--point 1 --topo dgx9", 2, "dgx9"),
+        ("--point 1 --protocol LL128", 1, "is unknown"),
+        ("--point 1 --sizes 1QB", 2, "not a size"),
+        ("--point 0", 2, "not a whole number"),
+        ("--point 1 --rank-map 0,1", 2, "each of 0..3 once"),
+        ("--point 1 --min-size 2 --max-size 1", 1, "serves no size"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_gets_one_line(file, tmp_path, monkeypatch, words, code, says):
     monkeypatch.chdir(tmp_path)
     outcome = synth("export", file, *words.split(), code=code)
@@ -300,9 +348,11 @@ def test_rooted_collectives_want_the_root_said(tmp_path):
 def test_programs_are_loaded_from_any_file(tmp_path, file):
     program = programs.ring_allgather(4, 2)
     made = {
-        "p.json": json.dumps(program.to_json()), "p.txt": text.dump(program), "p.xml": api.export_program(program).files[0][1],
+        "p.json": json.dumps(program.to_json()),
+        "p.txt": text.dump(program),
+        "p.xml": api.export_program(program).files[0][1],
         "s.json": json.dumps(ring_schedule(4).to_json()),
-    }  # fmt: skip
+    }
     for name, content in made.items():
         (tmp_path / name).write_text(content)
     for name in ("p.json", "p.txt", "p.xml"):
@@ -318,7 +368,8 @@ def test_programs_are_loaded_from_any_file(tmp_path, file):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "hello", "[]", "{}", '{"schema": "synth.program/1"}', '{"schema": 3}', "{", "program x", "<x/>", "\x00"]
+    "content",
+    ["", "hello", "[]", "{}", '{"schema": "synth.program/1"}', '{"schema": 3}', "{", "program x", "<x/>", "\x00"],
 )
 def test_files_that_are_none_of_these_are_refused(tmp_path, content):
     path = tmp_path / "f"
@@ -344,10 +395,14 @@ def test_lowered_programs_come_back(runtime, instances):
 
 @st.composite
 def direct_schedules(draw):
-    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is wanted."""
+    """Any standard collective over links between all: every part goes straight, or over a third rank, to where it is
+    wanted."""
     n = draw(st.integers(2, 4))
     name = draw(st.sampled_from(["allgather", "reduce-scatter", "allreduce", "alltoall", "broadcast", "reduce"]))
-    task, chunks = collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []), draw(st.integers(1, 3))
+    task, chunks = (
+        collective(name, n, [draw(st.integers(0, n - 1))] if name in ("broadcast", "reduce") else []),
+        draw(st.integers(1, 3)),
+    )
     steps: list[list[Send]] = [[], [], []]
     for chunk in range(task.units * chunks):
         pre, post = task.pre[chunk // chunks], task.post[chunk // chunks]
@@ -364,13 +419,21 @@ def direct_schedules(draw):
 
 
 @given(
-    direct_schedules(), st.sampled_from(["executor", "rccl", "msccl"]), st.sampled_from(["Simple", "LL"]), st.integers(1, 3), st.booleans()
+    direct_schedules(),
+    st.sampled_from(["executor", "rccl", "msccl"]),
+    st.sampled_from(["Simple", "LL"]),
+    st.integers(1, 3),
+    st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, runtime, protocol, instances, aggregate):
+def test_schedules_lowered_with_any_options_are_written_and_come_back(
+    schedule, runtime, protocol, instances, aggregate
+):
     task = schedule.collective
     program = api.lower(schedule, runtime=runtime, protocol=protocol, instances=instances, aggregate=aggregate)
-    made = api.export_program(program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True)
+    made = api.export_program(
+        program, runtime=runtime, assume_root=task.roots[0] if task.roots else None, assume_one_node=True
+    )
     for _, content in made.files:
         strict_msccl.load(content, runtime)
         back = read(content, "f.xml", runtime=runtime)
@@ -378,9 +441,14 @@ def test_schedules_lowered_with_any_options_are_written_and_come_back(schedule, 
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process(file):
-    code = f"from synth import api; made = api.export_program({str(file)!r}, every=True, instances=2); print(made.files, made.notes)"
+    code = (
+        f"from synth import api; made = api.export_program({str(file)!r}, every=True, instances=2); "
+        f"print(made.files, made.notes)"
+    )
     said = [
-        subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
         for seed in ("1", "2")
     ]
     assert said[0] == said[1] != b""

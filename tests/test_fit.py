@@ -1,4 +1,5 @@
-"""The cost model: planted coefficients are found again, terms are those of the schedule, residuals and blanks are told."""
+"""The cost model: planted coefficients are found again, terms are those of the schedule, residuals and blanks are
+told."""
 
 import json
 from dataclasses import replace
@@ -44,7 +45,9 @@ def test_the_terms_are_those_of_the_schedule():
     assert row[f"step {name} Simple"] == 3
     seconds = RING.bandwidth * (1 << 20) / (RING.network.unit * 10**9)  # a unit is a quarter of the size
     assert row[f"wire {name} Simple"] == pytest.approx(float(seconds))
-    assert links[f"step {name} Simple"] == 1 and links[f"wire {name} Simple"] == row[f"wire {name} Simple"]  # a ring's links never rest
+    assert (
+        links[f"step {name} Simple"] == 1 and links[f"wire {name} Simple"] == row[f"wire {name} Simple"]
+    )  # a ring's links never rest
     assert row["op"] == 0  # no program: blocks are not known
 
 
@@ -52,7 +55,9 @@ def test_instances_hide_latency_behind_each_other():
     name = str(RING.network.latency)
     chain, links = terms(shape(RING), "Simple", 2, 4 << 20)
     once = terms(shape(RING), "Simple", 1, 4 << 20)[0][f"wire {name} Simple"]
-    assert chain[f"wire {name} Simple"] == pytest.approx(once * (1 / 2 + 1 / 2 / 3))  # its half, and one of three steps of the other's
+    assert chain[f"wire {name} Simple"] == pytest.approx(
+        once * (1 / 2 + 1 / 2 / 3)
+    )  # its half, and one of three steps of the other's
     assert links[f"wire {name} Simple"] == once
     model = nominal(RING.network)
     assert model.seconds(shape(RING), "LL", 2, 1 << 16) < model.seconds(shape(RING), "LL", 1, 1 << 16)
@@ -94,7 +99,9 @@ def test_planted_coefficients_are_found_again():
         assert found.coefficients[name] == pytest.approx(value, rel=1e-6)
     assert found.greatest < 1e-6
     said = " ".join(lines(found.to_json(), 25))
-    assert "2 µs a step" in said and "80% of the nominal" in said and "20 GB/s a unit" in said and "5 µs a launch" in said
+    assert (
+        "2 µs a step" in said and "80% of the nominal" in said and "20 GB/s a unit" in said and "5 µs a launch" in said
+    )
 
 
 @settings(max_examples=25, deadline=None)

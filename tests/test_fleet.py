@@ -66,15 +66,24 @@ BAD = {
         "collectives: [allgather]\ntopologies:\n  - name: dgx1\n    degarded: all",
         "4: topologies[0].degarded: unknown key 'degarded'; did you mean degraded?",
     ),
-    "nothing near": ("topologies: [dgx1]\nzzz: 1", "2: zzz: unknown key 'zzz'; there are topologies, collectives, options, budget, slurm"),
+    "nothing near": (
+        "topologies: [dgx1]\nzzz: 1",
+        "2: zzz: unknown key 'zzz'; there are topologies, collectives, options, budget, slurm",
+    ),
     "no topologies": ("collectives: [allgather]", "1: the key 'topologies' is missing"),
     "an empty list": ("topologies: []\ncollectives: [allgather]", "1: topologies: names no topology"),
-    "no collective": ("topologies:\n  - dgx1\n  - dgx2", "2: topologies[0]: has no collective; add the key collectives"),
+    "no collective": (
+        "topologies:\n  - dgx1\n  - dgx2",
+        "2: topologies[0]: has no collective; add the key collectives",
+    ),
     "a wrong collective": (
         "topologies: [dgx1]\ncollectives:\n  - allgather\n  - allgathr",
         "4: collectives[1]: unknown collective 'allgathr'; did you mean",
     ),
-    "a list for a text": ("topologies: [[dgx1]]\ncollectives: [allgather]", "1: topologies[0]: expected a mapping, found a list"),
+    "a list for a text": (
+        "topologies: [[dgx1]]\ncollectives: [allgather]",
+        "1: topologies[0]: expected a mapping, found a list",
+    ),
     "no duration": (
         "topologies: [dgx1]\ncollectives: [allgather]\noptions: {time-limit: soon}",
         "3: options.time-limit: 'soon' is not a duration",
@@ -125,7 +134,10 @@ def test_what_it_may_not_say(tmp_path, case):
 
 # Words that only the machines can judge: found when the tasks are made, and said with the same line and key.
 WRONG = {
-    "an unknown machine": ("topologies:\n  - dgx1\n  - dgx7\ncollectives: [allgather]", "3: topologies[1].name: unknown topology 'dgx7'"),
+    "an unknown machine": (
+        "topologies:\n  - dgx1\n  - dgx7\ncollectives: [allgather]",
+        "3: topologies[1].name: unknown topology 'dgx7'",
+    ),
     "a link that is not there": (
         "topologies:\n  - name: dgx1\n    degraded:\n      - 0-1\n      - 0-7\ncollectives: [allgather]",
         "5: topologies[0].degraded[1]: --without 0-7: dgx1-v100 has no link between 0 and 7",
@@ -138,7 +150,10 @@ WRONG = {
         "topologies: [dgx1]\ncollectives: [{name: allgather, roots: all}]",
         "2: collectives[0]: allgather has no single root",
     ),
-    "sizes that are missing": ("topologies: [dgx1]\ncollectives: [allgatherv]", "2: collectives[0]: allgatherv needs --sizes"),
+    "sizes that are missing": (
+        "topologies: [dgx1]\ncollectives: [allgatherv]",
+        "2: collectives[0]: allgatherv needs --sizes",
+    ),
     "too many allocations": (
         "topologies:\n  - {name: 'dgx-a100*4',\n     allocations: [16]}\ncollectives: [allgather]",
         "3: topologies[0].allocations: dgx-a100*4 has 601080390 allocations of 16 ranks",
@@ -175,9 +190,17 @@ def test_tasks_are_topologies_times_collectives_times_options(tmp_path):
     found = plan.tasks(load(tmp_path, WHOLE))
     names = [(t.topology.name, t.name, t.roots) for t in found]
     assert len(found) == 3 * 2 + 46 + 3 * 3 * 2
-    assert names[:6:2] == [("dgx1-v100", "allreduce", ()), ("dgx1-v100", "broadcast", (3,)), ("dgx1-v100", "allgatherv", ())]
+    assert names[:6:2] == [
+        ("dgx1-v100", "allreduce", ()),
+        ("dgx1-v100", "broadcast", (3,)),
+        ("dgx1-v100", "allgatherv", ()),
+    ]
     assert names[6] == ("dgx1-v100 --ranks 0,1,2", "allgather", ())
-    assert {t.topology.name for t in found[52:]} == {"ring:4", "ring:4 --without 0-1", "ring:4 --degrade 1-2:1/2 --without 0-3"}
+    assert {t.topology.name for t in found[52:]} == {
+        "ring:4",
+        "ring:4 --without 0-1",
+        "ring:4 --degrade 1-2:1/2 --without 0-3",
+    }
     sizes = next(t for t in found if t.name == "allgatherv").collective
     assert [len([u for u in sizes.pre if r in u]) for r in range(8)] == [2, 1] * 4
     assert found[0].asked == (("max-steps", "8"), ("max-chunks", "64"))

@@ -29,7 +29,11 @@ def test_steps_and_chunks_are_bounded():
     whole = api.frontier(MACHINE, "allgather", engine="flow")
     few = api.frontier(MACHINE, "allgather", engine="flow", max_steps=5)
     assert isinstance(whole, Large) and isinstance(few, Large)
-    assert [p.steps for p in few.points] == [p.steps for p in whole.points if p.steps <= 5] != [p.steps for p in whole.points]
+    assert (
+        [p.steps for p in few.points]
+        == [p.steps for p in whole.points if p.steps <= 5]
+        != [p.steps for p in whole.points]
+    )
     assert few.notes[-1] == "points of more than 5 steps are left out, as was asked"
     assert few.bound == whole.bound and api.verify(api.large_document(few))
     assert {p.chunks <= 13 for p in api.frontier(MACHINE, "allgather", engine="flow", max_chunks=13).points} == {True}
@@ -61,9 +65,13 @@ def test_what_ctrl_c_leaves_is_bounded_too(monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [({"encoding": "path"}, "have no --encoding;"), ({"solver": "z3"}, "no --solver"), ({"sweep": "blind"}, "no --sweep"),
-     ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver")],
-)  # fmt: skip
+    [
+        ({"encoding": "path"}, "have no --encoding;"),
+        ({"solver": "z3"}, "no --solver"),
+        ({"sweep": "blind"}, "no --sweep"),
+        ({"encoding": "path", "solver": "z3"}, "no --encoding and no --solver"),
+    ],
+)
 def test_engines_of_exact_synthesis_are_refused(given, told):
     with pytest.raises(UsageError, match=told):
         api.frontier(MACHINE, "allgather", engine="flow", **given)
@@ -118,4 +126,8 @@ def test_a_document_of_some_points_is_verified(tmp_path):
     found = synth("--engine", "flow", "--max-steps", "3", "--schedules", str(tmp_path / "kept"))
     assert found.exit_code == 0, found.output
     doc = json.loads((tmp_path / "kept" / "frontier.json").read_text())
-    assert len(doc["points"]) == len(list((tmp_path / "kept").glob("*.npz"))) == len(api.verify(tmp_path / "kept" / "frontier.json")) - 3
+    assert (
+        len(doc["points"])
+        == len(list((tmp_path / "kept").glob("*.npz")))
+        == len(api.verify(tmp_path / "kept" / "frontier.json")) - 3
+    )

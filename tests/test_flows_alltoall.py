@@ -26,9 +26,16 @@ from synth.topologies import modify, topology
 
 # seconds per byte of one pair at unit bandwidth: N^2/8 per torus ring of N, NICs and cuts counted by hand
 KNOWN = {
-    "dgx1": Fraction(8, 3), "torus:4x4": Fraction(8), "torus:8x8": Fraction(64), "torus:32x32": Fraction(4096),
-    "hypercube:16": Fraction(8), "ring:7": Fraction(6), "dgx2": Fraction(5, 2), "dgx-a100*4": Fraction(24), "mesh:6x6": Fraction(54),
-}  # fmt: skip
+    "dgx1": Fraction(8, 3),
+    "torus:4x4": Fraction(8),
+    "torus:8x8": Fraction(64),
+    "torus:32x32": Fraction(4096),
+    "hypercube:16": Fraction(8),
+    "ring:7": Fraction(6),
+    "dgx2": Fraction(5, 2),
+    "dgx-a100*4": Fraction(24),
+    "mesh:6x6": Fraction(54),
+}
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -51,7 +58,8 @@ def test_it_agrees_with_the_general_bound(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["dgx1", "torus:4x4", "mi250*2", "dgx-a100*2:net=odd-even", "mesh:3x4", "dgx2", "random-regular:10:degree=3"]
+    "name",
+    ["dgx1", "torus:4x4", "mi250*2", "dgx-a100*2:net=odd-even", "mesh:3x4", "dgx2", "random-regular:10:degree=3"],
 )
 @pytest.mark.parametrize("shortest", [True, False])
 def test_schedules_verify_written_out(name, shortest):
@@ -140,7 +148,9 @@ def test_links_that_are_their_own_port_are_priced():
     from synth.model.topology import Limit, Link, Topology
 
     ends = [(0, 1, 1), (0, 2, 1), (0, 3, 1), (1, 0, Fraction(1, 2)), (1, 2, 1), (2, 1, 1), (3, 0, 1)]
-    machine = Topology("narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),))
+    machine = Topology(
+        "narrow", 4, tuple(Link(a, b, Fraction(w)) for a, b, w in ends), (Limit("port", (3, 4), Fraction(1)),)
+    )
     graph = fabric(machine)
     made = concurrent_flow.flows(graph)
     assert float(path_lengths.check(made.certificate(), machine) * graph.unit) == pytest.approx(made.congestion)
@@ -149,9 +159,13 @@ def test_links_that_are_their_own_port_are_priced():
 @st.composite
 def broken_clusters(draw):
     """Two to four boxes with NICs for each GPU or shared ones, and one to three missing pairs of links."""
-    base = draw(st.sampled_from(["ring:2*2", "ring:4*2", "ring:3*3", "ring:2*4", "fully-connected:3*2", "fully-connected:4*2"]))
+    base = draw(
+        st.sampled_from(["ring:2*2", "ring:4*2", "ring:3*3", "ring:2*4", "fully-connected:3*2", "fully-connected:4*2"])
+    )
     machine = topology(base + draw(st.sampled_from(["", ":nics=1", ":nics=1"])))
-    pairs = draw(st.lists(st.sampled_from(list(combinations(range(machine.ranks), 2))), min_size=1, max_size=3, unique=True))
+    pairs = draw(
+        st.lists(st.sampled_from(list(combinations(range(machine.ranks), 2))), min_size=1, max_size=3, unique=True)
+    )
     joined = {(k.src, k.dst) for k in machine.links}
     return modify.apply(machine, without=[f"{a}-{b}" for a, b in pairs if (a, b) in joined])
 
@@ -176,6 +190,8 @@ def test_pairs_that_no_link_joins_are_reached_by_detours(machine):
 def test_detours_of_one_pair_take_turns():
     machine = modify.apply(topology("fully-connected:4*2:nics=1"), without=["0-5"])
     detours = _Detours(fabric(machine))
-    ends = [[(machine.links[hop[0]].src, machine.links[hop[-1]].dst) for hop in detours.between(0, 5)] for _ in range(6)]
+    ends = [
+        [(machine.links[hop[0]].src, machine.links[hop[-1]].dst) for hop in detours.between(0, 5)] for _ in range(6)
+    ]
     assert len({str(way) for way in ends}) == 6
     assert all(way[0][0] == 0 and way[-1][1] == 5 and way[0][1] == way[1][0] and len(way) == 2 for way in ends)

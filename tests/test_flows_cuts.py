@@ -20,9 +20,14 @@ from synth.topologies import topology
 
 # ForestColl's published bandwidths, and what TE-CCL's instance of four NDv2 allows.
 KNOWN = {
-    "dgx1": 171.43, "dgx-a100": 342.86, "dgx-a100*2:net=odd-even": 346.67, "dgx-a100*4:net=odd-even": 266.67, "mi250": 342.86,
-    "mi250*2": 354.13, "ndv2*4": 16.67,
-}  # fmt: skip
+    "dgx1": 171.43,
+    "dgx-a100": 342.86,
+    "dgx-a100*2:net=odd-even": 346.67,
+    "dgx-a100*4:net=odd-even": 266.67,
+    "mi250": 342.86,
+    "mi250*2": 354.13,
+    "ndv2*4": 16.67,
+}
 SMALL = [
     "ring:5",
     "line:4",
@@ -35,7 +40,15 @@ SMALL = [
     "random-regular:8:degree=3",
     "switch:3*2",
 ]
-SMALL += ["switch:3*2", "dgx1*2:cross=0+2", "mesh:2x3", "line:2*3:nics=1", "line:4*2:net=odd-even", "line:4*2:nics=2,net=odd-even", "mi100"]
+SMALL += [
+    "switch:3*2",
+    "dgx1*2:cross=0+2",
+    "mesh:2x3",
+    "line:2*3:nics=1",
+    "line:4*2:net=odd-even",
+    "line:4*2:nics=2,net=odd-even",
+    "mi100",
+]
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -48,7 +61,8 @@ def test_published_bandwidths(name: str) -> None:
 
 
 def brute(machine: Topology, collective: str, root: int) -> Fraction:
-    """The least time over all cuts, each paid for by links, or by limits, whichever is cheaper for a limit's crossing links."""
+    """The least time over all cuts, each paid for by links, or by limits, whichever is cheaper for a limit's crossing
+    links."""
     nodes = machine.ranks + len(machine.switches)
     best = Fraction(0)
     for inside in itertools.product((False, True), repeat=nodes):
@@ -56,7 +70,11 @@ def brute(machine: Topology, collective: str, root: int) -> Fraction:
             continue
         shards = sum(inside[: machine.ranks]) if collective in ("allgather", "reduce-scatter") else inside[root]
         turned = collective in ("reduce-scatter", "reduce")
-        crossing = {i for i, k in enumerate(machine.links) if inside[k.dst if turned else k.src] and not inside[k.src if turned else k.dst]}
+        crossing = {
+            i
+            for i, k in enumerate(machine.links)
+            if inside[k.dst if turned else k.src] and not inside[k.src if turned else k.dst]
+        }
         meets = [k for k in machine.limits if crossing & set(k.links)]
         width = min(
             sum((k.bandwidth for k in paid), Fraction(0))
@@ -73,7 +91,9 @@ def _subsets(limits: list[Limit]) -> list[tuple[Limit, ...]]:
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("name", ["ring:5", "line:4", "star:5", "torus:2x3", "switch:4", "random-regular:6:degree=3", "line:2*3:nics=1"])
+@pytest.mark.parametrize(
+    "name", ["ring:5", "line:4", "star:5", "torus:2x3", "switch:4", "random-regular:6:degree=3", "line:2*3:nics=1"]
+)
 def test_equals_the_best_of_all_cuts(name: str, collective: str) -> None:
     machine = topology(name)
     found = throughput(fabric(machine), collective, 1)
@@ -134,7 +154,13 @@ def test_symmetries_are_checked() -> None:
     assert symmetries(made, [wrong, (0,) * 16, range(3)]) == ()
     group = free_group(symmetries(made), 16)
     assert not orbits(16, group).any()
-    for name, order in (("dgx-a100*4:net=odd-even", 32), ("hypercube:16", 16), ("mi250*2", 8), ("dgx2*2", 32), ("random-regular:8", 1)):
+    for name, order in (
+        ("dgx-a100*4:net=odd-even", 32),
+        ("hypercube:16", 16),
+        ("mi250*2", 8),
+        ("dgx2*2", 32),
+        ("random-regular:8", 1),
+    ):
         found = fabric(topology(name))
         group = free_group(symmetries(found), found.ranks)
         sizes = np.bincount(orbits(found.ranks, [pi[: found.ranks] for pi in group]))
@@ -142,7 +168,9 @@ def test_symmetries_are_checked() -> None:
 
 
 def test_no_way() -> None:
-    machine = Topology("split", 4, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)), Link(2, 3, Fraction(1)), Link(3, 2, Fraction(1))))
+    machine = Topology(
+        "split", 4, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)), Link(2, 3, Fraction(1)), Link(3, 2, Fraction(1)))
+    )
     with pytest.raises(InfeasibleError, match="no link leads to rank"):
         throughput(fabric(machine))
     with pytest.raises(InfeasibleError, match="out of rank"):
@@ -180,11 +208,19 @@ def test_the_checker_refuses() -> None:
     good = throughput(fabric(machine)).certificate
     assert throughput_cuts.check(good, machine) == Fraction(15, 325)
     wrong: list[tuple[dict, str]] = [
-        ({"kind": "cut"}, "kind"), ({"topology": "0" * 64}, "another topology"), ({"collective": "alltoall"}, "collective"),
-        ({"root": 1}, "root"), ({"inside": [[0, 15]]}, "leaves no rank out"), ({"inside": []}, "holds no rank"),
-        ({"inside": [[0, 99]]}, "stretch"), ({"limits": [9999]}, "limit"), ({"limits": ["0"]}, "limit"), ({"more": 1}, "keys"),
-        ({"inside": None}, "expected a list"), ({"collective": "broadcast", "root": 15, "inside": [[0, 14]]}, "root"),
-    ]  # fmt: skip
+        ({"kind": "cut"}, "kind"),
+        ({"topology": "0" * 64}, "another topology"),
+        ({"collective": "alltoall"}, "collective"),
+        ({"root": 1}, "root"),
+        ({"inside": [[0, 15]]}, "leaves no rank out"),
+        ({"inside": []}, "holds no rank"),
+        ({"inside": [[0, 99]]}, "stretch"),
+        ({"limits": [9999]}, "limit"),
+        ({"limits": ["0"]}, "limit"),
+        ({"more": 1}, "keys"),
+        ({"inside": None}, "expected a list"),
+        ({"collective": "broadcast", "root": 15, "inside": [[0, 14]]}, "root"),
+    ]
     for change, message in wrong:
         with pytest.raises(VerificationError, match=message):
             throughput_cuts.check({**good, **change}, machine)

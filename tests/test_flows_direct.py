@@ -15,11 +15,14 @@ from synth.topologies import topology
 
 @pytest.mark.parametrize("collective", ["allgather", "reduce-scatter"])
 @pytest.mark.parametrize(
-    ("name", "depth"), [("torus:5x7", 5), ("hypercube:16", 4), ("torus:3x3x2", 3), ("ring:7", 3), ("circulant:9:offsets=1+3", 2)]
+    ("name", "depth"),
+    [("torus:5x7", 5), ("hypercube:16", 4), ("torus:3x3x2", 3), ("ring:7", 3), ("circulant:9:offsets=1+3", 2)],
 )
 def test_forests_in_arrays_are_optimal_and_as_shallow_as_the_machine(name, depth, collective, monkeypatch):
     made, grow = [], symmetric_trees_direct.grow
-    monkeypatch.setattr(symmetric_trees.symmetric_trees_direct, "grow", lambda *args: made.append(grow(*args)) or made[-1])
+    monkeypatch.setattr(
+        symmetric_trees.symmetric_trees_direct, "grow", lambda *args: made.append(grow(*args)) or made[-1]
+    )
     built = build(fabric(topology(name)), collective, methods=("symmetric",))
     assert isinstance(made[-1], Flat)
     checked = verify(built.forest)

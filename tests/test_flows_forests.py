@@ -22,10 +22,26 @@ from synth.topologies import topology
 
 # Trees no deeper than: the diameter on Cayley graphs, two hops behind switches.
 DEEPEST = {
-    "ring:5": 2, "ring:8": 4, "torus:4x4": 4, "torus:3x5x2": 4, "hypercube:16": 4, "circulant:30:offsets=1+7": 5, "fully-connected:5": 1,
-    "dgx-a100": 1, "dgx-a100*2": 2, "dgx-a100*2:net=odd-even": 2, "dgx-a100*4:net=odd-even": 2, "rail:2x8": 2, "rail:4x4": 2,
-    "dgx-h100*4:net=rail": 2, "dgx2*4": 2, "mi100": 2, "fat-tree:16": 1, "fat-tree:16:levels=3": 1, "torus:16x16": 16,
-}  # fmt: skip
+    "ring:5": 2,
+    "ring:8": 4,
+    "torus:4x4": 4,
+    "torus:3x5x2": 4,
+    "hypercube:16": 4,
+    "circulant:30:offsets=1+7": 5,
+    "fully-connected:5": 1,
+    "dgx-a100": 1,
+    "dgx-a100*2": 2,
+    "dgx-a100*2:net=odd-even": 2,
+    "dgx-a100*4:net=odd-even": 2,
+    "rail:2x8": 2,
+    "rail:4x4": 2,
+    "dgx-h100*4:net=rail": 2,
+    "dgx2*4": 2,
+    "mi100": 2,
+    "fat-tree:16": 1,
+    "fat-tree:16:levels=3": 1,
+    "torus:16x16": 16,
+}
 # Groups that leave several kinds of ranks: optimal, of any depth.
 MIXED = ["dgx1", "dgx1*4", "mi250*8", "dgx1*2:cross=0+2", "dragonfly:9x4"]
 

@@ -16,7 +16,8 @@ from synth.topologies import modify, topology
 
 
 @pytest.mark.parametrize(
-    "name", ["ring:7", "torus:4x4", "torus:8x8", "hypercube:16", "mesh:4x4", "torus:3x5", "torus:32x32", "hypercube:256"]
+    "name",
+    ["ring:7", "torus:4x4", "torus:8x8", "hypercube:16", "mesh:4x4", "torus:3x5", "torus:32x32", "hypercube:256"],
 )
 def test_breadth_first_is_optimal_at_the_diameter_on_tori_meshes_and_hypercubes(name):
     graph = fabric(topology(name))

@@ -25,9 +25,18 @@ from synth.scale.forests.partial_trees import finished
 from synth.topologies import topology
 
 KNOWN = {
-    "dgx1": 171.43, "dgx-a100": 342.86, "dgx-a100*2:net=odd-even": 346.67, "dgx-a100*4:net=odd-even": 266.67, "mi250": 342.86,
-    "mi250*2": 354.13, "ndv2*4": 16.67, "rail:2x8": 10.67, "fat-tree:16": 1.07, "fat-tree:16:levels=3": 1.07, "torus:3x4": 4.36,
-}  # fmt: skip
+    "dgx1": 171.43,
+    "dgx-a100": 342.86,
+    "dgx-a100*2:net=odd-even": 346.67,
+    "dgx-a100*4:net=odd-even": 266.67,
+    "mi250": 342.86,
+    "mi250*2": 354.13,
+    "ndv2*4": 16.67,
+    "rail:2x8": 10.67,
+    "fat-tree:16": 1.07,
+    "fat-tree:16:levels=3": 1.07,
+    "torus:3x4": 4.36,
+}
 
 
 def packed(machine: Topology, collective: str = "allgather", root: int = 0) -> Forest:
@@ -85,14 +94,17 @@ def needs_longer_ways(machine: Topology, collective: str, time: Fraction) -> boo
     return bounds.flow(network, task(collective, machine.ranks), None).value / network.unit > time
 
 
-# Among the first twelve one cut says enough; in the others switches let out more than comes in, and several cuts are weighed.
+# Among the first twelve one cut says enough; in the others switches let out more than comes in, and several cuts are
+# weighed.
 @pytest.mark.parametrize("seed", [*range(12), 220, 322, 333, 347, 360])
 def test_unequal_directions(seed: int) -> None:
     machine = drawn(seed, False)
     built = build(fabric(machine), "allgather")
     found = verify(built.forest)
     assert found.time == built.forest.time
-    assert built.gap == (Fraction(1, 2) if seed == 360 else 0)  # there the trees found at the bound take longer ways through switches
+    assert built.gap == (
+        Fraction(1, 2) if seed == 360 else 0
+    )  # there the trees found at the bound take longer ways through switches
     assert throughput_cuts.check(built.bound.certificate, machine) == built.bound.time / built.bound.fabric.unit
     assert (built.bound.proof is not None) == (seed > 12)
 

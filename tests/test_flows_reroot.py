@@ -36,8 +36,15 @@ def hung(name, collective, root):
 
 @pytest.mark.parametrize(
     ("name", "gap"),
-    [("dgx-a100*2", 0), ("dgx-a100*4", 0), ("dgx-h100*4:net=rail", 0), ("ndv2*4", 0), ("dgx-a100*3:nics=2", None), ("torus:4x4", None)],
-)  # fmt: skip
+    [
+        ("dgx-a100*2", 0),
+        ("dgx-a100*4", 0),
+        ("dgx-h100*4:net=rail", 0),
+        ("ndv2*4", 0),
+        ("dgx-a100*3:nics=2", None),
+        ("torus:4x4", None),
+    ],
+)
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 @pytest.mark.parametrize("root", [0, 5])
 def test_trees_are_right_and_meet_the_bound_where_boxes_are_switched(name, gap, collective, root):

@@ -1,4 +1,5 @@
-"""The adversary of the verifier, shortly: no mutant that is accepted is false, and its oracle can tell. More: python -m bench.forge."""
+"""The adversary of the verifier, shortly: no mutant that is accepted is false, and its oracle can tell. More: python -m
+bench.forge."""
 
 from __future__ import annotations
 
@@ -39,9 +40,21 @@ def test_what_is_right_verifies_and_the_oracle_agrees(made: list[seeds.Case]) ->
 def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
     kinds = {str(certificate["kind"]) for case in made for certificate in operators.certificates(case.doc)}
     assert kinds == {
-        "distance", "unreachable", "static-cuts", "deadline-cuts", "deadline-cut-trees", "allreduce-cuts", "one-chunk", "too-few-steps",
-        "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts", "groups-prices",
-    }  # fmt: skip
+        "distance",
+        "unreachable",
+        "static-cuts",
+        "deadline-cuts",
+        "deadline-cut-trees",
+        "allreduce-cuts",
+        "one-chunk",
+        "too-few-steps",
+        "lrat",
+        "throughput-cut",
+        "throughput-cuts",
+        "alltoall-lengths",
+        "allreduce-parts",
+        "groups-prices",
+    }
     fields = {key for case in made for certificate in operators.certificates(case.doc) for key in certificate}
     assert {"covers", "count", "reversed", "numbering", "generators"} <= fields
 
@@ -49,7 +62,9 @@ def test_every_kind_of_certificate_is_attacked(made: list[seeds.Case]) -> None:
 def test_no_false_document_is_accepted(made: list[seeds.Case], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CHUNKS", 2)
     monkeypatch.setattr(check, "SECONDS", 60.0)
-    quick = [case for case in made if case.kind != "alltoall-lengths"]  # whose lengths wrap on eight million links alone
+    quick = [
+        case for case in made if case.kind != "alltoall-lengths"
+    ]  # whose lengths wrap on eight million links alone
     count: Counter[str] = Counter()
     for number in MUTANTS:
         done = campaign.examine(quick, SEED, number)
@@ -106,11 +121,27 @@ def test_it_shares_no_code_with_what_it_judges() -> None:
         tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
         names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
-        assert not [name for name in names if name.split(".")[0] == "synth" or (name.startswith("bench") and "forge" not in name)]
+        assert not [
+            name
+            for name in names
+            if name.split(".")[0] == "synth" or (name.startswith("bench") and "forge" not in name)
+        ]
 
 
-@pytest.mark.parametrize(("name", "more"), [("distance", "3"), ("static", "2"), ("deadlines", "2"), ("covers", "5/4"), ("scan", "3/2"),
-                                            ("count", "3/2"), ("completing", "2"), ("tree", "5/2"), ("one chunk", "3")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("distance", "3"),
+        ("static", "2"),
+        ("deadlines", "2"),
+        ("covers", "5/4"),
+        ("scan", "3/2"),
+        ("count", "3/2"),
+        ("completing", "2"),
+        ("tree", "5/2"),
+        ("one chunk", "3"),
+    ],
+)
 def test_a_bound_above_what_a_schedule_attains_is_false(documents: dict[str, seeds.Case], name: str, more: str) -> None:
     case = documents[f"bounds {name}"]
     assert judged(edited(case, (["bounds", 0, "value"], more)), []) == "false"
@@ -127,7 +158,10 @@ def test_frontiers_that_lack_a_point_or_answer_something_else(documents: dict[st
     found = documents["frontier broadcast"]
     lines = check.verified(found)[1]
     assert judged(found, lines) == "true"
-    assert judged(edited(found, (["points"], found.doc["points"][:1]), (["max_steps"], 3)), ["complete: up to 3 steps"]) == "false"
+    assert (
+        judged(edited(found, (["points"], found.doc["points"][:1]), (["max_steps"], 3)), ["complete: up to 3 steps"])
+        == "false"
+    )
     assert judged(edited(found, (["points"], found.doc["points"][1:])), lines) == "false"
     assert judged(edited(found, (["points"], [])), lines) == "false"
     assert judged(edited(found, (["points", 1, "bandwidth"], "1/2")), lines) == "false"
@@ -145,7 +179,10 @@ def test_open_intervals(documents: dict[str, seeds.Case], lower: str) -> None:
 
 def test_what_is_possible_is_not_impossible(documents: dict[str, seeds.Case]) -> None:
     for name, most in (("infeasible allgather", 2), ("infeasible allreduce", 3)):
-        assert judged(edited(documents[name], (["max_steps"], most)), []) == "false" or documents[name].kind == "unreachable"
+        assert (
+            judged(edited(documents[name], (["max_steps"], most)), []) == "false"
+            or documents[name].kind == "unreachable"
+        )
     assert judged(edited(documents["infeasible at scale broadcast"], (["certificate", "pair"], [0, 3])), []) == "false"
     assert judged(edited(documents["refutation broadcast"], (["rounds"], 2)), []) == "true"
     assert judged(edited(documents["refutation broadcast"], (["rounds"], 4)), []) == "false"
@@ -158,7 +195,10 @@ def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:
     assert judged(case, lines) == "true"
     assert judged(edited(case, (["steps", 0, "rounds"], 1)), lines) == "false"
     limits = case.doc["topology"]["limits"]
-    verdicts = {judged(edited(case, (["topology", "limits", i, "links"], limits[i]["links"] * 2)), lines) for i in range(len(limits))}
+    verdicts = {
+        judged(edited(case, (["topology", "limits", i, "links"], limits[i]["links"] * 2)), lines)
+        for i in range(len(limits))
+    }
     assert "false" in verdicts  # a route that a limit lists twice counts twice
     archive = documents["bulk ring"]
     lines = check.verified(archive)[1]
@@ -168,7 +208,9 @@ def test_schedules_and_machines(documents: dict[str, seeds.Case]) -> None:
     assert judged(edited(archive, (["header", "chunks"], 2)), lines) == "false"
 
 
-@pytest.mark.parametrize("name", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall", "a shared port"])
+@pytest.mark.parametrize(
+    "name", ["allgather", "reduce-scatter", "broadcast", "reduce", "allreduce", "alltoall", "a shared port"]
+)
 def test_rates_of_machines_with_switches(documents: dict[str, seeds.Case], name: str) -> None:
     case = documents[f"large {name}"]
     more = str(Fraction(case.doc["bound"]["value"]) * 2)
@@ -184,7 +226,13 @@ def test_groups(documents: dict[str, seeds.Case]) -> None:
         assert judged(case, lines) == "true"
         assert judged(edited(case, (["bound", "seconds"], more)), lines) == "false"
         assert judged(edited(case, (["topology", "links", 0], [0, 1, -7])), lines) == "false"
-        assert judged(edited(case, (["schedule", "collective", "post"], case.doc["schedule"]["collective"]["post"][:1])), lines) == "false"
+        assert (
+            judged(
+                edited(case, (["schedule", "collective", "post"], case.doc["schedule"]["collective"]["post"][:1])),
+                lines,
+            )
+            == "false"
+        )
 
 
 def test_a_counter_example_is_a_schedule() -> None:
@@ -192,7 +240,12 @@ def test_a_counter_example_is_a_schedule() -> None:
     links = ((0, 1), (1, 0), (1, 2), (2, 1))
     machine = Machine(3, tuple((a, b, ()) for a, b in links), tuple((Fraction(1), ((i, 1),)) for i in range(4)))
     every = frozenset(range(3))
-    for wants in ({0: every, 2: every}, {1: every}, {r: frozenset(range(r + 1)) for r in range(3)}, {0: frozenset({1, 2}), 2: every}):
+    for wants in (
+        {0: every, 2: every},
+        {1: every},
+        {r: frozenset(range(r + 1)) for r in range(3)},
+        {0: frozenset({1, 2}), 2: every},
+    ):
         task = Task(3, True, (every,), (frozenset(wants.items()),))
         for chunks, steps in ((1, 3), (2, 4), (2, None)):
             found, bound = search.fewest_rounds(machine, task, chunks, steps, 20)
@@ -205,11 +258,29 @@ def test_a_counter_example_is_a_schedule() -> None:
 
 
 def test_the_table_has_every_cell_and_says_what_was_found(made: list[seeds.Case]) -> None:
-    rows = [{"cell": [case.schema, case.kind, name], "answer": "refused", "count": 3} for case in made for name in operators.OPERATORS]
+    rows = [
+        {"cell": [case.schema, case.kind, name], "answer": "refused", "count": 3}
+        for case in made
+        for name in operators.OPERATORS
+    ]
     rows.append({"cell": ["bulk/1", "sends", "huge"], "answer": "false", "count": 1})
-    finding = {"number": 1, "cell": ["bulk/1", "sends", "huge"], "seed": "bulk tree", "verdict": "false", "reason": "rounds wrap"}
+    finding = {
+        "number": 1,
+        "cell": ["bulk/1", "sends", "huge"],
+        "seed": "bulk tree",
+        "verdict": "false",
+        "reason": "rounds wrap",
+    }
     where = {"cpu": "x", "cores": 2, "python": "3", "libraries": {}, "commit": "c", "changed": False, "date": "d"}
-    document = {"where": where, "seed": 0, "seconds": 1, "jobs": 1, "seeds": len(made), "rows": rows, "findings": [finding]}
+    document = {
+        "where": where,
+        "seed": 0,
+        "seconds": 1,
+        "jobs": 1,
+        "seeds": len(made),
+        "rows": rows,
+        "findings": [finding],
+    }
     text = forge.table(document | {"taken_back": [{"mend": "V1", "mutants": 5, "seconds": 1.0, "found": None}]})
     assert "| 0/0" not in text
     assert "/1 !1" in text and "rounds wrap" in text and "| V1 | 5 | 1.0 | not found |" in text
@@ -231,7 +302,10 @@ def test_with_a_mend_taken_back_a_false_document_is_accepted(documents: dict[str
     elif name == "V6":
         doc["topology"]["links"].append([0, 2, -7])
         doc["topology"]["latency_us"].append("1")
-        doc["groups"] = [{k: v for k, v in row.items() if not k.startswith("alone_") or k == "alone_seconds"} for row in doc["groups"]]
+        doc["groups"] = [
+            {k: v for k, v in row.items() if not k.startswith("alone_") or k == "alone_seconds"}
+            for row in doc["groups"]
+        ]
     else:
         doc["open"][0]["lower"] = "1000"
         del doc["open"][0]["certificate"]

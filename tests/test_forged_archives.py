@@ -1,4 +1,5 @@
-"""False documents at scale do not verify: compact schedules and what their archives claim, mended by nothing but the truth."""
+"""False documents at scale do not verify: compact schedules and what their archives claim, mended by nothing but the
+truth."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def verified(path) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-@pytest.mark.parametrize("values", [[1 << 62] * 4, [-(1 << 63)] * 3, [(1 << 63) - 1, 1], [], [3, -5, 7], [1 << 53, 1, 1]])
+@pytest.mark.parametrize(
+    "values", [[1 << 62] * 4, [-(1 << 63)] * 3, [(1 << 63) - 1, 1], [], [3, -5, 7], [1 << 53, 1, 1]]
+)
 def test_sums_are_those_of_python(values):
     assert exact_sums.total(np.array(values, np.int64)) == sum(values)
 
@@ -97,9 +100,18 @@ def test_symmetries_of_switches_alone_make_no_link_wider():
     machine = Topology("two switches", 2, links, (), ("a", "b"), unit=Fraction(1))
     sends = np.array([0, 1, 2, 3], np.int64)
     given = Bulk(
-        machine, "allgather", None, 2, np.array([1]), np.zeros(4, np.int64), sends, np.array([0, 0, 1, 1]), np.zeros(4, np.int64),
-        ((0, 1), (2, 3)), ((0, 1, 3, 2),),
-    )  # fmt: skip
+        machine,
+        "allgather",
+        None,
+        2,
+        np.array([1]),
+        np.zeros(4, np.int64),
+        sends,
+        np.array([0, 0, 1, 1]),
+        np.zeros(4, np.int64),
+        ((0, 1), (2, 3)),
+        ((0, 1, 3, 2),),
+    )
     with pytest.raises(VerificationError, match="not the identity fixes a rank"):
         compressed_replay.bulk(given)
     with pytest.raises(VerificationError, match="carries 2 chunks in 1 rounds of 1"):
@@ -152,14 +164,23 @@ def claims(shape: tuple[int, ...], kind: str = "<i8") -> bytes:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"step": claims((1 << 40,))}, "at most"), ({"step": claims((1 << 20,))}, "as many numbers as it says"),
-        ({"step": claims((-1,))}, "shape"), ({"step": claims((1 << 62, 1 << 62))}, "dimensions"), ({"step": claims((0,), "<f8")}, "whole"),
-        ({"step": claims((0,), "<u8")}, "whole"), ({"step": np.array([{}], object)}, "whole"), ({"step": np.array([True])}, "whole"),
-        ({"step": np.zeros((2, 2), np.int64)}, "dimensions"), ({"step": b"no array"}, "magic"), ({"kind": None}, "'kind.npy' is missing"),
-        ({"more": np.zeros(1)}, "'more.npy' is not known"), ({"header": np.zeros(4, np.int64)}, "no text"),
-        ({"header": np.frombuffer(b"[" * 100_000, np.uint8)}, "nested"), ({"header": np.frombuffer(b"{", np.uint8)}, "property"),
+        ({"step": claims((1 << 40,))}, "at most"),
+        ({"step": claims((1 << 20,))}, "as many numbers as it says"),
+        ({"step": claims((-1,))}, "shape"),
+        ({"step": claims((1 << 62, 1 << 62))}, "dimensions"),
+        ({"step": claims((0,), "<f8")}, "whole"),
+        ({"step": claims((0,), "<u8")}, "whole"),
+        ({"step": np.array([{}], object)}, "whole"),
+        ({"step": np.array([True])}, "whole"),
+        ({"step": np.zeros((2, 2), np.int64)}, "dimensions"),
+        ({"step": b"no array"}, "magic"),
+        ({"kind": None}, "'kind.npy' is missing"),
+        ({"more": np.zeros(1)}, "'more.npy' is not known"),
+        ({"header": np.zeros(4, np.int64)}, "no text"),
+        ({"header": np.frombuffer(b"[" * 100_000, np.uint8)}, "nested"),
+        ({"header": np.frombuffer(b"{", np.uint8)}, "property"),
     ],
-)  # fmt: skip
+)
 def test_an_archive_of_other_arrays_is_refused_before_it_is_unpacked(arrays, words, tmp_path):
     archive(tmp_path / "a.npz", **arrays)
     with pytest.raises(FormatError, match=words):
@@ -176,25 +197,56 @@ def test_a_name_twice_is_refused(tmp_path):
 
 
 HEADER = {
-    "schema": "synth.bulk/1", "collective": "allgather", "root": None, "chunks": 2,
-    "topology": {"name": "x", "ranks": 4, "switches": [], "unit": "1", "widths": ["1"], "latencies": ["1"], "limits": []},
-}  # fmt: skip
+    "schema": "synth.bulk/1",
+    "collective": "allgather",
+    "root": None,
+    "chunks": 2,
+    "topology": {
+        "name": "x",
+        "ranks": 4,
+        "switches": [],
+        "unit": "1",
+        "widths": ["1"],
+        "latencies": ["1"],
+        "limits": [],
+    },
+}
 
 
 @pytest.mark.parametrize(
     ("change", "machine"),
     [
-        ({"extra": 1}, {}), ({}, {"extra": 1}), ({"chunks": True}, {}), ({"chunks": 2.0}, {}), ({"chunks": 0}, {}), ({"chunks": -2}, {}),
-        ({"chunks": "2"}, {}), ({"chunks": 1 << 64}, {}), ({"root": 0}, {}), ({"collective": "scan"}, {}), ({"schema": "synth.bulk/2"}, {}),
-        ({"topology": None}, {}), ({}, {"ranks": 0}), ({}, {"ranks": 3}), ({}, {"ranks": 1 << 40}), ({}, {"ranks": True}),
-        ({}, {"ranks": 2, "switches": ["a", "b"]}), ({}, {"switches": ["a"]}), ({}, {"switches": [0]}),
+        ({"extra": 1}, {}),
+        ({}, {"extra": 1}),
+        ({"chunks": True}, {}),
+        ({"chunks": 2.0}, {}),
+        ({"chunks": 0}, {}),
+        ({"chunks": -2}, {}),
+        ({"chunks": "2"}, {}),
+        ({"chunks": 1 << 64}, {}),
+        ({"root": 0}, {}),
+        ({"collective": "scan"}, {}),
+        ({"schema": "synth.bulk/2"}, {}),
+        ({"topology": None}, {}),
+        ({}, {"ranks": 0}),
+        ({}, {"ranks": 3}),
+        ({}, {"ranks": 1 << 40}),
+        ({}, {"ranks": True}),
+        ({}, {"ranks": 2, "switches": ["a", "b"]}),
+        ({}, {"switches": ["a"]}),
+        ({}, {"switches": [0]}),
         ({}, {"unit": "0"}),
-        ({}, {"unit": "-1"}), ({}, {"widths": ["-1"]}), ({}, {"widths": []}), ({}, {"widths": [1]}),
+        ({}, {"unit": "-1"}),
+        ({}, {"widths": ["-1"]}),
+        ({}, {"widths": []}),
+        ({}, {"widths": [1]}),
         ({}, {"limits": ["a"]}),
-        ({}, {"name": "a\nb"}), ({}, {"latencies": ["1/0"]}), ({"collective": "allreduce"}, {}), ({"collective": "broadcast",
-        "root": 4}, {}),
+        ({}, {"name": "a\nb"}),
+        ({}, {"latencies": ["1/0"]}),
+        ({"collective": "allreduce"}, {}),
+        ({"collective": "broadcast", "root": 4}, {}),
     ],
-)  # fmt: skip
+)
 def test_an_altered_header_is_refused(change, machine, tmp_path):
     archive(tmp_path / "a.npz", header=HEADER)
     assert verified(tmp_path / "a.npz")[0] == 0
@@ -205,16 +257,30 @@ def test_an_altered_header_is_refused(change, machine, tmp_path):
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"src": np.array([9] * 8)}, {"src": np.array([-1] * 8)}, {"dst": np.zeros(7, np.int64)}, {"width": np.array([1] * 8)},
-        {"sort": np.array([5] * 8)}, {"late": np.array([-1] * 8)}, {"path_ends": np.array([3, 1])},
+        {"src": np.array([9] * 8)},
+        {"src": np.array([-1] * 8)},
+        {"dst": np.zeros(7, np.int64)},
+        {"width": np.array([1] * 8)},
+        {"sort": np.array([5] * 8)},
+        {"late": np.array([-1] * 8)},
+        {"path_ends": np.array([3, 1])},
         {"path_ends": np.array([], np.int64)},
-        {"path_links": np.array([0, 99])}, {"limit_ends": np.array([0])}, {"nodes": np.array([0])},
+        {"path_links": np.array([0, 99])},
+        {"limit_ends": np.array([0])},
+        {"nodes": np.array([0])},
         {"generators": np.zeros((1, 3), np.int64)},
-        {"generators": np.array([[0, 0, 1, 1]])}, {"generators": np.array([[0, 1, 3, 2]])}, {"generators": np.zeros((0, 4), np.int64)},
-        {"rounds": np.array([0, 0])}, {"rounds": np.array([-1, 5])}, {"rounds": np.zeros(0, np.int64)}, {"step": np.array([-1])},
-        {"chunk": np.array([1 << 40] * 6)}, {"kind": np.ones(6, np.int64)}, {"src": np.array([0] * 8), "dst": np.array([0] * 8)},
+        {"generators": np.array([[0, 0, 1, 1]])},
+        {"generators": np.array([[0, 1, 3, 2]])},
+        {"generators": np.zeros((0, 4), np.int64)},
+        {"rounds": np.array([0, 0])},
+        {"rounds": np.array([-1, 5])},
+        {"rounds": np.zeros(0, np.int64)},
+        {"step": np.array([-1])},
+        {"chunk": np.array([1 << 40] * 6)},
+        {"kind": np.ones(6, np.int64)},
+        {"src": np.array([0] * 8), "dst": np.array([0] * 8)},
     ],
-)  # fmt: skip
+)
 def test_altered_arrays_are_refused(arrays, tmp_path):
     archive(tmp_path / "a.npz", **arrays)
     assert verified(tmp_path / "a.npz")[0] == 5
@@ -238,12 +304,26 @@ def test_a_schedule_on_fewer_ranks_of_the_same_links_is_that_of_another_machine(
     bound = api.large_bound(ring(6), "allgather")
     rate = made.bandwidth
     doc = {
-        "schema": "synth.large/1", "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | link_columns.columns(ring(6)),
-        "collective": "allgather", "root": None, "bound": {"value": "1/2", "certificate": certificate}, "least_steps": 1,
-        "seconds": 0, "notes": [],
-        "points": [{"steps": made.steps, "rounds": int(rate * made.chunks), "chunks": made.chunks, "bandwidth": str(rate), "engine": "x",
-                    "gap": str(rate * 2 - 1), "file": "a.npz"}],
-    }  # fmt: skip
+        "schema": "synth.large/1",
+        "topology": {"name": "x", "ranks": 6, "unit_gbps": "1"} | link_columns.columns(ring(6)),
+        "collective": "allgather",
+        "root": None,
+        "bound": {"value": "1/2", "certificate": certificate},
+        "least_steps": 1,
+        "seconds": 0,
+        "notes": [],
+        "points": [
+            {
+                "steps": made.steps,
+                "rounds": int(rate * made.chunks),
+                "chunks": made.chunks,
+                "bandwidth": str(rate),
+                "engine": "x",
+                "gap": str(rate * 2 - 1),
+                "file": "a.npz",
+            }
+        ],
+    }
     assert bound is not None and rate < bound.bound  # what it claims cannot be
     made.save(tmp_path / "a.npz")
     (tmp_path / "f.json").write_text(json.dumps(doc))

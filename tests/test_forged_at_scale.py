@@ -39,9 +39,12 @@ def parallel(count: int, narrow: int, limits: tuple[Limit, ...] = ()) -> Topolog
 
 def lengths(machine: Topology, links: list, limits: list = (), generators: list = ()) -> dict:  # type: ignore[assignment]
     return {
-        "kind": "alltoall-lengths", "topology": path_lengths.digest_runs(machine), "links": links, "limits": list(limits),
+        "kind": "alltoall-lengths",
+        "topology": path_lengths.digest_runs(machine),
+        "links": links,
+        "limits": list(limits),
         "generators": list(generators),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("power", [31, 52, 53, 59, 60])
@@ -69,7 +72,8 @@ def test_lengths_of_many_limits_add_up_without_wrapping(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "row", [[0, 1, 2], [1, 1, 2, 3], [True, 0, 2, 3], ["1", "0", "2", "3"], [1.0, 0, 2, 3], [1, 0, 3, 2], [-1, 0, 1, 2], 3]
+    "row",
+    [[0, 1, 2], [1, 1, 2, 3], [True, 0, 2, 3], ["1", "0", "2", "3"], [1.0, 0, 2, 3], [1, 0, 3, 2], [-1, 0, 1, 2], 3],
 )
 def test_a_generator_is_an_automorphism_in_whole_numbers(row):
     """1 and 0 exchanged alone keep no line 0-1-2-3."""
@@ -106,16 +110,32 @@ def test_a_bound_of_nothing_is_none(value, tmp_path):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("topology.sorts", [["0", "1", "unknown"]]), ("topology.sorts", [["-1", "1", "unknown"]]),
+        ("topology.sorts", [["0", "1", "unknown"]]),
+        ("topology.sorts", [["-1", "1", "unknown"]]),
         ("topology.sorts", [[1, "1", "unknown"]]),
-        ("topology.sorts", [[True, "1", "unknown"]]), ("topology.unit", "-1"), ("topology.unit", 1), ("topology.links.src.0", True),
-        ("topology.links.more", []), ("topology.switches", ["s"]), ("topology.limits", [["l", "1", [0, 0]]]),
+        ("topology.sorts", [[True, "1", "unknown"]]),
+        ("topology.unit", "-1"),
+        ("topology.unit", 1),
+        ("topology.links.src.0", True),
+        ("topology.links.more", []),
+        ("topology.switches", ["s"]),
+        ("topology.limits", [["l", "1", [0, 0]]]),
         ("topology.limits", [["l", "1"]]),
-        ("points.0.gap", "-1"), ("points.0.bandwidth", "0"), ("points.0.rounds", -1), ("points.0.chunks", 0), ("points.0.steps", True),
-        ("least_steps", 3), ("bound.certificate", []), ("bound.certificate.more", 1), ("bound.certificate.kind", ["alltoall-lengths"]),
-        ("bound.certificate.kind", "throughput-cut"), ("collective", "allgather"), ("root", 0), ("open", "soon"),
+        ("points.0.gap", "-1"),
+        ("points.0.bandwidth", "0"),
+        ("points.0.rounds", -1),
+        ("points.0.chunks", 0),
+        ("points.0.steps", True),
+        ("least_steps", 3),
+        ("bound.certificate", []),
+        ("bound.certificate.more", 1),
+        ("bound.certificate.kind", ["alltoall-lengths"]),
+        ("bound.certificate.kind", "throughput-cut"),
+        ("collective", "allgather"),
+        ("root", 0),
+        ("open", "soon"),
     ],
-)  # fmt: skip
+)
 def test_an_altered_frontier_is_refused(path, value, tmp_path):
     doc = json.loads(ring())
     assert verified(doc, tmp_path)[0] == 4  # its points have no files
@@ -141,7 +161,11 @@ def test_each_point_that_is_not_replayed_is_named(tmp_path):
 def test_points_have_growing_steps(tmp_path):
     doc = json.loads(ring())
     row = doc["points"][0]
-    slower = row | {"bandwidth": "8", "rounds": 8 * row["chunks"], "gap": str(Fraction(8) / Fraction(doc["bound"]["value"]) - 1)}
+    slower = row | {
+        "bandwidth": "8",
+        "rounds": 8 * row["chunks"],
+        "gap": str(Fraction(8) / Fraction(doc["bound"]["value"]) - 1),
+    }
     code, said = verified(doc | {"points": [slower, row]}, tmp_path)
     assert code == 5 and "points[1].steps: " in said
 
@@ -154,7 +178,11 @@ def test_the_least_number_of_steps_is_checked_or_named(tmp_path, monkeypatch):
     assert verified(doc | {"least_steps": 3}, tmp_path)[0] == 4
     monkeypatch.setattr(scale_frontier, "MOST_LOOKED_AT", 7)
     code, said = verified(doc, tmp_path)
-    assert code == 4 and "not checked: that no alltoall on " in said and "takes fewer than 2 steps: the machine is large" in said
+    assert (
+        code == 4
+        and "not checked: that no alltoall on " in said
+        and "takes fewer than 2 steps: the machine is large" in said
+    )
 
 
 def test_the_root_is_part_of_what_is_said(tmp_path):
@@ -176,7 +204,12 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
         "root": None,
         "inside": [[0, 0]],
     }
-    parts = {"kind": "allreduce-parts", "topology": throughput_cuts.digest(machine), "regions": [[0], [1]], "limits": [[0], []]}
+    parts = {
+        "kind": "allreduce-parts",
+        "topology": throughput_cuts.digest(machine),
+        "regions": [[0], [1]],
+        "limits": [[0], []],
+    }
     checks = ((throughput_cuts.check, cut | {"limits": [0] if where == "limit" else []}), (partition.check, parts))
     for check, certificate in checks:
         if width < 0:
@@ -186,13 +219,28 @@ def test_bandwidths_that_are_none_prove_nothing(where, width):
             assert check(certificate, machine) <= Fraction(1, 2)
 
 
-@pytest.mark.parametrize("change", [{"limits": [[0, 0], []]}, {"regions": [[0, 0], [1]]}, {"regions": [[0], []]}, {"regions": [[0, 1]]},
-                                    {"regions": []}, {"entering": False}, {"regions": [[False], [1]]},
-                                    {"limits": [[True], []]}])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"limits": [[0, 0], []]},
+        {"regions": [[0, 0], [1]]},
+        {"regions": [[0], []]},
+        {"regions": [[0, 1]]},
+        {"regions": []},
+        {"entering": False},
+        {"regions": [[False], [1]]},
+        {"limits": [[True], []]},
+    ],
+)
 def test_parts_are_sets_that_hold_every_rank_once(change):
     links = (Link(0, 1, Fraction(2)), Link(1, 0, Fraction(2)))
     machine = Topology("two", 2, links, (Limit("a", (0,), Fraction(1)), Limit("b", (1,), Fraction(1))))
-    good = {"kind": "allreduce-parts", "topology": throughput_cuts.digest(machine), "regions": [[0], [1]], "limits": [[0], [1]]}
+    good = {
+        "kind": "allreduce-parts",
+        "topology": throughput_cuts.digest(machine),
+        "regions": [[0], [1]],
+        "limits": [[0], [1]],
+    }
     assert partition.check(good, machine) == 1
     with pytest.raises(VerificationError):
         partition.check(good | change, machine)
@@ -200,9 +248,19 @@ def test_parts_are_sets_that_hold_every_rank_once(change):
 
 @pytest.mark.parametrize(
     "change",
-    [{"cuts": []}, {"cuts": [["0", [[0, 0]]]]}, {"cuts": [["1", []]]}, {"cuts": [["1", [[0, 1]]]]}, {"limits": [[0, "1"], [0, "1"]]},
-     {"limits": [[0, "-1"]]}, {"potentials": [[0, "1"]]}, {"potentials": [[2, "1"], [2, "1"]]}, {"cuts": [["-1", [[0, 0]]]]}, {"cuts": {}}],
-)  # fmt: skip
+    [
+        {"cuts": []},
+        {"cuts": [["0", [[0, 0]]]]},
+        {"cuts": [["1", []]]},
+        {"cuts": [["1", [[0, 1]]]]},
+        {"limits": [[0, "1"], [0, "1"]]},
+        {"limits": [[0, "-1"]]},
+        {"potentials": [[0, "1"]]},
+        {"potentials": [[2, "1"], [2, "1"]]},
+        {"cuts": [["-1", [[0, 0]]]]},
+        {"cuts": {}},
+    ],
+)
 def test_several_cuts_need_weights(change):
     links = (Link(0, 2, Fraction(2)), Link(2, 1, Fraction(2)), Link(1, 0, Fraction(1)))
     machine = Topology("hub", 2, links, (Limit("a", (0,), Fraction(1)),), ("s",))
@@ -219,20 +277,42 @@ def apart() -> dict:
     """Nothing leads from ranks 0 and 1 to rank 2."""
     machine = Topology("apart", 3, tuple(Link(a, b, Fraction(1)) for a, b in ((0, 1), (1, 0), (2, 0))))
     certificate = {
-        "kind": "unreachable", "topology": throughput_cuts.digest(machine), "collective": "broadcast", "root": 0, "pair": [0, 2],
+        "kind": "unreachable",
+        "topology": throughput_cuts.digest(machine),
+        "collective": "broadcast",
+        "root": 0,
+        "pair": [0, 2],
         "closed": [[0, 1]],
-    }  # fmt: skip
+    }
     topology = {"name": "apart", "ranks": 3, "unit_gbps": "1"} | link_columns.columns(machine)
-    return {"schema": "synth.infeasible/1", "topology": topology, "collective": "broadcast", "max_steps": None, "certificate": certificate}
+    return {
+        "schema": "synth.infeasible/1",
+        "topology": topology,
+        "collective": "broadcast",
+        "max_steps": None,
+        "certificate": certificate,
+    }
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("root", False), ("root", 1), ("root", None), ("pair", [0, 1]), ("pair", [False, 2]), ("pair", [0]), ("closed", []),
-     ("closed", [[0, 2]]),
-     ("closed", [[0, 0]]), ("collective", "scan"), ("collective", "allgather"), ("collective", ["broadcast"]), ("kind", "distance"),
-     ("more", 1)],
-)  # fmt: skip
+    [
+        ("root", False),
+        ("root", 1),
+        ("root", None),
+        ("pair", [0, 1]),
+        ("pair", [False, 2]),
+        ("pair", [0]),
+        ("closed", []),
+        ("closed", [[0, 2]]),
+        ("closed", [[0, 0]]),
+        ("collective", "scan"),
+        ("collective", "allgather"),
+        ("collective", ["broadcast"]),
+        ("kind", "distance"),
+        ("more", 1),
+    ],
+)
 def test_what_cannot_be_reached_is_for_one_root(key, value, tmp_path):
     doc = apart()
     code, said = verified(doc, tmp_path)
@@ -241,7 +321,9 @@ def test_what_cannot_be_reached_is_for_one_root(key, value, tmp_path):
     assert verified(doc, tmp_path)[0] == 5
 
 
-@pytest.mark.parametrize("change", [{"collective": "gather"}, {"max_steps": 3}, {"max_steps": False}, {"more": 1}, {"certificate": None}])
+@pytest.mark.parametrize(
+    "change", [{"collective": "gather"}, {"max_steps": 3}, {"max_steps": False}, {"more": 1}, {"certificate": None}]
+)
 def test_an_altered_proof_is_refused(change, tmp_path):
     assert verified(apart() | change, tmp_path)[0] == 5
     doc = apart()
@@ -292,20 +374,53 @@ def test_every_chunk_of_every_unit_is_compared_with_what_the_groups_ask_for(tmp_
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("topology.links.0", [0, 1, -7]), ("topology.links.0", [0, 1, 0]), ("topology.links.0", [0, 1, True]),
+        ("topology.links.0", [0, 1, -7]),
+        ("topology.links.0", [0, 1, 0]),
+        ("topology.links.0", [0, 1, True]),
         ("topology.links.0", [0, 4, 1]),
-        ("topology.links.0", [0, 0, 1]), ("topology.links.0", [-1, 0, 1]), ("topology.links.0", [0, 1, 1.0]), ("topology.links.0", [0, 1]),
-        ("topology.links.1", [0, 1, 1]), ("topology.limits", [{"links": [[0, 2]], "units": 1}]), ("topology.more", 1),
-        ("topology.limits", [{"links": [[0, 1]], "units": -1}]), ("topology.limits", [{"links": [[0, 1]], "units": 1, "more": 1}]),
-        ("topology.unit_gbps", "0"), ("topology.unit_gbps", "-1"), ("topology.unit_gbps", 1), ("topology.latency_us", ["-1"] * 8),
-        ("topology.latency_us", ["1"]), ("topology.name", 4), ("topology.ranks", True), ("topology.wires", [[0, 1, 1]]),
-        ("bound.seconds", "0"), ("bound.seconds", "-1"), ("bound.seconds", "1000000"), ("bound.more", 1), ("bound.certificate", None),
-        ("groups", []), ("groups.0.ranks", []), ("groups.0.ranks", [0, 0]), ("groups.0.ranks", [False, True]), ("groups.0.root", False),
-        ("groups.0.root", 0), ("groups.0.bytes", "0"), ("groups.0.bytes", "-1"), ("groups.0.bytes", 1), ("groups.0.collective", "scan"),
-        ("groups.0.collective", ["allreduce"]), ("groups.0.name", 3), ("groups.0.alone_seconds", "0"), ("groups.0.alone_seconds", None),
-        ("unit_bytes", "0"), ("unit_bytes", 1), ("seconds", "-1"), ("gap", "-1"), ("more", 1),
+        ("topology.links.0", [0, 0, 1]),
+        ("topology.links.0", [-1, 0, 1]),
+        ("topology.links.0", [0, 1, 1.0]),
+        ("topology.links.0", [0, 1]),
+        ("topology.links.1", [0, 1, 1]),
+        ("topology.limits", [{"links": [[0, 2]], "units": 1}]),
+        ("topology.more", 1),
+        ("topology.limits", [{"links": [[0, 1]], "units": -1}]),
+        ("topology.limits", [{"links": [[0, 1]], "units": 1, "more": 1}]),
+        ("topology.unit_gbps", "0"),
+        ("topology.unit_gbps", "-1"),
+        ("topology.unit_gbps", 1),
+        ("topology.latency_us", ["-1"] * 8),
+        ("topology.latency_us", ["1"]),
+        ("topology.name", 4),
+        ("topology.ranks", True),
+        ("topology.wires", [[0, 1, 1]]),
+        ("bound.seconds", "0"),
+        ("bound.seconds", "-1"),
+        ("bound.seconds", "1000000"),
+        ("bound.more", 1),
+        ("bound.certificate", None),
+        ("groups", []),
+        ("groups.0.ranks", []),
+        ("groups.0.ranks", [0, 0]),
+        ("groups.0.ranks", [False, True]),
+        ("groups.0.root", False),
+        ("groups.0.root", 0),
+        ("groups.0.bytes", "0"),
+        ("groups.0.bytes", "-1"),
+        ("groups.0.bytes", 1),
+        ("groups.0.collective", "scan"),
+        ("groups.0.collective", ["allreduce"]),
+        ("groups.0.name", 3),
+        ("groups.0.alone_seconds", "0"),
+        ("groups.0.alone_seconds", None),
+        ("unit_bytes", "0"),
+        ("unit_bytes", 1),
+        ("seconds", "-1"),
+        ("gap", "-1"),
+        ("more", 1),
     ],
-)  # fmt: skip
+)
 def test_altered_groups_are_refused_with_a_schedule_or_without(path, value, search, tmp_path):
     doc = json.loads(groups(search))
     *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
@@ -321,7 +436,9 @@ def _again(doc: dict) -> dict:
     """The certificate, as if it had been made for the altered document, where there is one at all."""
     certificate = copy.deepcopy(doc["bound"]["certificate"])
     try:
-        rows = tuple(Group(tuple(g["ranks"]), g["collective"], Fraction(g["bytes"]), g.get("root")) for g in doc["groups"])
+        rows = tuple(
+            Group(tuple(g["ranks"]), g["collective"], Fraction(g["bytes"]), g.get("root")) for g in doc["groups"]
+        )
         certificate["problem"] = process_groups.digest(Network.from_json(doc["topology"]), rows)
     except (LookupError, ValueError, TypeError):
         pass
@@ -334,9 +451,14 @@ def test_prices_of_groups_are_added_up_without_wrapping(key):
     pair = [Group((0, 1), "allreduce", Fraction(1))]
     huge = str((1 << 59) + 1)
     certificate = {
-        "kind": "groups-prices", "problem": process_groups.digest(network, pair), "caps": [], "routes": [[i, huge] for i in range(8)],
-        "packings": [{"groups": [0], "families": [[huge, "leaving", [0, -1, -1, -1]]] * (16 if key == "packings" else 1)}],
-    }  # fmt: skip
+        "kind": "groups-prices",
+        "problem": process_groups.digest(network, pair),
+        "caps": [],
+        "routes": [[i, huge] for i in range(8)],
+        "packings": [
+            {"groups": [0], "families": [[huge, "leaving", [0, -1, -1, -1]]] * (16 if key == "packings" else 1)}
+        ],
+    }
     with pytest.raises(VerificationError, match=r"add up to|is not a number"):
         process_groups.check(certificate, network, pair)
     certificate["routes"] = [[i, str(1 << 53)] for i in range(8)]
@@ -347,7 +469,10 @@ def test_prices_of_groups_are_added_up_without_wrapping(key):
 
 def test_all_files_are_checked_where_one_is_wrong(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(root, ["bound", "--topo", "ring:4", "--coll", "allgather", "-o", "right.json"]).exit_code == 0
+    assert (
+        CliRunner().invoke(root, ["bound", "--topo", "ring:4", "--coll", "allgather", "-o", "right.json"]).exit_code
+        == 0
+    )
     lie = json.loads(Path("right.json").read_text())
     lie["bounds"][-1]["value"] = "99"
     Path("lie.json").write_text(json.dumps(lie))

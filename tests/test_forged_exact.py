@@ -25,7 +25,9 @@ from synth.topologies import topology
 RING = topology("ring:4").network()
 TWO = Network("two", 2, (Route(0, 1, 1), Route(1, 0, 1)))
 HALO = Collective("halo", 4, (frozenset({0}), frozenset({1})), (frozenset({2}), frozenset({3})))
-SUM = Collective("mine", 2, (frozenset({0, 1}),) * 2, (frozenset({0}), frozenset()), True)  # nobody wants the second sum
+SUM = Collective(
+    "mine", 2, (frozenset({0, 1}),) * 2, (frozenset({0}), frozenset()), True
+)  # nobody wants the second sum
 
 
 def frontier(network: Network, task: Collective, **fields: Any) -> dict:
@@ -46,8 +48,12 @@ def schedule(network: Network, task: Collective, chunks: int, *steps: tuple[int,
     """A schedule document."""
     rows = [{"rounds": rounds, "sends": sends} for rounds, sends in steps]
     return {
-        "schema": "synth.schedule/1", "topology": network.to_json(), "collective": task.to_json(chunks), "chunks": chunks, "steps": rows,
-    }  # fmt: skip
+        "schema": "synth.schedule/1",
+        "topology": network.to_json(),
+        "collective": task.to_json(chunks),
+        "chunks": chunks,
+        "steps": rows,
+    }
 
 
 def refused(doc: dict, match: str) -> None:
@@ -99,7 +105,9 @@ def test_a_schedule_that_drops_chunks_answers_another_collective(halo):
         inner["collective"]["pre"] = [[u * chunks + i, u] for u in range(2) for i in range(chunks)]
         inner["collective"]["post"] = [[u * chunks + i, u + 2] for u in range(2) for i in range(point["chunks"])]
         for step in inner["steps"]:
-            step["sends"] = [[chunk // point["chunks"] * chunks + chunk % point["chunks"], *row] for chunk, *row in step["sends"]]
+            step["sends"] = [
+                [chunk // point["chunks"] * chunks + chunk % point["chunks"], *row] for chunk, *row in step["sends"]
+            ]
         inner["chunks"] = point["chunks"] = chunks
         point["bandwidth"] = str(Fraction(point["rounds"], chunks))
         refused(inner, "chunk")
@@ -132,9 +140,18 @@ def test_a_name_of_a_collective_means_what_it_says():
     good = schedule(TWO, collective("broadcast", 2), 1, (1, [[0, 0, 1, "copy"]]))
     assert api.verify(good)
     for change in (
-        {"root": None}, {"root": [0]}, {"root": True}, {"root": 0.0}, {"root": [0, 1]}, {"root": {}}, {"name": "multi-broadcast"},
-        {"name": "a\nb"}, {"ranks": 2.0}, {"chunks": True}, {"more": 1},
-    ):  # fmt: skip
+        {"root": None},
+        {"root": [0]},
+        {"root": True},
+        {"root": 0.0},
+        {"root": [0, 1]},
+        {"root": {}},
+        {"name": "multi-broadcast"},
+        {"name": "a\nb"},
+        {"ranks": 2.0},
+        {"chunks": True},
+        {"more": 1},
+    ):
         bad = copy.deepcopy(good)
         bad["collective"].update(change)
         refused(bad, r"collective")
@@ -192,7 +209,11 @@ def test_an_open_interval_begins_at_a_bound_that_is_proved(gathered):
     def doc(bounds: list, **fields: Any) -> dict:
         return gathered | {"complete": False, "bounds": bounds, "open": [entry | fields]}
 
-    assert api.verify(doc([floor])) and api.verify(doc([], certificate=floor["certificate"])) and api.verify(doc([], lower="0"))
+    assert (
+        api.verify(doc([floor]))
+        and api.verify(doc([], certificate=floor["certificate"]))
+        and api.verify(doc([], lower="0"))
+    )
     assert api.verify(doc([], steps=2))  # the point of two steps has a bound of its own
     refused(doc([]), "nothing proves")
     refused(doc([], lower="1/10"), "nothing proves")
@@ -230,12 +251,22 @@ def asked(*words: str) -> tuple[int, str]:
 
 # words of the command line; C, S, R; what verify says; a field with which the proof no longer suffices
 REFUTED = {
-    "few steps for one address": ("--topo dgx1 --ranks 0,1,2,3,5,6 --coll allreduce", (1, 2, 8), "3 steps are needed", {"steps": 3}),
+    "few steps for one address": (
+        "--topo dgx1 --ranks 0,1,2,3,5,6 --coll allreduce",
+        (1, 2, 8),
+        "3 steps are needed",
+        {"steps": 3},
+    ),
     "few steps for the distance": ("--topo ring:8 --coll allgather", (1, 3, 9), "4 steps are needed", {"steps": 4}),
     "few rounds": ("--topo ring:4 --coll allgather", (2, 2, 2), "3 rounds are needed", {"rounds": 3}),
     "few rounds for sums": ("--topo ring:4 --coll allreduce", (8, 4, 4), "6 rounds are needed", {"rounds": 6}),
     "formula": ("--topo ring:4 --coll allgather --encoding step", (2, 2, 2), "proof steps checked", {"rounds": 3}),
-    "formula, reversed": ("--topo ring:4 --coll reduce-scatter --encoding step", (2, 2, 2), "proof steps checked", {"chunks": 1}),
+    "formula, reversed": (
+        "--topo ring:4 --coll reduce-scatter --encoding step",
+        (2, 2, 2),
+        "proof steps checked",
+        {"chunks": 1},
+    ),
 }
 
 
@@ -250,9 +281,16 @@ def test_every_proof_that_solve_writes_verifies(what, tmp_path):
     doc = json.loads(file.read_text())
     certificate = doc["certificate"]
     for change in (
-        enough, {"chunks": 0}, {"rounds": -1}, {"chunks": True}, {"steps": 2.0}, {"more": 1}, {"certificate": certificate | {"more": 1}},
-        {"topology": doc["topology"] | {"more": 1}}, {"collective": doc["collective"] | {"combining": 1}},
-    ):  # fmt: skip
+        enough,
+        {"chunks": 0},
+        {"rounds": -1},
+        {"chunks": True},
+        {"steps": 2.0},
+        {"more": 1},
+        {"certificate": certificate | {"more": 1}},
+        {"topology": doc["topology"] | {"more": 1}},
+        {"collective": doc["collective"] | {"combining": 1}},
+    ):
         file.write_text(json.dumps(doc | change))
         assert asked("verify", str(file))[0] == 5, change
 
@@ -305,7 +343,10 @@ def test_one_rank_has_all_there_is(name, tmp_path):
     machine = ["--topo-file", str(tmp_path / "one.json"), "--coll", name]
     machine += ["--sizes", "2"] if name in ("allgatherv", "reduce-scatterv", "alltoallv") else []
     file = str(tmp_path / "f.json")
-    verbs = {"bound": "S ≥ 0, certificate checked", "pareto": "complete: nothing is to be done, every rank has what it must have"}
+    verbs = {
+        "bound": "S ≥ 0, certificate checked",
+        "pareto": "complete: nothing is to be done, every rank has what it must have",
+    }
     if name in ("allgather", "allreduce", "alltonext"):
         verbs["solve --chunks 1 --steps 1 --rounds 1 --jobs 1"] = "0 sends replayed, postcondition holds"
     for verb, said in verbs.items():
@@ -321,7 +362,9 @@ def test_one_rank_has_all_there_is(name, tmp_path):
 def test_every_claim_has_a_line(gathered, halo):
     floor = next(entry for entry in gathered["bounds"] if entry["steps"] is None)
     left = {"steps": 3, "lower": "3/2", "upper": "3/2", "reason": "time"}
-    assert api.verify(gathered | {"complete": False, "bounds": [floor], "open": [left, left | {"steps": 1, "upper": None}]}) == [
+    assert api.verify(
+        gathered | {"complete": False, "bounds": [floor], "open": [left, left | {"steps": 1, "upper": None}]}
+    ) == [
         "S=2: R/C 3/2 with C=2, 24 sends replayed, optimal for any C",
         "bounds: R/C ≥ 3/2 for any S: 1 certificate checked",
         "open at S=3: R/C ≥ 3/2 is proved, 3/2 is known",
@@ -331,15 +374,24 @@ def test_every_claim_has_a_line(gathered, halo):
     ]
     added = api.frontier("ring:3", "allreduce", engine="exact", jobs=1, max_steps=2)
     first, second, *_ = api.verify(added.to_json())
-    assert first.endswith("optimal for any C, bits may differ") and second.endswith("optimal for any C, same bits on all ranks")
+    assert first.endswith("optimal for any C, bits may differ") and second.endswith(
+        "optimal for any C, same bits on all ranks"
+    )
     assert api.verify(halo)[-2] == "complete: no schedule in this model, with any number of chunks, is better"
 
 
 def test_a_document_that_claims_nothing_is_refused(gathered):
-    doc = {"schema": "synth.bounds/1", "topology": gathered["topology"], "collective": gathered["collective"], "bounds": []}
+    doc = {
+        "schema": "synth.bounds/1",
+        "topology": gathered["topology"],
+        "collective": gathered["collective"],
+        "bounds": [],
+    }
     refused(doc, "claims nothing")
     refused(frontier(RING, HALO) | {"topology": RING.to_json() | {"links": [[0, 1, -7]]}}, "topology")
-    refused(frontier(RING, HALO, bounds=[{"steps": None, "value": "0", "scope": "this-chunks", "certificate": {}}]), "scope")
+    refused(
+        frontier(RING, HALO, bounds=[{"steps": None, "value": "0", "scope": "this-chunks", "certificate": {}}]), "scope"
+    )
 
 
 def test_a_field_that_is_given_twice_is_refused(gathered, tmp_path):

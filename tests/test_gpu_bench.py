@@ -1,4 +1,5 @@
-"""The GPU suite and the GPU bench, rehearsed: on CPU threads, and on the stand-in for CuPy, so that a GPU is not the first to run them."""
+"""The GPU suite and the GPU bench, rehearsed: on CPU threads, and on the stand-in for CuPy, so that a GPU is not the
+first to run them."""
 
 import json
 import subprocess
@@ -39,12 +40,19 @@ def document(module, path, *words, code=0):
 @pytest.mark.parametrize("section", ["launches", "views", "deadlock", "large", "sanitizers", "graphs", "torch"])
 def test_the_suite_on_cpu_threads(tmp_path, section, capsys):
     found = document(gpu_checks, tmp_path / "a.json", "--executor", "host", "--only", section)
-    assert (found["schema"], found["executor"], found["small"], found["wrong"]) == ("synth.gpu_suite/1", "host", True, 0)
+    assert (found["schema"], found["executor"], found["small"], found["wrong"]) == (
+        "synth.gpu_suite/1",
+        "host",
+        True,
+        0,
+    )
     assert len(found["rows"]) >= 1
     assert f"{len(found['rows'])} rows, 0 wrong" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("section", ["kernels", "collectives", "launches", "views", "graphs", "deadlock", "large", "sanitizers"])
+@pytest.mark.parametrize(
+    "section", ["kernels", "collectives", "launches", "views", "graphs", "deadlock", "large", "sanitizers"]
+)
 def test_the_suite_on_the_stand_in(tmp_path, section, standin):
     found = document(gpu_checks, tmp_path / "a.json", "--small", "--only", section)
     assert (found["executor"], found["wrong"], found["device"]["gpus"][0]["name"]) == ("cuda", 0, "A GPU")
@@ -52,7 +60,8 @@ def test_the_suite_on_the_stand_in(tmp_path, section, standin):
 
 
 @pytest.mark.parametrize(
-    ("words", "section"), [(["--executor", "host"], "hops"), pytest.param(["--small"], "allgather", marks=pytest.mark.slow)]
+    ("words", "section"),
+    [(["--executor", "host"], "hops"), pytest.param(["--small"], "allgather", marks=pytest.mark.slow)],
 )
 def test_the_bench_on_cpu_threads_and_on_the_stand_in(tmp_path, words, section, standin):
     found = document(gpu, tmp_path / "a.json", *words, "--only", section)
@@ -60,7 +69,9 @@ def test_the_bench_on_cpu_threads_and_on_the_stand_in(tmp_path, words, section, 
     assert all(row["good"] is None for row in found["rows"] if row["name"].startswith("GOAL"))
     names = " ".join(row["name"] for row in found["rows"])
     for part in (
-        ("per hop, LL", "per hop, FIFO") if section == "hops" else ("direct allgather", "DGX-1 allgather", "emulated", "paced", "GOAL")
+        ("per hop, LL", "per hop, FIFO")
+        if section == "hops"
+        else ("direct allgather", "DGX-1 allgather", "emulated", "paced", "GOAL")
     ):
         assert part in names
 
@@ -93,7 +104,9 @@ def test_no_solver_is_needed():
         "[api.lower(point.schedule) for name in ('allgather', 'allreduce') for point in frontier(name).points]\n"
         "[Suite('cuda', True).program(*names) for names in gpu_checks.COLLECTIVES]"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=gpu_common.ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=gpu_common.ROOT
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[2, 4]\n"
 

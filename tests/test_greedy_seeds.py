@@ -34,7 +34,9 @@ def test_seeds_do_the_collective(name, coll):
     for method, schedule in found:
         replay = verify.schedule(schedule)
         assert replay.steps == len(schedule.steps) and method
-        assert schedule.collective == collective(coll, schedule.network.ranks, (4,) if coll in ("broadcast", "reduce") else ())
+        assert schedule.collective == collective(
+            coll, schedule.network.ranks, (4,) if coll in ("broadcast", "reduce") else ()
+        )
 
 
 def test_there_are_none_where_nothing_applies(monkeypatch):
@@ -47,7 +49,9 @@ def test_there_are_none_where_nothing_applies(monkeypatch):
 def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
     monkeypatch.setattr(race, "solve", lambda *given, **named: pytest.fail("a solver was asked"))
     for name, steps, bandwidth in [("torus:3x3", 2, Fraction(2)), ("hypercube:16", 4, Fraction(15, 4))]:
-        found = engine_choice.exact(topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True)
+        found = engine_choice.exact(
+            topology(name), collective("allgather", topology(name).ranks), Options(jobs=1), fresh=True
+        )
         assert found.complete and [(p.steps, p.bandwidth, p.construction) for p in found.points] == [
             (steps, bandwidth, "breadth-first broadcast")
         ]  # fmt: skip
@@ -57,23 +61,35 @@ def test_a_seed_that_meets_the_bound_asks_no_solver(monkeypatch):
 def sweep(*schedules, **options):
     network = topology("torus:3x3").network()
     return Sweep(
-        network, collective("allgather", 9), Options(jobs=1, **options), Log(None, ""), seeds=tuple(("mine", s) for s in schedules)
-    )  # fmt: skip
+        network,
+        collective("allgather", 9),
+        Options(jobs=1, **options),
+        Log(None, ""),
+        seeds=tuple(("mine", s) for s in schedules),
+    )
 
 
 def test_the_best_seed_is_taken_and_long_ones_wait_for_the_solver():
     from synth import bounds
 
-    short = next(s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast" and s.bandwidth == 2)
+    short = next(
+        s for name, s in seeds("torus:3x3", "allgather") if name == "breadth-first broadcast" and s.bandwidth == 2
+    )
     network = short.network
     bound = bounds.flow(network, short.collective, 2)
     slow = replace(short, steps=(short.steps[0]._replace(rounds=9), *short.steps[1:]))
     run = sweep(slow, short)
     point = close_step_count.seed(run, 2, bound)
-    assert point is not None and point.schedule is short and point.status == "optimal" and close_step_count.short(run, point, bound)
+    assert (
+        point is not None
+        and point.schedule is short
+        and point.status == "optimal"
+        and close_step_count.short(run, point, bound)
+    )
     assert close_step_count.seed(sweep(slow), 2, bound).status == "best-known"
     assert (
-        close_step_count.seed(run, 3, bound) is None and close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
+        close_step_count.seed(run, 3, bound) is None
+        and close_step_count.seed(sweep(short, max_chunks=short.chunks - 1), 2, bound) is None
     )
     many = Schedule(
         network, short.collective, short.chunks * 3,

@@ -62,7 +62,8 @@ def test_groups_that_share_nics_are_as_many_times_slower():
 
 def test_tensor_and_data_parallel_together():
     data, tensor = strided(4, 8), strided(8, 1, nbytes=100)
-    # data-parallel traffic alone fills the NICs for 0.06 s; with 100 times as much in the boxes all bandwidth of a rank counts
+    # data-parallel traffic alone fills the NICs for 0.06 s; with 100 times as much in the boxes all bandwidth of a rank
+    # counts
     assert seconds(BOXES, data + strided(8, 1, nbytes=1)) == Fraction(6, 100)
     assert seconds(BOXES, data + tensor) == Fraction(8 * 6 + 4 * 14 * 100, 32 * 325)
 
@@ -195,12 +196,20 @@ def test_each_collective_beside_an_allreduce(collective):
     # the schedule is for what the groups ask for, not for something easier
     doc = found.schedule.collective.to_json(1)
     first = [row for row in doc["pre"] if row[1] in (0, 2, 5)]
-    wanted = {"allgather": 3, "reduce-scatter": 9, "broadcast": 1, "reduce": 3, "allreduce": 3, "alltoall": 6}[collective]
+    wanted = {"allgather": 3, "reduce-scatter": 9, "broadcast": 1, "reduce": 3, "allreduce": 3, "alltoall": 6}[
+        collective
+    ]
     assert len(first) == wanted * found.groups[0].part / found.task.unit
 
 
 def test_machines_in_pieces_and_one_way_serve_what_they_can():
-    links = (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(2)), Link(2, 3, Fraction(1)), Link(3, 2, Fraction(1)), Link(3, 4, Fraction(1)))
+    links = (
+        Link(0, 1, Fraction(1)),
+        Link(1, 0, Fraction(2)),
+        Link(2, 3, Fraction(1)),
+        Link(3, 2, Fraction(1)),
+        Link(3, 4, Fraction(1)),
+    )
     pieces = Topology("pieces", 5, links, nodes=(0,) * 5)
     groups = [
         Group((0, 1), "alltoall", Fraction(2)),
@@ -219,7 +228,9 @@ def test_switches_are_passed_and_their_wires_shared():
     groups = [Group((0, 1, 2, 3), "allreduce", Fraction(1)), Group((0, 1), "allgather", Fraction(2))]
     found = api.groups(hub, groups, chunks=32)
     assert found.bound.seconds == 2  # 6 crossings and 2 shards, out of four ranks
-    assert found.schedule is not None and all(send.via == ("s",) for step in found.schedule.steps for send in step.sends)
+    assert found.schedule is not None and all(
+        send.via == ("s",) for step in found.schedule.steps for send in step.sends
+    )
     assert found.seconds is not None and 2 <= found.seconds < Fraction(5, 2)
 
 
@@ -242,7 +253,10 @@ def test_no_schedule_is_looked_for_when_only_bounds_are_asked_for():
 
 
 def test_files_say_groups_in_full_and_in_short(tmp_path):
-    rows = read(tmp_path, "groups:\n- {size: 8, collective: ar, bytes: 2.5}\n- {stride: 8, collective: broadcast, root: 2, name: data}\n")
+    rows = read(
+        tmp_path,
+        "groups:\n- {size: 8, collective: ar, bytes: 2.5}\n- {stride: 8, collective: broadcast, root: 2, name: data}\n",
+    )
     assert len(rows) == 12
     assert rows[1] == Group(tuple(range(8, 16)), "allreduce", Fraction(5, 2))
     assert rows[4] == Group((0, 8, 16, 24), "broadcast", Fraction(1), 16, "data")
@@ -288,10 +302,15 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path, text, place, me
 
 def test_the_command_prints_a_table_and_json(tmp_path):
     file = tmp_path / "g.yaml"
-    file.write_text("groups:\n- {ranks: [0, 1, 2, 3], collective: allreduce}\n- {ranks: [4, 5, 6, 7], collective: alltoall, bytes: 2}\n")
+    file.write_text(
+        "groups:\n- {ranks: [0, 1, 2, 3], collective: allreduce}\n- {ranks: [4, 5, 6, 7], collective: alltoall, "
+        "bytes: 2}\n"
+    )
     run = CliRunner().invoke(root, ["groups", "--topo", "ring:8", "--file", str(file), "--chunks", "4"])
     assert run.exit_code == 0 and "2 groups at once on ring:8" in run.output and "replayed" in run.output
-    run = CliRunner().invoke(root, ["groups", "--topo", "ring:8", "--file", str(file), "--chunks", "4", "--format", "json"])
+    run = CliRunner().invoke(
+        root, ["groups", "--topo", "ring:8", "--file", str(file), "--chunks", "4", "--format", "json"]
+    )
     doc = json.loads(run.output)
     assert doc["schema"] == "synth.groups/1" and [g["bytes"] for g in doc["groups"]] == ["1", "2"]
     verify.schedule(doc["schedule"])
@@ -302,8 +321,12 @@ def test_the_command_prints_a_table_and_json(tmp_path):
 
 def test_the_schedule_goes_on_to_a_program_that_computes_right(tmp_path):
     file, out = tmp_path / "g.yaml", tmp_path / "s.json"
-    file.write_text("groups:\n- {ranks: [0, 1, 2], collective: allreduce}\n- {ranks: [4, 5, 6], collective: allgather}\n")
-    run = CliRunner().invoke(root, ["groups", "--topo", "dgx1", "--file", str(file), "--chunks", "3", "--schedule", str(out)])
+    file.write_text(
+        "groups:\n- {ranks: [0, 1, 2], collective: allreduce}\n- {ranks: [4, 5, 6], collective: allgather}\n"
+    )
+    run = CliRunner().invoke(
+        root, ["groups", "--topo", "dgx1", "--file", str(file), "--chunks", "3", "--schedule", str(out)]
+    )
     assert run.exit_code == 0
     assert "postcondition holds" in api.verify(out)[0]
     ran = CliRunner().invoke(root, ["run", str(out), "--size", "64KB"])
@@ -323,7 +346,9 @@ def test_the_command_refuses_in_one_line(tmp_path):
         api.groups(Topology("one-way", 3, links, nodes=(0,) * 3), [Group((0, 2), "allreduce", Fraction(1))])
 
 
-@pytest.mark.parametrize(("name", "missing"), [("ring:8", "a better schedule"), ("fully-connected:8", "a schedule of fewer steps")])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("ring:8", "a better schedule"), ("fully-connected:8", "a schedule of fewer steps")]
+)
 def test_an_optimal_schedule_that_the_time_ended_may_be_one_of_more_steps(monkeypatch, name, missing):
     monkeypatch.setattr(groupflows, "scheduled", lambda *given: (scheduled(*given)[0], False))
     found = groupflows.together(api.topology(name), [Group(tuple(range(8)), "allgather", Fraction(1))], chunks=1)

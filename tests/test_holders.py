@@ -18,7 +18,9 @@ from synth.topologies import topology
 def every_tree(network: Network, steps: int, sources: set[int], targets: set[int]) -> list[Tree]:
     """All trees without idle relays, by trying every receive of every rank."""
     free = [n for n in range(network.ranks) if n not in sources]
-    ways = [[None, *((t, i) for i, r in enumerate(network.routes) if r.dst == n for t in range(1, steps + 1))] for n in free]
+    ways = [
+        [None, *((t, i) for i, r in enumerate(network.routes) if r.dst == n for t in range(1, steps + 1))] for n in free
+    ]
     found = []
     for chosen in product(*ways):
         at = dict.fromkeys(sources, 0) | {n: way[0] for n, way in zip(free, chosen, strict=True) if way is not None}
@@ -37,7 +39,11 @@ def every_tree(network: Network, steps: int, sources: set[int], targets: set[int
 def cases(draw):
     ranks = draw(st.integers(2, 4))
     ends = draw(
-        st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]), min_size=1, max_size=7)
+        st.lists(
+            st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]),
+            min_size=1,
+            max_size=7,
+        )
     )
     network = Network("random", ranks, tuple(Route(u, v, 1) for u, v in sorted(set(ends))))
     steps = draw(st.integers(1, 3))
@@ -65,7 +71,9 @@ def test_the_cheapest_of_all_trees_is_found_and_the_cheapest_through_every_send_
     assert found[0][0] == min(map(cost, trees))
     assert {tree for _, tree in found} <= set(trees)
     assert all(cost(tree) == value for value, tree in found)
-    for n, t in product(range(network.ranks), range(1, steps + 1)):  # at least as good as any tree in which n is of use at t
+    for n, t in product(
+        range(network.ranks), range(1, steps + 1)
+    ):  # at least as good as any tree in which n is of use at t
         through = [tree for tree in trees if any(network.routes[i].dst == n and s == t for s, i in tree)]
         if through and n in targets:
             ours = [value for value, tree in found if any(network.routes[i].dst == n and s == t for s, i in tree)]

@@ -1,4 +1,5 @@
-"""The kernel on CPU threads: right to the bit for every type and operator, launch after launch, and no wait without end."""
+"""The kernel on CPU threads: right to the bit for every type and operator, launch after launch, and no wait without
+end."""
 
 import ctypes
 import shutil
@@ -45,10 +46,17 @@ def both(program, elements=37, kind="float32", op="sum", in_place=False, seed=0,
         assert mine.tobytes() == right.tobytes(), f"rank {rank}"
 
 
-QUICK = ("float32", "bfloat16", "int32", "uint8")  # what is rounded, what is rounded by hand, and both sorts of integers
+QUICK = (
+    "float32",
+    "bfloat16",
+    "int32",
+    "uint8",
+)  # what is rounded, what is rounded by hand, and both sorts of integers
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind.name, marks=() if kind.name in QUICK else pytest.mark.slow) for kind in DTYPES])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind.name, marks=() if kind.name in QUICK else pytest.mark.slow) for kind in DTYPES]
+)
 def test_every_type_and_operator_equals_the_reference_to_the_bit(kind):
     for op in OPERATORS:
         both(ring_allreduce(3), kind=kind, op=op, threads=2)
@@ -78,7 +86,8 @@ def test_local_reductions_and_copies():
 
 
 def test_slices_and_parts():
-    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk, one in flight."""
+    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk, one in
+    flight."""
     both(ring_allreduce(3), 70_001, "uint8", protocol="LL", threads=2)
     both(ring_allgather(3, 4), 9, "float64", part=2, depth=4, threads=2)
     both(direct_allgather(3, 4), 9, "float64", part=3, threads=2)
@@ -94,7 +103,8 @@ def test_float16_is_rounded_as_numpy_does():
         other = rng.integers(0, 65536, every.size, np.uint16).view(kind.numpy).reshape(2, -1)
         for op in ("sum", "prod", "max"):
             found, wanted = (
-                made.run(program, [every, other], dtype=name, op=op, in_place=False).outputs for made in (Host(threads=2), Reference())
+                made.run(program, [every, other], dtype=name, op=op, in_place=False).outputs
+                for made in (Host(threads=2), Reference())
             )
             for mine, right in zip(found, wanted, strict=True):
                 a, b = mine.astype(np.float32), right.astype(np.float32)
@@ -161,9 +171,14 @@ def test_launches_after_a_launch_that_was_cut_short():
 
 def test_messages_left_behind_do_not_reach_the_next_launch():
     ops = (Op("s", (Span("i", 0),)), Op("s", (Span("i", 0),)))
-    gpus = (Gpu(0, 1, 1, 0, (Block(1, None, 0, ops),)), Gpu(1, 0, 1, 0, (Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),)),)))
+    gpus = (
+        Gpu(0, 1, 1, 0, (Block(1, None, 0, ops),)),
+        Gpu(1, 0, 1, 0, (Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),)),)),
+    )
     cpy = Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 0),)),))
-    program = Program("one-too-many", collective("broadcast", 2), 1, (gpus[0]._replace(blocks=(*gpus[0].blocks, cpy)), gpus[1]))
+    program = Program(
+        "one-too-many", collective("broadcast", 2), 1, (gpus[0]._replace(blocks=(*gpus[0].blocks, cpy)), gpus[1])
+    )
     machine, arena = Host(threads=1).load(program, 4, dtype("int32"), in_place=False)
     for value in (1, 2, 3):
         arena.view(0, "i", 1)[:] = value
@@ -190,17 +205,27 @@ def test_what_it_refuses():
     bad = Op("cpy", (Span("o", 0),), (Span("o", 1),), 2)
     broken = program.gpus[0]._replace(blocks=(block._replace(ops=(*block.ops, bad)),))
     with pytest.raises(SynthError, match="overlap in part"):
-        Host().run(Program("p", program.collective, 2, (broken, *program.gpus[1:])), [np.zeros((2, 4), np.float32)] * 3, dtype="float32")
+        Host().run(
+            Program("p", program.collective, 2, (broken, *program.gpus[1:])),
+            [np.zeros((2, 4), np.float32)] * 3,
+            dtype="float32",
+        )
     ops = (*block.ops[:-1], block.ops[-1]._replace(count=1), block.ops[-1]._replace(count=1))
     broken = program.gpus[0]._replace(blocks=(block._replace(ops=ops),))
     with pytest.raises(VerificationError, match="takes 1 chunks"):
-        Host().run(Program("p", program.collective, 2, (broken, *program.gpus[1:])), [np.zeros((2, 4), np.float32)] * 3, dtype="float32")
+        Host().run(
+            Program("p", program.collective, 2, (broken, *program.gpus[1:])),
+            [np.zeros((2, 4), np.float32)] * 3,
+            dtype="float32",
+        )
 
 
 def test_a_wrong_program_is_found_wrong():
     program = ring_allgather(3)
     block = program.gpus[1].blocks[0]
-    wrong = program.gpus[1]._replace(blocks=(block._replace(ops=(*block.ops[:-1], block.ops[-1]._replace(dst=(Span("o", 1),)))),))
+    wrong = program.gpus[1]._replace(
+        blocks=(block._replace(ops=(*block.ops[:-1], block.ops[-1]._replace(dst=(Span("o", 1),)))),)
+    )
     with pytest.raises(VerificationError, match="rank 1 output chunk"):
         api.run(Program("p", program.collective, 1, (program.gpus[0], wrong, program.gpus[2])), executor="host")
 
@@ -234,5 +259,11 @@ def test_programs_of_a_frontier():
 
 def test_groups_cover_every_instance():
     programs = (ring_allgather(3), ring_allreduce(3))
-    made = {sources.instance(p, kind, op, way) for p in programs for kind in DTYPES for op in OPERATORS for way in sources.FEATURES}
+    made = {
+        sources.instance(p, kind, op, way)
+        for p in programs
+        for kind in DTYPES
+        for op in OPERATORS
+        for way in sources.FEATURES
+    }
     assert {m.symbol for m in made} == {symbol for group in sources.GROUPS for symbol in sources.symbols(group)}

@@ -1,4 +1,5 @@
-"""Logical time kept by the kernel on CPU threads: the reference executor's to the picosecond; paced, real time follows it."""
+"""Logical time kept by the kernel on CPU threads: the reference executor's to the picosecond; paced, real time follows
+it."""
 
 import json
 from dataclasses import replace
@@ -27,7 +28,13 @@ from synth.runtime.reference.deadlock_diagnosis import DeadlockError
 from synth.runtime.reference.executor import Reference
 
 pytestmark = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
-KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3), broadcast_chain(4, 5))
+KNOWN = (
+    ring_allgather(4, 2),
+    direct_allgather(4),
+    ring_allreduce(4),
+    recursive_doubling_allreduce(4, 3),
+    broadcast_chain(4, 5),
+)
 
 
 def network(name):
@@ -69,7 +76,8 @@ def test_machines_whose_links_share_limits_and_connections_that_share_links(mach
 
 
 def test_the_kernel_works_the_time_out_by_itself():
-    """It is told an order alone: with another network's tables, or a table whose makespan is wrong, its time is its own."""
+    """It is told an order alone: with another network's tables, or a table whose makespan is wrong, its time is its
+    own."""
     links, program = network("fully-connected:4"), ring_allreduce(4)
     plain = both(program, links, 5000).picoseconds
     slow = replace(links, routes=tuple(replace(route, latency=10 * route.latency) for route in links.routes))
@@ -99,9 +107,12 @@ def test_one_machine_launch_after_launch():
         assert machine.timed is not None and machine.timed.picoseconds == wanted
 
 
-@pytest.mark.parametrize("program", [broadcast_chain(3, 2), recursive_doubling_allreduce(4)], ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program", [broadcast_chain(3, 2), recursive_doubling_allreduce(4)], ids=lambda program: program.name
+)
 def test_paced_real_time_is_no_shorter_than_it_must_be(program):
-    """Held to k times the logical time, also where it holds longer than the timeout: it moves, and only the clock is waited for."""
+    """Held to k times the logical time, also where it holds longer than the timeout: it moves, and only the clock is
+    waited for."""
     links = network(f"fully-connected:{program.ranks}")
     free = both(program, links, 10_000)
     stretch = -(-400_000_000_000 // free.picoseconds)  # 0.4 s
@@ -133,13 +144,17 @@ def test_the_command_says_that_it_is_a_model():
     ]
     said = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "3"], catch_exceptions=False)
     assert said.exit_code == 0, said.output
-    assert "an execution-driven model of ring:3, not a measurement" in said.output and "real time of the launch" in said.output
+    assert (
+        "an execution-driven model of ring:3, not a measurement" in said.output
+        and "real time of the launch" in said.output
+    )
     assert "NOT paced" in said.output  # no CPU keeps up with three times a GPU
     slow = CliRunner().invoke(root, [*given, "--clock", "paced", "--stretch", "60000"], catch_exceptions=False)
     assert "held to 60000 times that" in slow.output and "NOT paced" not in slow.output
     plain, doc = (
-        json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout) for more in ([], ["--clock", "logical"])
-    )  # fmt: skip
+        json.loads(CliRunner().invoke(root, [*given, *more, "--format", "json"]).stdout)
+        for more in ([], ["--clock", "logical"])
+    )
     model = json.loads(CliRunner().invoke(root, [*given[:-4], "--executor", "reference", "--format", "json"]).stdout)
     assert doc["picoseconds"] == model["picoseconds"] and "says" in doc and doc["nanoseconds"] > 0
     assert plain["picoseconds"] is None and "says" not in plain

@@ -1,5 +1,5 @@
-"""Packets and direct put on CPU threads: right to the bit, launch after launch and after one that was cut short; and the proofs of
-when a message may be put directly."""
+"""Packets and direct put on CPU threads: right to the bit, launch after launch and after one that was cut short; and
+the proofs of when a message may be put directly."""
 
 from dataclasses import replace
 
@@ -30,7 +30,13 @@ from synth.runtime.reference.executor import Reference
 
 needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C++ compiler here: apt install g++")
 WAYS = {sources.LL: {"protocol": "LL"}, sources.DIRECT: {}, sources.PLAIN: {"direct": False}}
-KNOWN = (ring_allgather(4, 2), direct_allgather(4), ring_allreduce(4), recursive_doubling_allreduce(4, 3), broadcast_chain(4, 5))
+KNOWN = (
+    ring_allgather(4, 2),
+    direct_allgather(4),
+    ring_allreduce(4),
+    recursive_doubling_allreduce(4, 3),
+    broadcast_chain(4, 5),
+)
 
 
 def both(program, way, elements=37, kind="float32", op="sum", in_place=False, seed=0, **options):
@@ -38,7 +44,9 @@ def both(program, way, elements=37, kind="float32", op="sum", in_place=False, se
     layout = Layout(program.collective, program.chunks)
     given = reference_data.inputs(layout, elements, dtype(kind), op, seed)
     cut = {name: value for name, value in (WAYS[way] | options).items() if name in ("protocol", "depth", "part")}
-    found = Host(**{"threads": 2} | WAYS[way] | options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
+    found = (
+        Host(**{"threads": 2} | WAYS[way] | options).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
+    )
     wanted = Reference(**cut).run(program, given, dtype=kind, op=op, in_place=in_place).outputs
     reference_data.check(layout, dtype(kind), op, given, found)
     assert [mine.tobytes() for mine in found] == [right.tobytes() for right in wanted]
@@ -83,13 +91,16 @@ def test_known_algorithms(way, threads):
     for program in KNOWN:
         for elements in (0, 1, 7, 1000):
             for in_place in (False, True):
-                both(program, way, elements, "uint8" if elements == 7 else "float32", in_place=in_place, threads=threads)
+                both(
+                    program, way, elements, "uint8" if elements == 7 else "float32", in_place=in_place, threads=threads
+                )
 
 
 @needs_compiler
 @pytest.mark.parametrize("way", [sources.LL, sources.DIRECT])
 def test_slices_and_parts(way):
-    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk or two, of five."""
+    """LL's operations are of 32 KiB: a chunk of 70 001 bytes goes in three slices; parts of one chunk or two, of
+    five."""
     both(ring_allreduce(3), way, 70_001, "uint8", **({"protocol": "LL128"} if way == sources.DIRECT else {}))
     both(ring_allgather(3, 5), way, 9, "float64", part=2, depth=4)
     both(ring_allreduce(3, 15), way, 9, "float16", part=2, depth=8)
@@ -137,7 +148,9 @@ def test_launches_after_one_that_was_cut_short(way):
     launch(1)
     ops = machine.tables.blocks["nops"].copy()
     machine.tables.blocks["nops"][1] = 2  # rank 1 stops in the middle
-    with pytest.raises(DeadlockError, match=r"rank 2 block 0 op 2 .* waits for data from rank 1|rank 0 block 0 op . .* waits for"):
+    with pytest.raises(
+        DeadlockError, match=r"rank 2 block 0 op 2 .* waits for data from rank 1|rank 0 block 0 op . .* waits for"
+    ):
         launch(2)
     machine.tables.blocks["nops"][:] = ops
     assert not machine.counters.any() and (way != sources.LL or not machine.fifo.any())
@@ -155,7 +168,10 @@ def test_a_deadlock_is_named_as_the_reference_names_it(way):
         options = WAYS[way]
         given = reference_data.inputs(Layout(program.collective, program.chunks), 3, dtype("float32"), "sum", 0)
         said = []
-        for made in (Host(threads=2, timeout=0.3, **options), Reference(**{k: v for k, v in options.items() if k == "protocol"})):
+        for made in (
+            Host(threads=2, timeout=0.3, **options),
+            Reference(**{k: v for k, v in options.items() if k == "protocol"}),
+        ):
             with pytest.raises(DeadlockError) as error:
                 made.run(program, given, dtype="float32", op="sum", in_place=False)
             said.append(str(error.value))
@@ -164,7 +180,8 @@ def test_a_deadlock_is_named_as_the_reference_names_it(way):
 
 @needs_compiler
 def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
-    """Rank 1 forwards to rank 2, which takes nothing, what rank 0 never sends any more: as the reference, data come first."""
+    """Rank 1 forwards to rank 2, which takes nothing, what rank 0 never sends any more: as the reference, data come
+    first."""
     send, pass_on = Op("s", (Span("i", 0),)), Op("rcs", (), (Span("o", 0),))
     gpus = (
         Gpu(0, 1, 1, 0, (Block(1, None, 0, (send,) * 8),)),
@@ -173,7 +190,9 @@ def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
     )
     program = Program("dry", collective("broadcast", 3), 1, gpus)
     given = reference_data.inputs(Layout(program.collective, 1), 3, dtype("float32"), "sum", 0)
-    with pytest.raises(DeadlockError, match=r"rank 1 block 0 op 8 .* waits for data from rank 0 on channel 0, which never comes"):
+    with pytest.raises(
+        DeadlockError, match=r"rank 1 block 0 op 8 .* waits for data from rank 0 on channel 0, which never comes"
+    ):
         Host(protocol="LL", timeout=0.2).run(program, given, dtype="float32", op="sum", in_place=False)
 
 
@@ -182,15 +201,20 @@ def test_one_that_waits_for_packets_and_for_room_is_said_to_wait_for_packets():
 
 def test_what_is_stored_may_be_put_and_what_is_added_may_not():
     assert {program.name: len(puts(program, False, 1)) for program in KNOWN} == {
-        "ring-allgather": 12, "direct-allgather": 12, "ring-allreduce": 12, "recursive-doubling": 0, "broadcast-chain": 15
-    }  # fmt: skip
+        "ring-allgather": 12,
+        "direct-allgather": 12,
+        "ring-allreduce": 12,
+        "recursive-doubling": 0,
+        "broadcast-chain": 15,
+    }
     assert puts(ring_allreduce(3), True, 1) == puts(ring_allreduce(3), False, 1) != {}
     assert puts(put_allgather(3), False, 1) == {}
     assert puts(replace(ring_allgather(3), collective=None), False, 1) == {}
 
 
 def overwriting(deps):
-    """Rank 1 copies its output 0 to output 1 and then receives into output 0; `deps`: of the receive. The sender waits for nobody."""
+    """Rank 1 copies its output 0 to output 1 and then receives into output 0; `deps`: of the receive. The sender waits
+    for nobody."""
     sends = (Op("s", (Span("i", 0),)), Op("s", (Span("i", 0),)))
     takes = Block(None, 0, 0, (Op("r", (), (Span("o", 0),)), Op("r", (), (Span("o", 0),), 1, deps)))
     copies = Block(None, None, 0, (Op("cpy", (Span("o", 0),), (Span("o", 1),), 1, (Dep(0, 0),)),))
@@ -200,7 +224,9 @@ def overwriting(deps):
 
 def test_what_another_block_may_still_read_is_not_put():
     first = {(0, 0, 0): (1, 0, 0)}  # whatever touches the chunk comes after it
-    assert puts(overwriting((Dep(1, 0),)), False, 1) == first  # the second is ordered where it is received, not where it is sent
+    assert (
+        puts(overwriting((Dep(1, 0),)), False, 1) == first
+    )  # the second is ordered where it is received, not where it is sent
     assert puts(overwriting(()), False, 1) == first  # a race whichever way
 
 
@@ -225,7 +251,8 @@ def test_in_place_the_input_is_the_output():
 
 
 def test_messages_of_several_chunks_are_judged_as_they_are_cut():
-    """Rank 0 sends o[0:2] round and gets it back one chunk on: in parts of one, part 0 returns before part 1 has left."""
+    """Rank 0 sends o[0:2] round and gets it back one chunk on: in parts of one, part 0 returns before part 1 has
+    left."""
     out = Op("s", (Span("o", 0),), (), 2)
     back = Op("r", (), (Span("o", 1),), 2)
     gpus = (Gpu(0, 3, 3, 0, (Block(1, None, 0, (out,)), Block(None, 1, 0, (back,)))),
@@ -243,7 +270,9 @@ def test_programs_that_rely_on_messages_for_order_go_through_fifos():
         Block(0, 0, 0, (Op("rcs", (), (Span("o", 0),)),)),))))  # fmt: skip
     assert not ordered_alone(program, True)
     code = Block(None, None, 0, ())
-    assert ordered_alone(replace(program, gpus=(program.gpus[0]._replace(blocks=(here[0], code)), program.gpus[1])), True)
+    assert ordered_alone(
+        replace(program, gpus=(program.gpus[0]._replace(blocks=(here[0], code)), program.gpus[1])), True
+    )
 
 
 @needs_compiler
@@ -255,7 +284,12 @@ def test_lowered_programs_take_both_ways():
         assert len(puts(program, False, 4)) == stores > 0
         assert ordered_alone(program, False)
         for protocol in ("Simple", "LL"):
-            assert api.run(program, executor="host", protocol=protocol, threads=1, size=program.loop_chunks * 4 * 3).checked is not None
+            assert (
+                api.run(
+                    program, executor="host", protocol=protocol, threads=1, size=program.loop_chunks * 4 * 3
+                ).checked
+                is not None
+            )
 
 
 @needs_compiler
@@ -263,9 +297,13 @@ def test_a_put_waits_for_the_receiver_to_begin_the_launch():
     """Rank 1's launch never starts: rank 0, which would put into its output, says so."""
     machine, _ = loaded(direct_allgather(2), 4, timeout=0.2)
     code = machine.code
-    machine.tables.blocks["into"][[b for b, (rank, _) in enumerate(code.place) if rank == 1]] = -1  # takes nothing, so never enters
+    machine.tables.blocks["into"][
+        [b for b, (rank, _) in enumerate(code.place) if rank == 1]
+    ] = -1  # takes nothing, so never enters
     machine.tables.blocks["nops"][[b for b, (rank, _) in enumerate(code.place) if rank == 1]] = 0
     function, scale = machine.function(dtype("int32"), "sum")
-    with pytest.raises(DeadlockError, match=r"rank 0 block 0 op 0 .* waits for rank 1 to begin this launch, which never comes"):
+    with pytest.raises(
+        DeadlockError, match=r"rank 0 block 0 op 0 .* waits for rank 1 to begin this launch, which never comes"
+    ):
         machine.launch(function, 1, scale)
     assert np.count_nonzero(machine.counters) == 0

@@ -1,4 +1,5 @@
-"""A machine with links beside its switches: exact synthesis may use both between the same two ranks, as flow methods do."""
+"""A machine with links beside its switches: exact synthesis may use both between the same two ranks, as flow methods
+do."""
 
 from __future__ import annotations
 

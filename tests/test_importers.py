@@ -53,7 +53,9 @@ def test_the_extension_does_not_matter(tmp_path):
 
 def test_windows_line_ends_and_byte_order_mark(tmp_path):
     path = tmp_path / "topo.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + (FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").read_bytes().replace(b"\n", b"\r\n"))
+    path.write_bytes(
+        b"\xef\xbb\xbf" + (FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").read_bytes().replace(b"\n", b"\r\n")
+    )
     assert load(path).links == load(FIXTURES / "nvidia-smi-hybrid-cube-mesh.txt").links
 
 
@@ -154,9 +156,15 @@ REFUSED = [
     ("<system>" + "<pci>" * 100 + "</pci>" * 100 + "</system>", "deeper"),
     ("<system>" + "<pci/>" * 20_000 + "</system>", "elements"),
     ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci></system>', "at least two"),
-    ('<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>', "two GPUs"),
+    (
+        '<system><pci busid="1"><gpu dev="0" sm="70"/></pci><pci busid="1"><gpu dev="1" sm="70"/></pci></system>',
+        "two GPUs",
+    ),
     ('<system><cpu><gpu dev="0" sm="70"/><gpu dev="1" sm="70"/></cpu></system>', "busid"),
-    ('<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>', "whole number"),
+    (
+        '<system><pci busid="1"><gpu dev="x" sm="70"/></pci><pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
+        "whole number",
+    ),
     (
         '<system><pci busid="1"><gpu dev="0" sm="70"><nvlink target="2" count="-1"/></gpu></pci>'
         '<pci busid="2"><gpu dev="1" sm="70"/></pci></system>',
@@ -204,7 +212,9 @@ def host(number, gpus):
 
 def test_hosts_of_one_file_are_boxes(tmp_path):
     path = tmp_path / "two.xml"
-    path.write_text("<system>" + host(0, [[("0:1", 4)], [("0:0", 4)]]) + host(1, [[("1:1", 4)], [("1:0", 4)]]) + "</system>")
+    path.write_text(
+        "<system>" + host(0, [[("0:1", 4)], [("0:0", 4)]]) + host(1, [[("1:1", 4)], [("1:0", 4)]]) + "</system>"
+    )
     made = load(path)
     assert made.nodes == (0, 0, 1, 1)
     assert made.labels == ()

@@ -51,7 +51,9 @@ def test_ranks_apart_leave_a_proof(command, name):
 
 
 def test_the_proof_goes_to_stdout_where_asked():
-    outcome = CliRunner().invoke(root, ["pareto", "--topo-file", "apart.yaml", "--coll", "allgather", "--format", "json"])
+    outcome = CliRunner().invoke(
+        root, ["pareto", "--topo-file", "apart.yaml", "--coll", "allgather", "--format", "json"]
+    )
     assert outcome.exit_code == 3
     assert exact_frontier.document(json.loads(outcome.stdout)) == [
         "allgather on two pairs: no schedule, unit 0 cannot reach rank 2, certificate checked",

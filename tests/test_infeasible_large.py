@@ -62,15 +62,29 @@ def test_an_altered_proof_is_refused():
     doc = json.loads(json.dumps(_doc()))
     certificate, given = doc["certificate"], doc["topology"]
     for key, value in (
-        ("closed", [[0, 399]]), ("closed", [[0, 1]]), ("closed", []), ("closed", [[0, 10**9]]), ("closed", [[2, 3]]), ("pair", [1, 2]),
-        ("pair", [0, 0]), ("pair", [0, 400]), ("kind", "distance"), ("collective", "allgather"), ("topology", "0"), ("closed", None),
-    ):  # fmt: skip
+        ("closed", [[0, 399]]),
+        ("closed", [[0, 1]]),
+        ("closed", []),
+        ("closed", [[0, 10**9]]),
+        ("closed", [[2, 3]]),
+        ("pair", [1, 2]),
+        ("pair", [0, 0]),
+        ("pair", [0, 400]),
+        ("kind", "distance"),
+        ("collective", "allgather"),
+        ("topology", "0"),
+        ("closed", None),
+    ):
         with pytest.raises(VerificationError):
             scale_frontier.infeasible(doc | {"certificate": certificate | {key: value}})
     for wrong in (
-        doc | {"max_steps": 3}, doc | {"more": 1}, doc | {"collective": "scan"}, {k: v for k, v in doc.items() if k != "topology"},
-        doc | {"topology": given | {"ranks": 401}}, doc | {"topology": given | {"sorts": [["2", "1", "unknown"]]}},
-    ):  # fmt: skip
+        doc | {"max_steps": 3},
+        doc | {"more": 1},
+        doc | {"collective": "scan"},
+        {k: v for k, v in doc.items() if k != "topology"},
+        doc | {"topology": given | {"ranks": 401}},
+        doc | {"topology": given | {"sorts": [["2", "1", "unknown"]]}},
+    ):
         with pytest.raises(VerificationError):
             scale_frontier.infeasible(wrong)
 

@@ -1,4 +1,5 @@
-"""Allreduce where directions differ: trees up to a rank and other trees down from it, against bounds and the replay of every send."""
+"""Allreduce where directions differ: trees up to a rank and other trees down from it, against bounds and the replay of
+every send."""
 
 from __future__ import annotations
 
@@ -81,7 +82,10 @@ def test_pairs_keep_to_the_links_in_some_parts(tmp_path_factory, drawn):
             for edge in ((n, pair.up.parents[n]), (pair.down.parents[n], n)):
                 if min(edge) >= 0:
                     load[edge] = load.get(edge, 0) + pair.weight
-    assert any(all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items()) for parts in paired_arborescences.PARTS)
+    assert any(
+        all(load.get(ends, 0) <= parts * width for ends, width in _widths(graph).items())
+        for parts in paired_arborescences.PARTS
+    )
     assert load.keys() <= _widths(graph).keys()
 
 
@@ -95,12 +99,24 @@ def test_where_it_is_not_for(tmp_path):
     assert not paired_arborescences.applies(fabric(topology("dgx-a100*2"))) and not paired_arborescences.applies(
         fabric(topology("torus:8x8"))
     )
-    assert not any(p.engine.startswith("trees in and out") for p in frontier(topology("dgx1"), "allreduce").points)  # both ways alike
+    assert not any(
+        p.engine.startswith("trees in and out") for p in frontier(topology("dgx1"), "allreduce").points
+    )  # both ways alike
 
 
 def test_the_command_line_shows_and_verifies_it(tmp_path):
     file = machine(tmp_path, 3, {(0, 1): 1, (1, 0): 4, (1, 2): 1, (2, 1): 4})
-    words = ["pareto", "--topo-file", str(file), "--coll", "allreduce", "--engine", "flow", "--schedules", str(tmp_path / "out")]
+    words = [
+        "pareto",
+        "--topo-file",
+        str(file),
+        "--coll",
+        "allreduce",
+        "--engine",
+        "flow",
+        "--schedules",
+        str(tmp_path / "out"),
+    ]
     shown = CliRunner().invoke(root, words)
     assert shown.exit_code == 0 and "trees in and out" in shown.stdout
     files = [str(f) for f in sorted((tmp_path / "out").iterdir())]

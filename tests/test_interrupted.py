@@ -1,4 +1,5 @@
-"""Ctrl-C at known points of the commands: what was found is printed, nothing more is begun, and the exit code is 130."""
+"""Ctrl-C at known points of the commands: what was found is printed, nothing more is begun, and the exit code is
+130."""
 
 import pytest
 from click.testing import CliRunner
@@ -48,7 +49,9 @@ def test_bounds_that_there_are_are_printed(monkeypatch):
     monkeypatch.setattr(bounds, "flow", some)
     done = run("bound", "--topo", "dgx1", "--coll", "allgather")
     assert done.exit_code == 130, done.output
-    assert "3/2" in done.output and "7/6" in done.output and "Ctrl-C came before the bounds at more steps" in done.output
+    assert (
+        "3/2" in done.output and "7/6" in done.output and "Ctrl-C came before the bounds at more steps" in done.output
+    )
 
 
 def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
@@ -64,12 +67,16 @@ def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
     assert run(*words).exit_code == 130
 
 
-@pytest.mark.parametrize("place", [(search, "disjoint"), (comparison._Explained, "_by_flows"), (comparison, "tree_rate")])
+@pytest.mark.parametrize(
+    "place", [(search, "disjoint"), (comparison._Explained, "_by_flows"), (comparison, "tree_rate")]
+)
 def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
     best = comparison._Explained._best
     if place[1] == "_by_flows":  # of reduce-scatter and allgather
-        monkeypatch.setattr(comparison._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt())
+        monkeypatch.setattr(
+            comparison._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt()
+        )
     else:
         monkeypatch.setattr(*place, interrupt)
     done = run(*words)
@@ -77,7 +84,9 @@ def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     assert "optimum" in done.output or "upper bound" in done.output
 
 
-@pytest.mark.parametrize("words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")])
+@pytest.mark.parametrize(
+    "words", [("solve", "--chunks", "6", "--steps", "3", "--rounds", "7"), ("tune",), ("pareto", "--engine", "flow")]
+)
 def test_commands_without_a_result_end_with_the_code_of_ctrl_c(monkeypatch, words):
     monkeypatch.setattr(race, "watch", interrupt)
     monkeypatch.setattr(synthesis, "frontier", interrupt)

@@ -1,5 +1,5 @@
-"""The kernel compiled by NVRTC for each architecture, without a driver: no spills, no errors. `python -m bench.kernels`, which CI
-runs, takes every instantiation; here each feature."""
+"""The kernel compiled by NVRTC for each architecture, without a driver: no spills, no errors. `python -m
+bench.kernels`, which CI runs, takes every instantiation; here each feature."""
 
 import pytest
 from needs import need
@@ -22,7 +22,10 @@ def compiled(group, arch, major=None):
     assert found.cubin[:4] == b"\x7fELF"
     for symbol in sources.symbols(group):
         used = found.used[symbol]
-        print(f"sm_{arch} {symbol}: {used.registers} registers, {used.stack} bytes of stack, {used.stores + used.loads} spilled")
+        print(
+            f"sm_{arch} {symbol}: {used.registers} registers, {used.stack} bytes of stack, "
+            f"{used.stores + used.loads} spilled"
+        )
         assert used.registers <= 128  # two blocks of 256 threads on a multiprocessor
         assert used.stores + used.loads == 0
     assert ("divide" in "".join(found.used)) == (group in sources.GROUPS[1:11])

@@ -15,9 +15,14 @@ RESULTS = list(csv.DictReader((DATA / "known_results.csv").read_text().splitline
 FRONTIERS = yaml.safe_load((DATA / "known_frontiers.yaml").read_text())
 # Of the allreduces test_allreduce.py asks for the same points.
 SLOW = {
-    ("dgx1-v100", "broadcast"), ("dgx1*2:cross=0+2+5+7", "allgather"), ("dgx1-v100", "allreduce"), ("ring:8", "allreduce"),
-    ("hypercube:8", "allreduce"), ("fully-connected:8", "allreduce"), ("switch:8:units=12", "allreduce"),
-}  # fmt: skip
+    ("dgx1-v100", "broadcast"),
+    ("dgx1*2:cross=0+2+5+7", "allgather"),
+    ("dgx1-v100", "allreduce"),
+    ("ring:8", "allreduce"),
+    ("hypercube:8", "allreduce"),
+    ("fully-connected:8", "allreduce"),
+    ("switch:8:units=12", "allreduce"),
+}
 
 
 def _name(row: dict) -> str:
@@ -26,7 +31,9 @@ def _name(row: dict) -> str:
 
 def _frontiers() -> list:
     return [
-        pytest.param(row, id=_name(row), marks=[pytest.mark.slow] if (row["topology"], row["collective"]) in SLOW else [])
+        pytest.param(
+            row, id=_name(row), marks=[pytest.mark.slow] if (row["topology"], row["collective"]) in SLOW else []
+        )
         for row in FRONTIERS
     ]
 
@@ -44,8 +51,12 @@ def test_result(row):
     assert type(verdict) is {"sat": Sat, "unsat": Unsat}[row["verdict"]]
     if isinstance(verdict, Sat):
         schedule = verdict.schedule
-        assert (schedule.chunks, len(schedule.steps), schedule.rounds) == tuple(int(row[k]) for k in ("chunks", "steps", "rounds"))
-        assert synth.checker.schedule.replay.schedule(schedule).bandwidth == Fraction(int(row["rounds"]), int(row["chunks"]))
+        assert (schedule.chunks, len(schedule.steps), schedule.rounds) == tuple(
+            int(row[k]) for k in ("chunks", "steps", "rounds")
+        )
+        assert synth.checker.schedule.replay.schedule(schedule).bandwidth == Fraction(
+            int(row["rounds"]), int(row["chunks"])
+        )
 
 
 @pytest.mark.parametrize("row", [row for row in RESULTS if row["verdict"] == "unsat"], ids=_name)
@@ -57,7 +68,9 @@ def test_refuted_without_the_bounds_too(row):
 def test_frontier(row, tmp_path):
     roots = [row["root"]] if "root" in row else []
     last = row.get("complete_to") or (None if row.get("complete") else max(row["points"]))
-    frontier = synth.frontier(row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True)
+    frontier = synth.frontier(
+        row["topology"], row["collective"], roots=roots, max_steps=last, log=tmp_path / "log", fresh=True
+    )
     known = {steps: Fraction(bandwidth) for steps, bandwidth in row["points"].items()}
     assert {p.steps: p.bandwidth for p in frontier.points if p.steps in known} == known
     assert {p.steps for p in frontier.points if p.status == "optimal" and p.bound.scope == "any-chunks"} >= set(known)

@@ -11,7 +11,9 @@ def test_an_unreachable_rank_is_named_as_the_machine_names_it(tmp_path) -> None:
     apart = api.topology("line:6", ranks="0,1,4,5")
     with pytest.raises(InfeasibleError, match=r"unit \d must reach rank (\d) .*; rank \1 here is the machine's [45]$"):
         synth.frontier(apart, "scatter", log=tmp_path / "log")
-    with pytest.raises(InfeasibleError, match=r"must reach rank 0 but cannot from rank 1; .*; rank 1 here is the machine's 5$"):
+    with pytest.raises(
+        InfeasibleError, match=r"must reach rank 0 but cannot from rank 1; .*; rank 1 here is the machine's 5$"
+    ):
         api.explain(api.topology("dgx1", ranks="0,5,2"), "allreduce")
     whole = api.topology("line:6", without=["2-3"])
     with pytest.raises(InfeasibleError) as caught:

@@ -65,7 +65,9 @@ def test_trees_up_and_down_beat_the_halves_on_an_allocation():
 def test_a_schedule_written_as_bulk_is_the_same():
     made = synth.frontier("ring:4", "broadcast", max_steps=4, engine="exact").points[0].schedule
     again = bulk_expansion.schedule(written(topology("ring:4"), made))
-    assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [(step.rounds, sorted(step.sends)) for step in made.steps]
+    assert [(step.rounds, sorted(step.sends)) for step in again.steps] == [
+        (step.rounds, sorted(step.sends)) for step in made.steps
+    ]
 
 
 def test_the_engine_is_chosen_by_size():
@@ -83,7 +85,9 @@ def test_the_engine_is_chosen_by_size():
 
 def test_the_command_writes_files_that_verify(tmp_path):
     folder = tmp_path / "s"
-    shown = CliRunner().invoke(root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "--schedules", str(folder)])
+    shown = CliRunner().invoke(
+        root, ["pareto", "--topo", "torus:9x9", "--coll", "alltoall", "--schedules", str(folder)]
+    )
     assert shown.exit_code == 0, shown.output
     assert "alltoall-lengths certificate" in shown.stdout
     doc = json.loads((folder / "frontier.json").read_text())
@@ -104,7 +108,11 @@ def test_a_certificate_is_for_its_machine_alone():
     found = frontier(topology("dgx1"), "allreduce")
     with pytest.raises(VerificationError):
         scale_frontier.bound(found.certificate, topology("dgx1-p100"))
-    joined = {**found.certificate, "regions": found.certificate["regions"][:-1], "limits": found.certificate["limits"][:-1]}
+    joined = {
+        **found.certificate,
+        "regions": found.certificate["regions"][:-1],
+        "limits": found.certificate["limits"][:-1],
+    }
     with pytest.raises(VerificationError):
         scale_frontier.bound(joined, topology("dgx1"))
     made = found.points[-1].make()
@@ -125,7 +133,9 @@ def test_bounds_at_scale_say_what_limits():
         assert shown.exit_code == 0 and words in shown.stdout, shown.output
 
 
-@pytest.mark.parametrize(("name", "what"), [("torus:5x5", "allgather"), ("torus:5x5", "reduce"), ("dgx-a100*2:net=odd-even", "alltoall")])
+@pytest.mark.parametrize(
+    ("name", "what"), [("torus:5x5", "allgather"), ("torus:5x5", "reduce"), ("dgx-a100*2:net=odd-even", "alltoall")]
+)
 def test_the_least_number_of_steps_is_counted_again(name, what, tmp_path):
     machine = topology(name)
     doc = frontier(machine, what).to_json()

@@ -1,4 +1,5 @@
-"""A document of a large frontier stands for itself: the links of its machine are in it, unless its name makes the same machine."""
+"""A document of a large frontier stands for itself: the links of its machine are in it, unless its name makes the same
+machine."""
 
 import json
 from dataclasses import replace
@@ -32,17 +33,27 @@ def synth(*arguments):
     return CliRunner().invoke(root, [str(a) for a in arguments])
 
 
-@pytest.mark.parametrize("values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]])
+@pytest.mark.parametrize(
+    "values", [[], [3], [0, 0, 0, 0, 0], [0, 1, 2, 3, 9, 7, 5, 3, 3, 4], list(range(9, 0, -1)), [5, 1, 5, 1]]
+)
 def test_lists_of_numbers_come_back(values):
     assert linkread._numbers(link_columns.packed(values), 10, "x", [100]).tolist() == values
 
 
 @pytest.mark.parametrize("name", ["dgx1", "dgx-a100*2", "fat-tree:4", "torus:3x4", "dgx2", "ndv2*2"])
 def test_machines_come_back(name):
-    made = modify.apply(topology(name), without=()) if name != "dgx1" else modify.apply(topology(name), degrade=("0-1:1/3",))
+    made = (
+        modify.apply(topology(name), without=())
+        if name != "dgx1"
+        else modify.apply(topology(name), degrade=("0-1:1/3",))
+    )
     doc = json.loads(json.dumps({"name": made.name, "ranks": made.ranks} | link_columns.columns(made)))
     back = linkread.read(doc)
-    assert back.links == made.links and (back.limits, back.switches, back.unit) == (made.limits, made.switches, made.unit)
+    assert back.links == made.links and (back.limits, back.switches, back.unit) == (
+        made.limits,
+        made.switches,
+        made.unit,
+    )
     assert back.unit_bandwidth() == made.unit_bandwidth()
 
 
@@ -62,7 +73,17 @@ def test_a_changed_machine_is_verified_alone(command, collective, tmp_path):
 
 def test_a_file_with_a_known_name_is_not_taken_for_that_machine(tmp_path):
     (tmp_path / "m.yaml").write_text(BOX.format(name="line:4", last=5))
-    wrote = synth("bound", "--engine", "flow", "--topo-file", tmp_path / "m.yaml", "--coll", "allgather", "-o", tmp_path / "a.json")
+    wrote = synth(
+        "bound",
+        "--engine",
+        "flow",
+        "--topo-file",
+        tmp_path / "m.yaml",
+        "--coll",
+        "allgather",
+        "-o",
+        tmp_path / "a.json",
+    )
     assert wrote.exit_code == 0, wrote.output
     checked = synth("verify", tmp_path / "a.json")
     assert checked.exit_code == 0 and "the machine written in the document" in checked.stdout, checked.output
@@ -77,16 +98,33 @@ def test_a_machine_known_by_name_needs_no_links(tmp_path):
 
 
 def _doc():
-    return json.loads(json.dumps(api.large_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather"))))
+    return json.loads(
+        json.dumps(api.large_document(bound(modify.apply(topology("dgx1"), degrade=("0-1:1/2",)), "allgather")))
+    )
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("unit_gbps", "50"), ("ranks", 9), ("unit", "7"), ("links", {}), ("links", None), ("links", {"src": [0], "dst": [0], "sort": [0]}),
-     ("links", {"src": [[0, 1, 10**12]], "dst": [1], "sort": [0]}), ("links", {"src": ["0"], "dst": [1], "sort": [0]}),
-     ("sorts", [["25", "0", "nvlink"]]), ("sorts", [["-1", "0", "nvlink"]]), ("sorts", [["25", "0", "string"]]), ("switches", 3),
-     ("limits", [["a", "1", [900]]]), ("limits", None), ("unit", "0"), ("ranks", 10**9), ("name", "a\nb")],
-)  # fmt: skip
+    [
+        ("unit_gbps", "50"),
+        ("ranks", 9),
+        ("unit", "7"),
+        ("links", {}),
+        ("links", None),
+        ("links", {"src": [0], "dst": [0], "sort": [0]}),
+        ("links", {"src": [[0, 1, 10**12]], "dst": [1], "sort": [0]}),
+        ("links", {"src": ["0"], "dst": [1], "sort": [0]}),
+        ("sorts", [["25", "0", "nvlink"]]),
+        ("sorts", [["-1", "0", "nvlink"]]),
+        ("sorts", [["25", "0", "string"]]),
+        ("switches", 3),
+        ("limits", [["a", "1", [900]]]),
+        ("limits", None),
+        ("unit", "0"),
+        ("ranks", 10**9),
+        ("name", "a\nb"),
+    ],
+)
 def test_a_changed_machine_is_caught(key, value, tmp_path):
     doc = _doc()
     doc["topology"][key] = value
@@ -119,10 +157,14 @@ def test_a_frontier_that_is_written_has_its_schedules_beside_it(tmp_path):
     done = synth(*asked, tmp_path / "a.b.json")
     points = json.loads((tmp_path / "a.b.json").read_text())["points"]
     assert done.exit_code == 0 and f"{tmp_path}/a.b.schedules" in done.stderr
-    assert [row["file"] for row in points] == [f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)]
+    assert [row["file"] for row in points] == [
+        f"a.b.schedules/{i + 1:02}-alltoall-S{row['steps']}.npz" for i, row in enumerate(points)
+    ]
     checked = synth("verify", tmp_path / "a.b.json")
     assert (
-        checked.exit_code == 0 and "not checked: the point" not in checked.output and checked.stdout.count("every rank ends") == len(points)
+        checked.exit_code == 0
+        and "not checked: the point" not in checked.output
+        and checked.stdout.count("every rank ends") == len(points)
     )
     (tmp_path / points[0]["file"]).unlink()
     assert synth("verify", tmp_path / "a.b.json").exit_code == 4
@@ -139,7 +181,9 @@ def test_a_frontier_on_standard_output_or_a_device_names_no_files(tmp_path):
 def test_schedules_in_a_folder_of_their_own_are_found_from_the_document(tmp_path):
     asked = ("pareto", "--engine", "flow", "--topo", "ring:6", "--coll", "allgather", "-o", tmp_path / "a.json")
     assert synth(*asked, "--schedules", tmp_path / "kept").exit_code == 0
-    assert [row["file"] for row in json.loads((tmp_path / "a.json").read_text())["points"]] == ["kept/01-allgather-S3.npz"]
+    assert [row["file"] for row in json.loads((tmp_path / "a.json").read_text())["points"]] == [
+        "kept/01-allgather-S3.npz"
+    ]
     assert synth("verify", tmp_path / "a.json", tmp_path / "kept" / "frontier.json").exit_code == 0
     assert not (tmp_path / "a.schedules").exists()
 
@@ -164,7 +208,9 @@ def test_a_point_that_is_too_long_to_be_listed_is_named(tmp_path, monkeypatch):
 def test_tables_of_links_are_compared_by_what_they_hold():
     one, other = topology("dgx-a100*16").links, topology("dgx-a100*16").links
     assert isinstance(one, LinkTable) and one == other
-    changed = LinkTable(one.src, one.dst, one.sort, [s._replace(bandwidth=s.bandwidth + Fraction(1)) for s in one.sorts])
+    changed = LinkTable(
+        one.src, one.dst, one.sort, [s._replace(bandwidth=s.bandwidth + Fraction(1)) for s in one.sorts]
+    )
     assert one != changed
     shuffled = LinkTable(one.src, one.dst, np.asarray(len(one.sorts) - 1 - one.sort), one.sorts[::-1])
     assert one == shuffled
@@ -193,7 +239,9 @@ def test_a_schedule_on_slower_links_is_another_schedule(kept):
     assert judged({}, replace(made, topology=replace(made.topology, unit=made.topology.unit_bandwidth() / 5))) == 5
 
 
-@pytest.mark.parametrize("change", [{"rounds": 1}, {"rounds": 0}, {"rounds": -5}, {"rounds": 111.0}, {"rounds": None}, {"chunks": 10**6}])
+@pytest.mark.parametrize(
+    "change", [{"rounds": 1}, {"rounds": 0}, {"rounds": -5}, {"rounds": 111.0}, {"rounds": None}, {"chunks": 10**6}]
+)
 def test_rounds_and_chunks_make_the_rate(kept, change):
     assert kept[0](change) == 5
 
@@ -210,8 +258,12 @@ def test_a_limit_counts_a_link_once():
     twice = replace(machine, limits=tuple(replace(m, links=(*m.links, *m.links)) for m in machine.limits))
     for given, bad in ((machine, False), (twice, True)):
         certificate = {
-            "kind": "alltoall-lengths", "topology": path_lengths.digest_runs(given), "links": [[2, 0]], "limits": [[2, 1]], "generators": [],
-        }  # fmt: skip
+            "kind": "alltoall-lengths",
+            "topology": path_lengths.digest_runs(given),
+            "links": [[2, 0]],
+            "limits": [[2, 1]],
+            "generators": [],
+        }
         if bad:
             with pytest.raises(VerificationError, match="twice"):
                 scale_frontier.bound(certificate, given)

@@ -47,19 +47,36 @@ def test_what_is_written_is_read(doc, tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "place"),
     [
-        ("extra", 1, "$: 'extra' is not a known field"), ("topology.extra", 1, "topology: 'extra' is not a known field"),
-        ("points.0.extra", 1, "points[0]: 'extra' is not a known field"), ("bound.extra", 1, "bound: 'extra' is not a known field"),
-        ("root", 2, "root: allgather has no root"), ("root", "x", "root: allgather has no root"), ("seconds", "soon", "seconds: "),
-        ("seconds", -1, "seconds: "), ("seconds", None, "seconds: "), ("seconds", True, "seconds: "),
-        ("points.0.engine", 7, "points[0].engine: "), ("points.0.engine", None, "points[0].engine: "),
-        ("points.0.engine", "a\u001b[2J", "points[0].engine: "), ("notes", "x", "notes: "),
-        ("notes", [3], "notes[0]: "), ("open", {}, "open: "), ("open", [None], "open[0]: "), ("points.0.steps", 0, "points[0].steps: "),
-        ("points.0.steps", 2.0, "points[0].steps: "), ("points.0.file", 3, "points[0].file: "), ("points", {}, "points: "),
-        ("points.0.gap", 0.5, "points[0].gap: "), ("bound.value", 3, "bound.value: "), ("least_steps", True, "least_steps: "),
-        ("topology.name", 5, "topology.name: "), ("topology.ranks", "4", "topology.ranks: "), ("collective", ["allgather"], "collective: "),
+        ("extra", 1, "$: 'extra' is not a known field"),
+        ("topology.extra", 1, "topology: 'extra' is not a known field"),
+        ("points.0.extra", 1, "points[0]: 'extra' is not a known field"),
+        ("bound.extra", 1, "bound: 'extra' is not a known field"),
+        ("root", 2, "root: allgather has no root"),
+        ("root", "x", "root: allgather has no root"),
+        ("seconds", "soon", "seconds: "),
+        ("seconds", -1, "seconds: "),
+        ("seconds", None, "seconds: "),
+        ("seconds", True, "seconds: "),
+        ("points.0.engine", 7, "points[0].engine: "),
+        ("points.0.engine", None, "points[0].engine: "),
+        ("points.0.engine", "a\u001b[2J", "points[0].engine: "),
+        ("notes", "x", "notes: "),
+        ("notes", [3], "notes[0]: "),
+        ("open", {}, "open: "),
+        ("open", [None], "open[0]: "),
+        ("points.0.steps", 0, "points[0].steps: "),
+        ("points.0.steps", 2.0, "points[0].steps: "),
+        ("points.0.file", 3, "points[0].file: "),
+        ("points", {}, "points: "),
+        ("points.0.gap", 0.5, "points[0].gap: "),
+        ("bound.value", 3, "bound.value: "),
+        ("least_steps", True, "least_steps: "),
+        ("topology.name", 5, "topology.name: "),
+        ("topology.ranks", "4", "topology.ranks: "),
+        ("collective", ["allgather"], "collective: "),
         ("collective", "scan", "collective: "),
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_refused_with_its_place(path, value, place, tmp_path):
     code, line = told(changed(WHOLE, path, value), tmp_path)
     assert code == 5 and line.startswith(place) and line.count("\n") == 1, line
@@ -68,12 +85,19 @@ def test_anything_else_is_refused_with_its_place(path, value, place, tmp_path):
 def test_the_machine_of_an_impossible_collective_too():
     apart = Topology("apart", 4, (Link(0, 1, Fraction(1), Fraction(0)), Link(2, 3, Fraction(1), Fraction(0))))
     doc = {
-        "schema": "synth.infeasible/1", "collective": "allgather", "max_steps": None,
+        "schema": "synth.infeasible/1",
+        "collective": "allgather",
+        "max_steps": None,
         "topology": {"name": "apart", "ranks": 4, "unit_gbps": "1"} | link_columns.columns(apart),
         "certificate": {
-            "kind": "unreachable", "topology": digest(apart), "collective": "allgather", "root": None, "pair": [0, 2], "closed": [[0, 1]],
+            "kind": "unreachable",
+            "topology": digest(apart),
+            "collective": "allgather",
+            "root": None,
+            "pair": [0, 2],
+            "closed": [[0, 1]],
         },
-    }  # fmt: skip
+    }
     assert "no schedule, rank 0 cannot reach rank 2" in api.verify(doc)[0]
     doc["topology"]["extra"] = 1  # type: ignore[index]
     with pytest.raises(VerificationError, match="topology: 'extra' is not a known field"):

@@ -1,4 +1,5 @@
-"""Distances under an alltoall certificate: those of many ranks at once are those of each alone, whatever the machine's shape."""
+"""Distances under an alltoall certificate: those of many ranks at once are those of each alone, whatever the machine's
+shape."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def shapes():
     some = random.Random(4)
     for ranks, extra in ((5, 0), (30, 40), (30, 400)):
         ring = [(i, (i + 1) % ranks) for i in range(ranks)]
-        yield ranks, ring + [(a, b) for a, b in ((some.randrange(ranks), some.randrange(ranks)) for _ in range(extra)) if a != b]
+        yield (
+            ranks,
+            ring
+            + [(a, b) for a, b in ((some.randrange(ranks), some.randrange(ranks)) for _ in range(extra)) if a != b],
+        )
     yield 20, [pair for i in range(1, 20) for pair in ((0, i), (i, 0))]  # a hub
     yield 12, [pair for i in range(12) for pair in ((12, i), (i, 12))]  # a switch
 

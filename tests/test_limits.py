@@ -1,4 +1,5 @@
-"""A limit counts every crossing of its links: a route through a switch with two of its links in one limit counts twice."""
+"""A limit counts every crossing of its links: a route through a switch with two of its links in one limit counts
+twice."""
 
 import copy
 import json
@@ -57,16 +58,22 @@ PCIE = {
 }  # fmt: skip
 # One way through a switch, both of its links in one limit; and the same both ways.
 ONE_WAY = {
-    "ranks": 2, "unit": 1, "switches": ["s"], "links": [{"src": 0, "dst": "s", "bandwidth": 2}, {"src": "s", "dst": 1, "bandwidth": 2}],
+    "ranks": 2,
+    "unit": 1,
+    "switches": ["s"],
+    "links": [{"src": 0, "dst": "s", "bandwidth": 2}, {"src": "s", "dst": 1, "bandwidth": 2}],
     "limits": [{"name": "root", "links": [[0, "s"], ["s", 1]], "bandwidth": 2}],
-}  # fmt: skip
+}
 BOTH = {
-    "ranks": 2, "unit": 1, "switches": ["s"], "links": [{"src": r, "dst": "s", "bandwidth": 2, "both": True} for r in (0, 1)],
+    "ranks": 2,
+    "unit": 1,
+    "switches": ["s"],
+    "links": [{"src": r, "dst": "s", "bandwidth": 2, "both": True} for r in (0, 1)],
     "limits": [
         {"name": "there", "links": [[0, "s"], ["s", 1]], "bandwidth": 2},
         {"name": "back", "links": [[1, "s"], ["s", 0]], "bandwidth": 2},
     ],
-}  # fmt: skip
+}
 
 
 def read(doc):
@@ -208,10 +215,16 @@ def test_bounds_count_every_crossing():
     assert bounds.flow(network, gather, 1).value == Fraction(3, 2)
     assert bounds.rounds(network, gather, 1, 2)[0] == 3
     every = collective("allreduce", 2)
-    for task, value in ((every, Fraction(3, 2)), (collective("reduce", 2), Fraction(1, 2)), (collective("broadcast", 2), 1)):
+    for task, value in (
+        (every, Fraction(3, 2)),
+        (collective("reduce", 2), Fraction(1, 2)),
+        (collective("broadcast", 2), 1),
+    ):
         kind = bounds.allreduce if task == every else bounds.flow
         assert kind(network, task, None).value == kind(network, task, 1).value == value
-    assert fenced(pair(0, 0, 1), collective("scan", 2)).value == 1  # the sum enters rank 1 over route 0, which counts twice
+    assert (
+        fenced(pair(0, 0, 1), collective("scan", 2)).value == 1
+    )  # the sum enters rank 1 over route 0, which counts twice
     assert fenced(pair(0, 0, 0, 1), collective("allreduce", 2)).value == Fraction(3, 2)
     found = single_chunk.bound(pair(0, 0, 1), every, 2, Fraction(1))
     assert found is None or found.value <= Fraction(3, 2)
@@ -231,7 +244,10 @@ def test_bounds_of_random_limits_stay_below_schedules():
         ends = [(a, b) for a in range(3) for b in range(3) if a != b]
         routes = tuple(Route(a, b, rng.randint(1, 2)) for a, b in ends)
         caps = tuple(Cap(tuple(rng.choices(range(6), k=rng.randint(1, 5))), rng.randint(1, 3)) for _ in range(2))
-        network, task = Network("random", 3, routes, caps), collective(rng.choice(("allgather", "broadcast", "alltoall")), 3)
+        network, task = (
+            Network("random", 3, routes, caps),
+            collective(rng.choice(("allgather", "broadcast", "alltoall")), 3),
+        )
         group = symmetry.generators(network, task)
         flow = bounds.flow(network, task, 2, group).value
         assert flow == bounds.flow(network, task, 2, ()).value
@@ -271,7 +287,9 @@ def test_a_renumbered_machine_is_the_same_problem():
     again = relabel.frontier(found, *asked, where)
     assert [p.bandwidth for p in again.points] == [2, Fraction(3, 2)]
     exact_frontier.document(json.loads(json.dumps(again.to_json())))
-    assert relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
+    assert (
+        relabelling((pair(0, 0, 1), collective("allgather", 2)), (pair(0, 1, 1, 0), collective("allgather", 2))) is None
+    )
     assert invariant(pair(0, 0, 1), collective("allgather", 2)) != invariant(pair(0, 1), collective("allgather", 2))
 
 
@@ -283,7 +301,8 @@ def test_a_transfer_is_served_once_for_each_crossing():
 
 @pytest.mark.parametrize("executor", ["reference", "host"])
 def test_emulation_counts_every_crossing(executor):
-    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf control."""
+    """8 MB at 2 GB/s take as long as 16 MB, for they cross the limit twice; and a limit that holds a link up is no deaf
+    control."""
     if executor == "host" and build_host.compiler() is None:
         pytest.skip("no C++ compiler here: apt install g++")
     found = api.emulate(frontier(ONE_WAY, "broadcast"), [8 << 20], executor)
@@ -303,7 +322,10 @@ def test_rings_take_a_limit_once_for_each_crossing():
 
 
 def test_groups_count_every_crossing():
-    for doc, ranks, name, seconds in ((BOTH, (0, 1), "allgather", Fraction(1, 2)), (PCIE, (0, 1, 2, 3), "alltoall", Fraction(3, 2))):
+    for doc, ranks, name, seconds in (
+        (BOTH, (0, 1), "allgather", Fraction(1, 2)),
+        (PCIE, (0, 1, 2, 3), "alltoall", Fraction(3, 2)),
+    ):
         machine = read(doc)
         network, groups = machine.network(), [Group(ranks, name, Fraction(1))]
         found = group_bound(network, machine.nodes, groups)
@@ -322,7 +344,8 @@ def test_the_drawing_counts_every_crossing():
 
 @pytest.mark.parametrize("part", range(4))
 def test_exact_and_flow_methods_agree_on_random_machines(part):
-    """In one process: bounds of both engines against a linear program, encodings against dynamic programming, flow schedules replayed."""
+    """In one process: bounds of both engines against a linear program, encodings against dynamic programming, flow
+    schedules replayed."""
     compared = Counter()
     for index in range(part * 12, part * 12 + 12):
         case = agreement.Case.drawn(2026, index)

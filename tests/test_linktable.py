@@ -23,11 +23,23 @@ from synth.scale.forests.pipelining import Pipeline
 from synth.topologies import clusters, declared_symmetries
 
 MACHINES = (
-    "dgx-a100*3", "dgx-a100*4:net=odd-even", "dgx-h100*3:net=rail", "dgx-a100*2:nics=2", "dgx-a100*2:nic=100,nics=4", "mi250*2", "ndv2*2",
-    "dgx1*3", "dgx-a100*2:nics=1",
-)  # fmt: skip
+    "dgx-a100*3",
+    "dgx-a100*4:net=odd-even",
+    "dgx-h100*3:net=rail",
+    "dgx-a100*2:nics=2",
+    "dgx-a100*2:nic=100,nics=4",
+    "mi250*2",
+    "ndv2*2",
+    "dgx1*3",
+    "dgx-a100*2:nics=1",
+)
 SHARED = Fraction(25)
-LINKS = (Link(0, 1, SHARED, Fraction(1), "net"), Link(1, 0, SHARED, Fraction(1), "net"), Link(1, 2, Fraction(50)), Link(2, 0, Fraction(25)))
+LINKS = (
+    Link(0, 1, SHARED, Fraction(1), "net"),
+    Link(1, 0, SHARED, Fraction(1), "net"),
+    Link(1, 2, Fraction(50)),
+    Link(2, 0, Fraction(25)),
+)
 
 
 @pytest.fixture
@@ -50,7 +62,9 @@ def test_a_table_makes_the_same_machine(columns, name):
     usual, table = topologies.topology(name), columns(name)
     assert isinstance(table.links, LinkTable) and isinstance(usual.links, tuple)
     assert tuple(table.links) == usual.links and table.links == usual.links and len(table.links) == len(usual.links)
-    assert [(m.name, tuple(m.links), m.bandwidth) for m in table.limits] == [(m.name, m.links, m.bandwidth) for m in usual.limits]
+    assert [(m.name, tuple(m.links), m.bandwidth) for m in table.limits] == [
+        (m.name, m.links, m.bandwidth) for m in usual.limits
+    ]
     assert table.generators == usual.generators and table.unit_bandwidth() == usual.unit_bandwidth()
     assert table.network() == usual.network() and table.nodes == usual.nodes
     assert throughput_cuts.digest(table) == throughput_cuts.digest(usual) and digest_runs(table) == digest_runs(usual)
@@ -92,11 +106,14 @@ def test_limits_decide_where_links_alone_do_not():
     links = tuple(Link(a, b, SHARED) for a in range(4) for b in range(4) if a != b)
     shift = [1, 2, 3, 0]
     for groups, widths_, keeps in [
-        ([[0, 1], [3, 4]], [25, 25], False), ([[i for i, k in enumerate(links) if k.src == r] for r in range(4)], [50] * 4, True),
+        ([[0, 1], [3, 4]], [25, 25], False),
+        ([[i for i, k in enumerate(links) if k.src == r] for r in range(4)], [50] * 4, True),
         ([[i for i, k in enumerate(links) if k.src == r] for r in range(4)], [50, 50, 50, 25], False),
         ([[i for i, k in enumerate(links) if k.src == r] for r in (0, 1, 2, 3, 0)], [50] * 5, False),
-    ]:  # fmt: skip
-        limits = tuple(Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in enumerate(zip(groups, widths_, strict=True)))
+    ]:
+        limits = tuple(
+            Limit(f"m{i}", tuple(g), Fraction(w)) for i, (g, w) in enumerate(zip(groups, widths_, strict=True))
+        )
         machine = Topology("four", 4, links, limits)
         assert declared_symmetries.preserves(machine, shift) is keeps
         assert declared_symmetries.Large(machine).plain and declared_symmetries.Large(machine).preserves(shift) is keeps
@@ -126,8 +143,19 @@ def test_columns_of_either(links):
 
 def test_members_act_like_a_tuple():
     some = Members(np.array([3, 1, 2]))
-    assert some == (3, 1, 2) and tuple(some) == (3, 1, 2) and repr(some) == "(3, 1, 2)" and some[1] == 1 and some[1:] == (1, 2)
-    assert hash(some) == hash((3, 1, 2)) and some != [3, 1, 2] and np.asarray(some, np.int64).tolist() == [3, 1, 2] and 3 in some
+    assert (
+        some == (3, 1, 2)
+        and tuple(some) == (3, 1, 2)
+        and repr(some) == "(3, 1, 2)"
+        and some[1] == 1
+        and some[1:] == (1, 2)
+    )
+    assert (
+        hash(some) == hash((3, 1, 2))
+        and some != [3, 1, 2]
+        and np.asarray(some, np.int64).tolist() == [3, 1, 2]
+        and 3 in some
+    )
     assert [m.tolist() for m in members([Limit("a", some, SHARED), Limit("b", (0,), SHARED)])] == [[3, 1, 2], [0]]
 
 
@@ -135,7 +163,9 @@ def test_the_digest_of_a_table_is_that_of_the_same_links_one_by_one():
     machine = topologies.topology("dgx-a100*12")
     assert isinstance(machine.links, LinkTable)
     limits = tuple(Limit(m.name, tuple(m.links), m.bandwidth) for m in machine.limits)
-    assert throughput_cuts.digest(machine) == throughput_cuts.digest(replace(machine, links=tuple(machine.links), limits=limits))
+    assert throughput_cuts.digest(machine) == throughput_cuts.digest(
+        replace(machine, links=tuple(machine.links), limits=limits)
+    )
     sorts = [Sort(Fraction(77), Fraction(0), "net"), *machine.links.sorts]
     table = LinkTable(machine.links.src, machine.links.dst, machine.links.sort + 1, sorts)
     assert throughput_cuts.digest(replace(machine, links=table)) == throughput_cuts.digest(machine)

@@ -13,9 +13,15 @@ from synth.program.program import Block, Dep, Gpu, Op, Program, Span
 from tests import programs
 
 GOOD = [
-    programs.ring_allgather(5), programs.ring_allgather(3, 2), programs.direct_allgather(4, 3), programs.ring_allreduce(4),
-    programs.recursive_doubling_allreduce(8), programs.broadcast_chain(4, 2), programs.all_send_first(3, 2), programs.put_allgather(4),
-]  # fmt: skip
+    programs.ring_allgather(5),
+    programs.ring_allgather(3, 2),
+    programs.direct_allgather(4, 3),
+    programs.ring_allreduce(4),
+    programs.recursive_doubling_allreduce(8),
+    programs.broadcast_chain(4, 2),
+    programs.all_send_first(3, 2),
+    programs.put_allgather(4),
+]
 
 
 def rules(report, severity="error"):
@@ -57,12 +63,16 @@ def test_a_dropped_dependency_is_a_race():
     assert "block 1 step" in found.message
 
 
-@pytest.mark.parametrize("program", [*GOOD, edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "program", [*GOOD, edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())], ids=lambda p: p.name
+)
 def test_blocks_watched_in_parts_give_the_same(program, monkeypatch):
     """Clocks of three blocks at a time: what large programs need, for memory's sake."""
     whole = {mode: lint.check(program, in_place=mode) for mode in analysis.modes(program)}
     monkeypatch.setattr(analysis.symbolic_execution, "run", partial(analysis.symbolic_execution.run, part=3))
-    monkeypatch.setattr(analysis.symbolic_execution_onesided, "run", partial(analysis.symbolic_execution_onesided.run, part=3))
+    monkeypatch.setattr(
+        analysis.symbolic_execution_onesided, "run", partial(analysis.symbolic_execution_onesided.run, part=3)
+    )
     for mode, report in whole.items():
         assert set(lint.check(program, in_place=mode).findings) == set(report.findings)
         assert report.ok == (program in GOOD)
@@ -109,7 +119,9 @@ def test_scan_wants_its_own_sums():
         (Block(1, None, 0, (Op("s", (Span("i", 0),)), Op("cpy", (Span("i", 0),), (Span("o", 0),)))),),
         (Block(None, 0, 0, (Op("rrc", (Span("i", 0),), (Span("o", 0),)),)),),
     )
-    program = Program("scan", collective("scan", 2), 1, tuple(Gpu(r, 1, 1, 0, blocks[r]) for r in (0, 1)), in_place="both")
+    program = Program(
+        "scan", collective("scan", 2), 1, tuple(Gpu(r, 1, 1, 0, blocks[r]) for r in (0, 1)), in_place="both"
+    )
     assert lint.check(program).ok
     report = lint.check(replace(program, collective=collective("allreduce", 2)))
     assert [f.gpu for f in report.errors] == [0]
@@ -143,7 +155,10 @@ def test_reading_before_writing():
     ops = program.gpus[0].blocks[0].ops
     report = lint.check(edit(program, 0, 0, 0, ops=(ops[0]._replace(src=(Span("o", 0),)), *ops[1:])), in_place="out")
     assert "uninitialised" in rules(report)
-    assert "output 0 of rank 0 before anything is written" in next(f for f in report.errors if f.rule == "uninitialised").message
+    assert (
+        "output 0 of rank 0 before anything is written"
+        in next(f for f in report.errors if f.rule == "uninitialised").message
+    )
 
 
 def test_the_input_of_a_call_out_of_place_is_left_alone():
@@ -214,11 +229,14 @@ def test_fused_sums():
 
 
 def test_interleaved_instances_that_race():
-    """Two instances of an exchange of two chunks; interleaved, the second instance's dependency names the wrong block."""
+    """Two instances of an exchange of two chunks; interleaved, the second instance's dependency names the wrong
+    block."""
 
     def instance(k, deps):
         send = Op("s", (Span("s", 2 * k),), (), 2, deps, False)
-        return Block(1, 1, k, (send,)), Block(None, None, 0, (Op("cpy", (Span("i", 2 * k),), (Span("s", 2 * k),), 2, (), True),))
+        return Block(1, 1, k, (send,)), Block(
+            None, None, 0, (Op("cpy", (Span("i", 2 * k),), (Span("s", 2 * k),), 2, (), True),)
+        )
 
     def program(second):
         pairs = [instance(0, (Dep(1, 0),)), instance(1, (Dep(second, 0),))]
@@ -254,7 +272,10 @@ def test_chunks_of_a_split_message_are_ordered_one_by_one():
         own = Op("cpy", (Span("i", 0),), (Span("s", 0),), 2)
         first = first._replace(ops=(own, *first.ops))
         second = Block(None, 1, 0, (Op("r", (), (Span("s", shift),), 2),))
-        gpus = (Gpu(0, 2, 0, 3, (first, second)), Gpu(1, 0, 2, 2, (Block(0, 0, 0, (Op("rcs", (), (Span("s", 0),), 2),)),)))
+        gpus = (
+            Gpu(0, 2, 0, 3, (first, second)),
+            Gpu(1, 0, 2, 2, (Block(0, 0, 0, (Op("rcs", (), (Span("s", 0),), 2),)),)),
+        )
         return Program("echo", None, 1, gpus)
 
     assert rules(lint.check(program(0))) == set()
@@ -262,19 +283,46 @@ def test_chunks_of_a_split_message_are_ordered_one_by_one():
 
 
 def test_an_op_that_overlaps_itself():
-    program = Program("shift", None, 1, (Gpu(0, 4, 4, 0, (Block(None, None, 0, (
-        Op("cpy", (Span("i", 0),), (Span("o", 0),), 4), Op("cpy", (Span("o", 0),), (Span("o", 1),), 3))),)),))  # fmt: skip
+    program = Program(
+        "shift",
+        None,
+        1,
+        (
+            Gpu(
+                0,
+                4,
+                4,
+                0,
+                (
+                    Block(
+                        None,
+                        None,
+                        0,
+                        (
+                            Op("cpy", (Span("i", 0),), (Span("o", 0),), 4),
+                            Op("cpy", (Span("o", 0),), (Span("o", 1),), 3),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
     assert rules(lint.check(program)) == {"overlap"}
 
 
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"count": 0}, "count"), ({"src": (Span("i", 1),)}, "bounds"), ({"src": ()}, "operands"), ({"deps": (Dep(9, 0),)}, "dep-missing"),
-        ({"deps": (Dep(0, 9),)}, "dep-missing"), ({"deps": (Dep(0, 1),)}, "dep-self"), ({"code": "put"}, "code"),
+        ({"count": 0}, "count"),
+        ({"src": (Span("i", 1),)}, "bounds"),
+        ({"src": ()}, "operands"),
+        ({"deps": (Dep(9, 0),)}, "dep-missing"),
+        ({"deps": (Dep(0, 9),)}, "dep-missing"),
+        ({"deps": (Dep(0, 1),)}, "dep-self"),
+        ({"code": "put"}, "code"),
         ({"src": (Span("i", 0, 1),)}, "operands"),
     ],
-)  # fmt: skip
+)
 def test_structure(change, rule):
     report = lint.check(edit(programs.direct_allgather(2), 0, 0, 0, **change))
     assert rules(report) == {rule}
@@ -286,7 +334,9 @@ def test_structure(change, rule):
 def test_peers(block, rule):
     program = programs.direct_allgather(2)
     gpu = program.gpus[0]
-    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, block)), program.gpus[1])))) == {rule}
+    assert rules(lint.check(replace(program, gpus=(gpu._replace(blocks=(*gpu.blocks, block)), program.gpus[1])))) == {
+        rule
+    }
     assert rules(lint.check(replace(program, gpus=program.gpus[::-1]))) == {"ranks"}
 
 
@@ -327,7 +377,9 @@ def test_limits_of_the_runtimes():
 
 def test_far_blocks_and_many_dependencies():
     wait = Op("cpy", (Span("i", 0),), (Span("o", 0),), deps=(Dep(129, 0),))
-    blocks = [Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),), flag=k in (0, 129)),)) for k in range(130)]
+    blocks = [
+        Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("s", k),), flag=k in (0, 129)),)) for k in range(130)
+    ]
     program = Program("w", None, 1, (Gpu(0, 1, 1, 130, (*blocks, Block(None, None, 0, (wait,)))),))
     assert rules(lint.check(program, "executor")) == {"dep-block"}
     two = edit(program, 0, 130, 0, deps=(Dep(0, 0), Dep(129, 0)))
@@ -368,7 +420,8 @@ def test_ops_beyond_the_collectives_buffers():
 
 
 def pairwise_allreduce(n, declared=True):
-    """In place, as RCCL ships it: everyone sends everyone all, block k sums the chunk of rank k once all have been read."""
+    """In place, as RCCL ships it: everyone sends everyone all, block k sums the chunk of rank k once all have been
+    read."""
 
     def gpu(r):
         peers = [p for p in range(n) if p != r]
@@ -411,13 +464,18 @@ def test_what_is_not_known_is_said():
 def test_the_report_as_text_and_json():
     program = text.parse(text.dump(edit(programs.recursive_doubling_allreduce(4), 2, 1, 0, deps=())))
     report = lint.check(program, "executor")
-    assert next(iter(report.lines())).startswith("error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it")
+    assert next(iter(report.lines())).startswith(
+        "error: gpu 2 block 0 step 1: writes output 0 of rank 2 while block 1 step 1 writes it"
+    )
     doc = report.to_json()
     assert doc["ok"] is False
     assert doc["runtime"] == "executor"
     assert doc["findings"][0]["rule"] == "race"
     assert doc["safe_bytes"] == 0
-    told = f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime executor, its default buffer sizes)"
+    told = (
+        f"wrong: {len(report.errors)} errors; no rank waits for ever at any size (runtime executor, its default "
+        f"buffer sizes)"
+    )
     assert list(report.lines())[-1] == told
 
 

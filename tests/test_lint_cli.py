@@ -58,19 +58,23 @@ def test_other_runtimes_and_other_questions(tmp_path):
     assert "rccl does not run rcs" in synth("lint", file, "--runtime", "rccl", code=5).stdout
     assert "did you mean" in synth("lint", file, "--coll", "allgathr", code=2).stderr
     assert "msccl, executor, rccl, mscclpp, synth exist" in synth("lint", file, "--runtime", "nccl", code=2).stderr
-    assert "gpu 2 block 0 step 1" in synth("lint", file, "--coll", "broadcast", "--root", "1", code=5).stdout  # its buffers are smaller
+    assert (
+        "gpu 2 block 0 step 1" in synth("lint", file, "--coll", "broadcast", "--root", "1", code=5).stdout
+    )  # its buffers are smaller
 
 
 def test_msccl_ir_of_anyones(tmp_path):
     (tmp_path / "a.xml").write_text(
-        '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0" outofplace="1" '
+        '<algo name="x" proto="Simple" nchannels="1" nchunksperloop="2" ngpus="2" coll="allgather" inplace="0" '
+        'outofplace="1" '
         'minBytes="0" maxBytes="0">\n'
         + "".join(
             f'<gpu id="{r}" i_chunks="1" o_chunks="2" s_chunks="0"><tb id="0" send="{1 - r}" recv="{1 - r}" chan="0">'
             '<step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
-            f'<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{1 - r}" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
-            + f'<step s="2" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{r}" cnt="1" depid="-1" deps="-1" hasdep="0"/>' * copies
-            + "</tb></gpu>\n"
+            f'<step s="1" type="r" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{1 - r}" cnt="1" depid="-1" deps="-1" '
+            f'hasdep="0"/>'
+            + f'<step s="2" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="{r}" cnt="1" depid="-1" deps="-1" '
+            f'hasdep="0"/>' * copies + "</tb></gpu>\n"
             for r, copies in ((0, 1), (1, 0))
         )
         + "</algo>\n"
@@ -88,7 +92,16 @@ def test_what_cannot_be_read_is_no_finding(tmp_path):
 
 def test_the_documentation_lists_the_rules():
     folder = Path(analysis.__file__).parent
-    used = {rule for file in folder.glob("*.py") for rule in re.findall(r'\b(?:error|Finding|say)\(\s*"([a-z0-9-]+)"', file.read_text())}
+    used = {
+        rule
+        for file in folder.glob("*.py")
+        for rule in re.findall(r'\b(?:error|Finding|say)\(\s*"([a-z0-9-]+)"', file.read_text())
+    }
     page = (folder.parent.parent.parent / "docs" / "lint.md").read_text().split("## Rules")[1].split("\n## ")[0]
-    listed = {rule for line in page.splitlines() if line.startswith("| `") for rule in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])}
+    listed = {
+        rule
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for rule in re.findall(r"`([a-z0-9-]+)`", line.split("|")[1])
+    }
     assert used - {"error"} == listed

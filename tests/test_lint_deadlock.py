@@ -15,7 +15,10 @@ I0, O0 = (Span("i", 0),), (Span("o", 0),)
 
 def exchange(count, protocol="Simple", **changes):
     """Two ranks send `count` chunks to each other in one op, then receive: above a size nobody gets to receiving."""
-    gpus = tuple(Gpu(r, count, count, 0, (Block(1 - r, 1 - r, 0, (Op("s", I0, (), count), Op("r", (), O0, count))),)) for r in (0, 1))
+    gpus = tuple(
+        Gpu(r, count, count, 0, (Block(1 - r, 1 - r, 0, (Op("s", I0, (), count), Op("r", (), O0, count))),))
+        for r in (0, 1)
+    )
     return Program("exchange", collective("sendrecv", 2), count, gpus, protocol, **changes)
 
 
@@ -23,11 +26,14 @@ def exchange(count, protocol="Simple", **changes):
 @pytest.mark.parametrize(
     "program",
     [
-        programs.ring_allgather(4), programs.ring_allreduce(4), programs.direct_allgather(4, 2), programs.broadcast_chain(4, 20),
+        programs.ring_allgather(4),
+        programs.ring_allreduce(4),
+        programs.direct_allgather(4, 2),
+        programs.broadcast_chain(4, 20),
         programs.recursive_doubling_allreduce(4),
     ],
     ids=lambda p: p.name,
-)  # fmt: skip
+)
 def test_known_algorithms_are_safe_at_every_size(program, name):
     assert safe_sizes(program, name) is None
 
@@ -58,7 +64,8 @@ def test_a_ring_of_fused_ops_needs_a_free_place():
 
 
 def test_small_operations_of_rooted_collectives_count():
-    """Executor and rccl move broadcasts in 512 KiB; a file that does not say what it computes gets the smaller bound."""
+    """Executor and rccl move broadcasts in 512 KiB; a file that does not say what it computes gets the smaller
+    bound."""
     forth = (Op("s", I0, (), 4), Op("r", (), (Span("s", 0),), 4))
     blocks = [
         (Block(1, 1, 0, forth), Block(None, None, 0, (Op("cpy", I0, O0, 4),))),
@@ -93,10 +100,12 @@ def test_dependencies_in_a_circle_are_safe_at_no_size():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda op: op._replace(count=1), lambda op: op._replace(deps=(Dep(0, 1),)), lambda op: op._replace(deps=(Dep(5, 0),)),
+        lambda op: op._replace(count=1),
+        lambda op: op._replace(deps=(Dep(0, 1),)),
+        lambda op: op._replace(deps=(Dep(5, 0),)),
         lambda op: op._replace(code="cpy", dst=O0),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_together_is_safe_at_no_size(change):
     program = exchange(2)
     block = program.gpus[0].blocks[0]
@@ -119,7 +128,11 @@ def test_one_sided_programs_wait_at_any_size_or_at_none():
     gpu = program.gpus[0]
     silent = gpu.blocks[0]._replace(ops=(gpu.blocks[0].ops[0], gpu.blocks[0].ops[2]))
     assert (
-        safe_sizes(Program("x", program.collective, 1, (gpu._replace(blocks=(silent, *gpu.blocks[1:])), *program.gpus[1:])), "mscclpp") == 0
+        safe_sizes(
+            Program("x", program.collective, 1, (gpu._replace(blocks=(silent, *gpu.blocks[1:])), *program.gpus[1:])),
+            "mscclpp",
+        )
+        == 0
     )
 
 
@@ -130,7 +143,11 @@ def test_barriers_and_packets_of_one_sided_programs():
     twice = Block(None, None, 0, (meet, Op("nop"), meet), (), port)
 
     def stands(*blocks, other=()):
-        return bool(deadlock.onesided_order.order(Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other)))))[1])
+        return bool(
+            deadlock.onesided_order.order(
+                Program("p", None, 1, (Gpu(0, 1, 1, 1, blocks), Gpu(1, 1, 1, 1, tuple(other))))
+            )[1]
+        )
 
     assert not stands(twice, Block(None, None, 0, (meet, meet)))
     assert stands(twice, Block(None, None, 0, (meet,)))

@@ -17,7 +17,10 @@ SIGNAL, WAIT, FLUSH, NOP = Op("signal", ports=(0,)), Op("wait", ports=(0,)), Op(
 def pair(ops0, ops1, kind="memory", name="alltonext", more0=(), scratch=2):
     """Rank 0's block with a port to rank 1, and rank 1's with one back; rank 0's input goes to rank 1's output."""
     blocks0 = (Block(None, None, 0, tuple(ops0), (), (Port(kind, 1, 0),)), *more0)
-    gpus = (Gpu(0, 1, 0, scratch, blocks0), Gpu(1, 0, 1, scratch, (Block(None, None, 0, tuple(ops1), (), (BACK[kind],)),)))
+    gpus = (
+        Gpu(0, 1, 0, scratch, blocks0),
+        Gpu(1, 0, 1, scratch, (Block(None, None, 0, tuple(ops1), (), (BACK[kind],)),)),
+    )
     return Program("pair", collective(name, 2), 1, gpus)
 
 
@@ -66,9 +69,24 @@ def test_get_and_reduce_read_what_lies_elsewhere():
     assert analysis.check(pair([SIGNAL, WAIT], [WAIT, get, SIGNAL])).ok
     assert rules(analysis.check(pair([SIGNAL], [WAIT, get]))) == {"unfinished"}
     both = tuple(
-        Gpu(r, 1, 1, 0, (Block(None, None, 0, (SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT), (),
-                               (Port("memory", 1 - r, 0),)),)) for r in (0, 1)
-    )  # fmt: skip
+        Gpu(
+            r,
+            1,
+            1,
+            0,
+            (
+                Block(
+                    None,
+                    None,
+                    0,
+                    (SIGNAL, WAIT, Op("reduce", (Span("i", 0), Span("i", 0, 1 - r)), O0), SIGNAL, WAIT),
+                    (),
+                    (Port("memory", 1 - r, 0),),
+                ),
+            ),
+        )
+        for r in (0, 1)
+    )
     program = Program("sum", collective("allreduce", 2), 1, both)
     assert not [f for f in analysis.check(program).findings if f.severity != "remark"]
     assert rules(analysis.check(edit(program, 0, 0, 2, src=(Span("i", 0), Span("i", 0))))) == {"wrong-output"}

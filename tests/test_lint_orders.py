@@ -1,4 +1,5 @@
-"""Lint beside an oracle that shares nothing with it: tiny programs executed in every order that exists, one after the other."""
+"""Lint beside an oracle that shares nothing with it: tiny programs executed in every order that exists, one after the
+other."""
 
 from random import Random
 
@@ -12,8 +13,20 @@ from synth.program.program import RECEIVING, REDUCING, SENDING, Block, Dep, Gpu,
 from tests.programs import direct_allgather, ring_allreduce
 from tests.test_lint import rules
 
-KINDS = ("drop-dependency", "other-dependency", "source-moved", "source-buffer", "target-moved", "target-buffer", "code", "drop-op",
-         "repeat-op", "swap-ops", "move-op", "count")  # fmt: skip
+KINDS = (
+    "drop-dependency",
+    "other-dependency",
+    "source-moved",
+    "source-buffer",
+    "target-moved",
+    "target-buffer",
+    "code",
+    "drop-op",
+    "repeat-op",
+    "swap-ops",
+    "move-op",
+    "count",
+)
 MOST = 60_000  # states of one program
 
 

@@ -41,7 +41,9 @@ def idle(made: Schedule) -> list[tuple[int, Send]]:
 
 
 def test_a_rank_does_not_put_its_input_where_it_is():
-    made = schedule("scan", [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce"), (0, 0, 0, "copy-input")])
+    made = schedule(
+        "scan", [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce"), (0, 0, 0, "copy-input")]
+    )
     replay.schedule(made)
     fewer = prune(made)
     replay.schedule(fewer)
@@ -49,7 +51,9 @@ def test_a_rank_does_not_put_its_input_where_it_is():
 
 
 def test_nor_where_it_only_is_once_what_nothing_needs_has_gone():
-    made = schedule("scan", [(0, 0, 1, "reduce")], [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce")])
+    made = schedule(
+        "scan", [(0, 0, 1, "reduce")], [(0, 1, 1, "copy-input"), (0, 0, 1, "reduce")], [(0, 1, 2, "reduce")]
+    )
     replay.schedule(made)
     assert [len(step.sends) for step in prune(made).steps] == [0, 1, 1]
 
@@ -71,7 +75,8 @@ def test_a_copy_of_a_longer_sum_stays_as_it_may_be_there_for_the_bits():
 
 
 @pytest.mark.parametrize(
-    ("machine", "task"), [("ring:4", "scan"), ("ring:3", "allreduce"), pytest.param("fully-connected:4", "scan", marks=pytest.mark.slow)]
+    ("machine", "task"),
+    [("ring:4", "scan"), ("ring:3", "allreduce"), pytest.param("fully-connected:4", "scan", marks=pytest.mark.slow)],
 )
 def test_frontiers_hold_none(machine, task):
     found = api.frontier(machine, task, max_steps=3)
@@ -84,10 +89,26 @@ def test_pruning_random_schedules_changes_no_result():
     rng, right = random.Random(5), 0
     for _ in range(6000):
         task = rng.choice(["scan", "allreduce"])
-        rows = [[(0, s, d, k) for s, d in ((0, 1), (1, 2), (2, 1), (1, 0)) for k in [rng.choice(["reduce", "copy", "none"])] if k != "none"]
-                for _ in range(3)]  # fmt: skip
-        rows = [[*step, *((0, n, n, "copy-input") for n in range(3) if rng.random() < 0.2 and not any(r[2:] == (n, "copy") for r in step))]
-                for step in rows]  # fmt: skip
+        rows = [
+            [
+                (0, s, d, k)
+                for s, d in ((0, 1), (1, 2), (2, 1), (1, 0))
+                for k in [rng.choice(["reduce", "copy", "none"])]
+                if k != "none"
+            ]
+            for _ in range(3)
+        ]
+        rows = [
+            [
+                *step,
+                *(
+                    (0, n, n, "copy-input")
+                    for n in range(3)
+                    if rng.random() < 0.2 and not any(r[2:] == (n, "copy") for r in step)
+                ),
+            ]
+            for step in rows
+        ]
         made = schedule(task, *rows)
         try:
             replay.schedule(made)

@@ -9,7 +9,8 @@ from synth.catalog.tuner.measurements import Sample, pooled
 from synth.errors import FormatError, UsageError
 
 RANKS = "\n".join(
-    f"#  Rank {r:2d} Group  0 Pid {4000 + r:6d} on       node device {r:2d} [0000:{16 + r:02x}:00] NVIDIA H100 80GB HBM3" for r in range(4)
+    f"#  Rank {r:2d} Group  0 Pid {4000 + r:6d} on       node device {r:2d} [0000:{16 + r:02x}:00] NVIDIA H100 80GB HBM3"
+    for r in range(4)
 )
 NEW = f"""\
 # nccl-tests version 2.17.6 nccl-headers=22808 nccl-library=22808
@@ -74,7 +75,9 @@ def test_a_new_log_of_nccl_tests(tmp_path):
     assert (found.backend, found.label, found.collective, found.ranks) == ("nccl", "nccl", "allgather", 4)
     assert found.samples == samples((1024, 10.5), (2048, 11), (4096, 105713))
     (inside,) = read(NEW, tmp_path, "nccl", in_place=True)
-    assert inside.samples == samples((1024, 10.25), (2048, 10.75), (4096, 105713))  # the last was timed out of place only
+    assert inside.samples == samples(
+        (1024, 10.25), (2048, 10.75), (4096, 105713)
+    )  # the last was timed out of place only
 
 
 def test_an_old_log_of_nccl_tests(tmp_path):
@@ -123,7 +126,12 @@ def broken(text, old, new):
     [
         (NEW, 2, "all_gather_perf", {"collective": "allreduce"}),
         (NEW, None, "4 ranks, expected 8", {"ranks": 8}),
-        (broken(NEW, "Collective test starting: all_gather_perf", "x"), 14, "redop is 'none'", {"collective": "allreduce"}),
+        (
+            broken(NEW, "Collective test starting: all_gather_perf", "x"),
+            14,
+            "redop is 'none'",
+            {"collective": "allreduce"},
+        ),
         (broken(NEW, "0.14       0    10.75", "0.14       3    10.75"), 15, "#wrong is 3", {}),
         (broken(NEW, "11.00", "fast"), 15, "'fast' is no time", {}),
         (broken(NEW, "11.00", "-1"), 15, "'-1' is no time", {}),

@@ -23,9 +23,15 @@ from synth.program.program import Program
 from synth.program.runtimes import RUNTIMES
 
 SMALL = {
-    "broadcast": (1, 2, 2), "reduce": (1, 2, 2), "scatter": (1, 2, 4), "gather": (1, 2, 4), "allgather": (2, 3, 5), "allreduce": (4, 4, 12),
-    "reduce-scatter": (1, 2, 3), "alltoall": (1, 2, 8),
-}  # fmt: skip
+    "broadcast": (1, 2, 2),
+    "reduce": (1, 2, 2),
+    "scatter": (1, 2, 4),
+    "gather": (1, 2, 4),
+    "allgather": (2, 3, 5),
+    "allreduce": (4, 4, 12),
+    "reduce-scatter": (1, 2, 3),
+    "alltoall": (1, 2, 8),
+}
 DGX1 = {
     "broadcast": (2, 2, 2), "reduce": (2, 2, 2), "scatter": (6, 2, 7), "gather": (6, 2, 7), "allgather": (2, 2, 3),
     "reduce-scatter": (2, 2, 3), "allreduce": (2, 2, 2), "alltoall": (3, 2, 8), "scan": (2, 2, 3),
@@ -41,7 +47,10 @@ def ring(ranks: int, both: bool = True):
 def ring_allgather(ranks: int, chunks: int = 1) -> Schedule:
     """Every part travels once round the ring, one hop a step."""
     steps = [
-        Step(chunks, tuple(Send((r - k) % ranks * chunks + i, r, (r + 1) % ranks) for r in range(ranks) for i in range(chunks)))
+        Step(
+            chunks,
+            tuple(Send((r - k) % ranks * chunks + i, r, (r + 1) % ranks) for r in range(ranks) for i in range(chunks)),
+        )
         for k in range(ranks - 1)
     ]
     return Schedule(ring(ranks, False), collective("allgather", ranks), chunks, tuple(steps))
@@ -58,11 +67,18 @@ def exchange_allreduce(ranks: int, chunks: int = 1) -> Schedule:
 
 
 def plays(program: Program, runtime: str = "synth", seed: int = 0) -> None:
-    """Right under random interleaving, for several splits, in every mode it claims; and lint finds no fault and no largest size."""
+    """Right under random interleaving, for several splits, in every mode it claims; and lint finds no fault and no
+    largest size."""
     most = max((op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops), default=1)
     for in_place in {"out": [False], "in": [True], "both": [False, True]}[program.in_place]:
         for whole in sorted({1, 2, most}):
-            play(program, in_place=in_place, whole=whole, depth=2 if program.protocol == "Simple" else 8, seed=seed + whole)
+            play(
+                program,
+                in_place=in_place,
+                whole=whole,
+                depth=2 if program.protocol == "Simple" else 8,
+                seed=seed + whole,
+            )
     report = check(program, runtime)
     assert [str(f) for f in report.errors if f.rule != "dispatch"] == []
     assert report.safe is None
@@ -85,7 +101,9 @@ def test_collectives_of_a_ring(name):
 def test_collectives_of_a_dgx1(name):
     point = api.solve("dgx1", name, *DGX1[name], jobs=1).schedule
     for runtime, instances in (("synth", 1), ("executor", 2), ("rccl", 4)):
-        program = lower(point, runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple")
+        program = lower(
+            point, runtime=runtime, instances=instances, protocol="LL" if runtime == "executor" else "Simple"
+        )
         for in_place in [False, True] if program.in_place == "both" else [False]:
             play(program, in_place=in_place)
         report = check(program, runtime)
@@ -99,10 +117,15 @@ def test_random_schedules(seed, runtime, data):
     replay(made)
     modes = ["out", "in", "both"] if Layout(made.collective, made.chunks).placeable else ["out"]
     program = lower(
-        made, runtime=runtime, protocol=data.draw(st.sampled_from(["Simple", "LL"])), instances=data.draw(st.integers(1, 2)),
-        in_place=data.draw(st.sampled_from(modes)), fuse=data.draw(st.booleans()), aggregate=data.draw(st.booleans()),
+        made,
+        runtime=runtime,
+        protocol=data.draw(st.sampled_from(["Simple", "LL"])),
+        instances=data.draw(st.integers(1, 2)),
+        in_place=data.draw(st.sampled_from(modes)),
+        fuse=data.draw(st.booleans()),
+        aggregate=data.draw(st.booleans()),
         lanes=data.draw(st.sampled_from([None, 1, 2])),
-    )  # fmt: skip
+    )
     plays(program, runtime, seed)
 
 
@@ -126,7 +149,9 @@ def test_fusion_that_could_deadlock_is_taken_apart():
     # ten chunks a rank are ten parts each: sending them all before receiving any stops with FIFOs of two
     program = lower(ring_allgather(4, 10))
     assert all(len(gpu.blocks) == 2 for gpu in program.gpus)
-    assert all(len(gpu.blocks) == 1 for gpu in lower(ring_allgather(4, 10), aggregate=False, protocol="LL").gpus) is False
+    assert (
+        all(len(gpu.blocks) == 1 for gpu in lower(ring_allgather(4, 10), aggregate=False, protocol="LL").gpus) is False
+    )
     plays(program)
 
 
@@ -146,7 +171,11 @@ def test_contiguous_chunks_travel_together_up_to_the_runtimes_count():
     assert max(op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops) == 71
     plays(program, "executor")
     assert {
-        op.count for gpu in lower(ring_allgather(3, 9), aggregate=False).gpus for b in gpu.blocks for op in b.ops if op.code != "cpy"
+        op.count
+        for gpu in lower(ring_allgather(3, 9), aggregate=False).gpus
+        for b in gpu.blocks
+        for op in b.ops
+        if op.code != "cpy"
     } == {1}
 
 
@@ -169,7 +198,12 @@ def test_lanes_follow_the_units_of_a_route():
 def test_routes_through_different_switches_are_different_channels():
     links = [Link(a, b, Fraction(1)) for r in (0, 1) for s in (2, 3) for a, b in ((r, s), (s, r))]
     net = Topology("two planes", 2, tuple(links), (), ("left", "right")).network()
-    made = Schedule(net, collective("broadcast", 2), 2, (Step(1, (Send(0, 0, 1, "copy", ("left",)), Send(1, 0, 1, "copy", ("right",)))),))
+    made = Schedule(
+        net,
+        collective("broadcast", 2),
+        2,
+        (Step(1, (Send(0, 0, 1, "copy", ("left",)), Send(1, 0, 1, "copy", ("right",)))),),
+    )
     program = lower(made)
     assert sorted((block.channel, block.via) for block in program.gpus[0].blocks) == [(0, ("left",)), (1, ("right",))]
     plays(program)
@@ -179,16 +213,26 @@ def test_sums_are_in_the_order_of_the_schedule():
     net = Topology("star", 4, tuple(Link(r, 0, Fraction(1)) for r in (1, 2, 3))).network()
     made = Schedule(net, collective("reduce", 4), 1, (Step(1, tuple(Send(0, r, 0, "reduce") for r in (1, 2, 3))),))
     blocks = lower(made).gpus[0].blocks
-    assert [(block.recv, op.code, len(op.deps)) for block in blocks for op in block.ops] == [(1, "rrc", 0), (2, "rrc", 1), (3, "rrc", 1)]
+    assert [(block.recv, op.code, len(op.deps)) for block in blocks for op in block.ops] == [
+        (1, "rrc", 0),
+        (2, "rrc", 1),
+        (3, "rrc", 1),
+    ]
 
 
 def test_limits_are_named_with_what_would_fit():
     made = ring_allgather(4)
-    with pytest.raises(SynthError, match="executor has at most 32 channels, this program needs 40; 32 instances would fit"):
+    with pytest.raises(
+        SynthError, match="executor has at most 32 channels, this program needs 40; 32 instances would fit"
+    ):
         lower(made, runtime="executor", instances=40)
-    with pytest.raises(SynthError, match="rccl has at most 64 thread blocks of a rank, this program needs 80; 32 instances would fit"):
+    with pytest.raises(
+        SynthError, match="rccl has at most 64 thread blocks of a rank, this program needs 80; 32 instances would fit"
+    ):
         lower(made, runtime="rccl", instances=40)
-    with pytest.raises(SynthError, match=r"at most 64 instructions in a thread block, this program needs 2500; .* runtime synth"):
+    with pytest.raises(
+        SynthError, match=r"at most 64 instructions in a thread block, this program needs 2500; .* runtime synth"
+    ):
         lower(ring_allgather(2, 2500), runtime="executor", aggregate=False)
 
 
@@ -216,9 +260,12 @@ def test_what_is_there_already_needs_copies_only_or_nothing():
 def test_bad_options_are_refused():
     made = ring_allgather(3)
     for options, what in [
-        ({"runtime": "nccl"}, "unknown runtime 'nccl'"), ({"runtime": "mscclpp"}, "one-sided"), ({"protocol": "LL64"}, "unknown protocol"),
-        ({"instances": 0}, "at least 1"), ({"in_place": "maybe"}, "out, in or both"),
-    ]:  # fmt: skip
+        ({"runtime": "nccl"}, "unknown runtime 'nccl'"),
+        ({"runtime": "mscclpp"}, "one-sided"),
+        ({"protocol": "LL64"}, "unknown protocol"),
+        ({"instances": 0}, "at least 1"),
+        ({"in_place": "maybe"}, "out, in or both"),
+    ]:
         with pytest.raises(UsageError, match=what):
             lower(made, **options)
     everyone = Topology("all", 2, (Link(0, 1, Fraction(1)), Link(1, 0, Fraction(1)))).network()

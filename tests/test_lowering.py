@@ -25,10 +25,15 @@ WRONG = without_last_send(test_export.ring_schedule(4))
 
 @pytest.fixture
 def files(tmp_path):
-    """A wrong schedule, a frontier whose second point is wrong, and a plan that names a wrong schedule beside good ones."""
+    """A wrong schedule, a frontier whose second point is wrong, and a plan that names a wrong schedule beside good
+    ones."""
     good = test_export.frontier()
     points = (good.points[0], replace(good.points[1], schedule=WRONG))
-    documents = {"schedule": WRONG, "frontier": replace(good, points=points), "plan": test_plan_export.change(1, schedule=WRONG)}
+    documents = {
+        "schedule": WRONG,
+        "frontier": replace(good, points=points),
+        "plan": test_plan_export.change(1, schedule=WRONG),
+    }
     for name, made in documents.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(made.to_json()))
     return tmp_path
@@ -37,20 +42,30 @@ def files(tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        "export schedule.json -o out", "export schedule.json --to mscclpp -o out", "export schedule.json --to mscclpp --protocol LL -o out",
-        "export schedule.json --to trace -o out", "export frontier.json --point 2 -o out",
-        "export frontier.json --all -o out", "export --plan plan.json -o out", "export --plan plan.json --to mscclpp-dir -o out",
-        "run schedule.json", "run frontier.json --point 2", "lint schedule.json", "bench schedule.json --executor reference",
+        "export schedule.json -o out",
+        "export schedule.json --to mscclpp -o out",
+        "export schedule.json --to mscclpp --protocol LL -o out",
+        "export schedule.json --to trace -o out",
+        "export frontier.json --point 2 -o out",
+        "export frontier.json --all -o out",
+        "export --plan plan.json -o out",
+        "export --plan plan.json --to mscclpp-dir -o out",
+        "run schedule.json",
+        "run frontier.json --point 2",
+        "lint schedule.json",
+        "bench schedule.json --executor reference",
         "emulate schedule.json",
     ],
-)  # fmt: skip
+)
 def test_a_wrong_schedule_ends_in_one_line(files, words):
     names = [str(files / word) if "." in word or word == "out" else word for word in words.split()]
     outcome = CliRunner().invoke(cli, names)
     (line,) = outcome.stderr.strip().splitlines()
     assert (outcome.exit_code, line.startswith("synth: error: ")) == (5, True), line
     assert line.endswith("ends without chunk 7")
-    assert "plan" in words or "allgather on ring:4: no program is made of a wrong schedule: " in line  # a plan is read with care
+    assert (
+        "plan" in words or "allgather on ring:4: no program is made of a wrong schedule: " in line
+    )  # a plan is read with care
     assert not (files / "out").exists()
 
 

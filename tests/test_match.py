@@ -24,7 +24,9 @@ def relabelled(machine, pi):
 def is_map(machine, other, ranks):
     """Whether rank r of `machine` may be played by ranks[r] of `other`."""
     there = {(k.src, k.dst): k.bandwidth for k in other.links}
-    return all(there.get((ranks[k.src], ranks[k.dst])) == k.bandwidth for k in machine.links) and len(there) == len(machine.links)
+    return all(there.get((ranks[k.src], ranks[k.dst])) == k.bandwidth for k in machine.links) and len(there) == len(
+        machine.links
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in MACHINES if n != "gb200-nvl72"])
@@ -91,7 +93,9 @@ def test_a_missing_link_is_named():
 
 def test_pcie_may_differ():
     made = topology("mi100")
-    slow = replace(made, links=tuple(replace(k, bandwidth=Fraction(12)) if k.kind == "pcie" else k for k in made.links), unit=None)
+    slow = replace(
+        made, links=tuple(replace(k, bandwidth=Fraction(12)) if k.kind == "pcie" else k for k in made.links), unit=None
+    )
     found = match(slow)
     assert found is not None
     assert (found.machine, found.fast_only) == ("mi100-4p3l", True)

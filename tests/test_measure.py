@@ -66,7 +66,11 @@ def test_bench_of_the_reference_is_its_time_and_says_that_it_is_modelled(frontie
     assert len(doc["rows"]) == 3 * 2 * 2
     for row in doc["rows"]:
         program = api.lower(frontier.points[row["program"] % 2].schedule)
-        time = Reference(frontier.network).time(program, row["element_count"] // program.loop_chunks, in_place=row["in_place"]).picoseconds
+        time = (
+            Reference(frontier.network)
+            .time(program, row["element_count"] // program.loop_chunks, in_place=row["in_place"])
+            .picoseconds
+        )
         assert row["seconds"] == time / 1e12
         assert row["algbw_gbps"] == pytest.approx(row["size"] / row["seconds"] / 1e9)
         assert row["busbw_gbps"] == pytest.approx(row["algbw_gbps"] * 3 / 4)
@@ -123,7 +127,10 @@ def test_predictions_and_emulations_are_those_of_the_models(frontier):
         for k, entry in enumerate(found.entries):
             point = frontier.points[k % 2]
             assert float(at.predicted[k]) == pytest.approx(frontier.seconds_at(point, at.size) * 1e12)
-            assert at.emulated[k] == api.run(entry.program, size=at.size, topology=_machine(), data=False).execution.picoseconds
+            assert (
+                at.emulated[k]
+                == api.run(entry.program, size=at.size, topology=_machine(), data=False).execution.picoseconds
+            )
         assert at.regret == Fraction(at.emulated[at.chosen], min(at.emulated[:2])) - 1 >= 0
         assert at.chosen == min((0, 1), key=lambda k: at.predicted[k])
 
@@ -146,7 +153,9 @@ def test_the_control_hears_a_slower_link_and_a_longer_way(frontier):
     plain = {(r.src, r.dst): r.units * found.network.unit for r in found.network.routes}
     assert {pair for pair in plain if rates[pair] != plain[pair]} == {link}
     assert rates[link] == plain[link] / 2
-    done = Reference(changed).time(found.entries[best].program, slow.size // 4 // found.entries[best].program.loop_chunks)
+    done = Reference(changed).time(
+        found.entries[best].program, slow.size // 4 // found.entries[best].program.loop_chunks
+    )
     assert slow.after == done.picoseconds
     assert late.after > 5 * late.before  # 1 KB is all latency
     assert "not a measurement" in synth("emulate f.json --sizes 1KB").stdout
@@ -227,7 +236,10 @@ def test_gpus_and_their_peers_are_listed(monkeypatch):
 
 
 def test_the_command_line_starts_quickly_and_without_cupy():
-    code = "import sys; from synth.cli import devices, bench, emulate; print(sorted({'cupy', 'mpi4py', 'scipy', 'z3'} & set(sys.modules)))"
+    code = (
+        "import sys; from synth.cli import devices, bench, emulate; print(sorted({'cupy', 'mpi4py', 'scipy', "
+        "'z3'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -236,7 +248,9 @@ def test_the_kernel_keeps_the_same_time_as_the_reference_and_can_be_held_to_it(f
     need("g++")
     sizes = (1 << 10, 1 << 14)
     model, kernel = api.emulate("f.json", sizes), api.emulate("f.json", sizes, "host", stretches=(50,), threads=2)
-    assert [(s.emulated, s.chosen, s.best) for s in kernel.sizes] == [(s.emulated, s.chosen, s.best) for s in model.sizes]
+    assert [(s.emulated, s.chosen, s.best) for s in kernel.sizes] == [
+        (s.emulated, s.chosen, s.best) for s in model.sizes
+    ]
     assert kernel.controls == model.controls
     assert [(run.size, run.entry, run.stretch) for run in kernel.paced] == [(s.size, s.best, 50) for s in kernel.sizes]
     for run, at in zip(kernel.paced, kernel.sizes, strict=True):

@@ -1,4 +1,5 @@
-"""Points of the flow methods beside those of exact synthesis: only where they improve, labelled, and verified like the others."""
+"""Points of the flow methods beside those of exact synthesis: only where they improve, labelled, and verified like the
+others."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ def left_open(name, coll, *points):
     task = collective(coll, network.ranks, (2,) if coll in ("broadcast", "reduce") else ())
     least = bounds.steps(network, task)
     floor = (bounds.allreduce if task.combining and not task.reversible else bounds.flow)(network, task, None)
-    made = tuple(Point(s, floor, "optimal" if s.bandwidth == floor.value else "best-known", "exact", same_bits(s)) for s in points)
+    made = tuple(
+        Point(s, floor, "optimal" if s.bandwidth == floor.value else "best-known", "exact", same_bits(s))
+        for s in points
+    )
     steps = int(least.value)
     best = min((p.bandwidth for p in made if p.steps <= steps), default=None)
     gap = Open(steps, floor.value, best, "time", floor.certificate)
@@ -37,9 +41,15 @@ def left_open(name, coll, *points):
 
 @pytest.mark.parametrize(
     ("name", "coll"),
-    [("dgx-a100*2", "allgather"), ("dgx-a100*2", "reduce"), ("dgx1", "allreduce"), ("dgx1", "broadcast"), ("torus:3x3", "reduce-scatter"),
-     ("torus:3x3", "alltoall")],
-)  # fmt: skip
+    [
+        ("dgx-a100*2", "allgather"),
+        ("dgx-a100*2", "reduce"),
+        ("dgx1", "allreduce"),
+        ("dgx1", "broadcast"),
+        ("torus:3x3", "reduce-scatter"),
+        ("torus:3x3", "alltoall"),
+    ],
+)
 def test_points_are_labelled_and_verified(name, coll, monkeypatch):
     monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 2000)
     machine, found = left_open(name, coll)
@@ -73,7 +83,9 @@ def test_only_what_improves_is_added(monkeypatch):
     table = frontier_text.frontier(again)
     engine = [name for name, _ in table.columns].index("engine")
     assert [row[engine] for row in table.rows][:2] == ["exact", "exact"] and table.rows[2][engine].startswith("flow: ")
-    assert all(a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False))
+    assert all(
+        a.steps < b.steps and a.bandwidth > b.bandwidth for a, b in zip(again.points, again.points[1:], strict=False)
+    )
     _, whole = left_open("dgx-a100*2", "allgather", *(p.schedule for p in every))
     assert merge_scale_points.mixed(whole, machine, "allgather").points is whole.points
     few = merge_scale_points.mixed(found, machine, "allgather", allows=Options(max_steps=2).allows)
@@ -137,7 +149,8 @@ def test_what_is_too_long_is_not_made(monkeypatch):
 
 
 def test_what_is_too_long_to_be_written_out_is_told(monkeypatch):
-    """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of it."""
+    """More time, which brings exact synthesis in, must not hide where flows alone get: there is a note with the best of
+    it."""
     monkeypatch.setattr(merge_scale_points, "MOST_SENDS", 2_000)
     machine, found = left_open("torus:4x3", "allreduce")
     made = merge_scale_points.mixed(found, machine, "allreduce")

@@ -32,7 +32,9 @@ def alone(network, steps, chunk, routes):
     for step, i, kind in chunk.sends(routes):
         r = network.routes[i]
         sends[step - 1].append(Send(0, r.src, r.dst, kind, r.via))
-    made = Schedule(network, collective("allreduce", network.ranks), 1, tuple(Step(1, tuple(sorted(row))) for row in sends))
+    made = Schedule(
+        network, collective("allreduce", network.ranks), 1, tuple(Step(1, tuple(sorted(row))) for row in sends)
+    )
     return replace(made, steps=tuple(Step(rounds_for(made, step.sends), step.sends) for step in made.steps))
 
 
@@ -67,7 +69,8 @@ def one_by_one(network, steps, most):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "steps", "each"), [(42, 5, [9, 8, 8, 8, 9]), (28, 5, [6, 5, 6, 5, 6]), (7, 6, [1, 1, 1, 1, 1, 2]), (12, 3, [4] * 3)]
+    ("rounds", "steps", "each"),
+    [(42, 5, [9, 8, 8, 8, 9]), (28, 5, [6, 5, 6, 5, 6]), (7, 6, [1, 1, 1, 1, 1, 2]), (12, 3, [4] * 3)],
 )
 def test_rounds_of_steps(rounds, steps, each):
     assert sorted(rounds_of(rounds, steps)) == sorted(each)
@@ -92,7 +95,10 @@ def test_whatever_local_search_does_each_chunk_stays_a_right_schedule(name, step
             verify.schedule(alone(network, steps, chunk, ways.route))
             backwards = chunk.mirrored(steps, [ways.route[r.dst, r.src] for r in network.routes])
             verify.schedule(alone(network, steps, backwards, ways.route))
-    assert sum(sorted(chunk.sends(ways.route)) != was for chunk, was in zip(chunks, before, strict=True)) > len(chunks) // 2
+    assert (
+        sum(sorted(chunk.sends(ways.route)) != was for chunk, was in zip(chunks, before, strict=True))
+        > len(chunks) // 2
+    )
     assert swaps != [chunk.swap for chunk in chunks]  # hubs join, part, or swap at another step
 
 
@@ -126,13 +132,19 @@ def test_fractions_meet_the_bound_and_go_no_lower(steps):
         share, _ = fractions(Ways(net("dgx1"), steps), asked.translation, rounds, 0, exact)
         assert share is not None
         assert sum(share.values()) == pytest.approx(1.0)
-        assert fractions(Ways(net("dgx1"), steps), asked.translation, [*rounds[:-1], rounds[-1] - 1], 0, exact)[0] is None
+        assert (
+            fractions(Ways(net("dgx1"), steps), asked.translation, [*rounds[:-1], rounds[-1] - 1], 0, exact)[0] is None
+        )
 
 
 def test_too_few_steps_for_hubs():
     network = net("ring:8")
-    translation = Translation(network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._shapes[0].moves, 16)
-    assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.Found(False, None, 0.0)
+    translation = Translation(
+        network, collective("allreduce", 8), Candidates(network, collective("allreduce", 8), 0)._shapes[0].moves, 16
+    )
+    assert symmetric_column_generation.solve(translation, 4, 32, 1, 0) == symmetric_column_generation.Found(
+        False, None, 0.0
+    )
 
 
 @pytest.mark.parametrize("steps", [5, 6])

@@ -35,9 +35,13 @@ def started(processes, *words, program=HERE / "mpi_job.py"):
     """What `python program words` says under an mpirun."""
     command, environment = mpi_world.command(processes)
     return subprocess.run(
-        [*command, sys.executable, str(program), *words], env=environment | {"PYTHONPATH": str(HERE)}, capture_output=True, text=True,
-        check=False, timeout=600,
-    )  # fmt: skip
+        [*command, sys.executable, str(program), *words],
+        env=environment | {"PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
 
 
 def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
@@ -55,7 +59,10 @@ def test_programs_collectives_types_sizes_and_errors_under_one_mpirun(world):
         api.run(all_send_first(8, 5), size=20)
     assert (kind, said) == ("DeadlockError", str(reference.value))
     assert "one-sided" in found["errors"]["put-allgather"][1]
-    assert found["errors"]["ring-allreduce"] == ["UsageError", "ring-allreduce has 4 ranks, this MPI job 8 processes: mpirun -n 4"]
+    assert found["errors"]["ring-allreduce"] == [
+        "UsageError",
+        "ring-allreduce has 4 ranks, this MPI job 8 processes: mpirun -n 4",
+    ]
 
 
 @pytest.mark.slow
@@ -106,7 +113,9 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
     for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(mpi_world, "installed", lambda module: False)
-    with pytest.raises(SynthError, match=r"the mpi executor cannot run here: mpi4py is not installed: pip install 'ccl-synth\[mpi\]'"):
+    with pytest.raises(
+        SynthError, match=r"the mpi executor cannot run here: mpi4py is not installed: pip install 'ccl-synth\[mpi\]'"
+    ):
         api.run(ring_allgather(4), executor="mpi", size=64)
     monkeypatch.setattr(mpi_world, "installed", lambda module: True)
     monkeypatch.setattr(mpi_world, "mpirun", lambda: None)
@@ -118,7 +127,9 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch)
 
 
 def test_an_mpirun_that_fails_ends_in_one_line(world, monkeypatch):
-    monkeypatch.setattr(mpi_world, "command", lambda n: ([sys.executable, "-c", "raise SystemExit('no such node')"], {}))
+    monkeypatch.setattr(
+        mpi_world, "command", lambda n: ([sys.executable, "-c", "raise SystemExit('no such node')"], {})
+    )
     with pytest.raises(SynthError, match="mpirun ended with code 1: no such node"):
         api.run(ring_allgather(2), executor="mpi", size=64)
 

@@ -1,4 +1,5 @@
-"""MSCCL-IR: what is written passes an independent strict reader and comes back as it was; what cannot run is refused."""
+"""MSCCL-IR: what is written passes an independent strict reader and comes back as it was; what cannot run is
+refused."""
 
 from dataclasses import replace
 
@@ -92,15 +93,22 @@ def _renumbered(block):
 
 
 GOOD = {
-    "ring-allgather": programs.ring_allgather(4), "direct-allgather": programs.direct_allgather(4, 2),
-    "ring-allreduce": programs.ring_allreduce(4), "doubling": programs.recursive_doubling_allreduce(8, 3), "waiting": waiting(),
-    "broadcast": programs.broadcast_chain(4, 3), "reduce": reducing_chain(4), "gather": gathering(4, 2),
-    "reduce-1": reducing_chain(2), "sendrecv": programs.all_send_first(3, 2),
-}  # fmt: skip
+    "ring-allgather": programs.ring_allgather(4),
+    "direct-allgather": programs.direct_allgather(4, 2),
+    "ring-allreduce": programs.ring_allreduce(4),
+    "doubling": programs.recursive_doubling_allreduce(8, 3),
+    "waiting": waiting(),
+    "broadcast": programs.broadcast_chain(4, 3),
+    "reduce": reducing_chain(4),
+    "gather": gathering(4, 2),
+    "reduce-1": reducing_chain(2),
+    "sendrecv": programs.all_send_first(3, 2),
+}
 
 
 def fitted(program, runtime):
-    """`program` in one of the forms that the runtime has: msccl wants one place and a largest size where there is scratch."""
+    """`program` in one of the forms that the runtime has: msccl wants one place and a largest size where there is
+    scratch."""
     return replace(program, in_place="in" if program.in_place == "both" and runtime == "msccl" else program.in_place)
 
 
@@ -115,7 +123,10 @@ def takes(program, runtime):
 @pytest.mark.parametrize("name", GOOD)
 def test_what_is_written_is_read_by_the_strict_reader_and_comes_back(name, runtime):
     program = fitted(GOOD[name], runtime)
-    request = {"assume_root": program.collective.roots[0] if program.collective.roots else None, "assume_one_node": True}
+    request = {
+        "assume_root": program.collective.roots[0] if program.collective.roots else None,
+        "assume_one_node": True,
+    }
     if not takes(program, runtime):
         with pytest.raises(SynthError):
             emit(program, runtime, **request)
@@ -128,7 +139,9 @@ def test_what_is_written_is_read_by_the_strict_reader_and_comes_back(name, runti
     assert read(text, "x.xml", custom, runtime=runtime) == program
 
 
-@pytest.mark.parametrize(("name", "runtime"), [("ring-allreduce", "executor"), ("waiting", "msccl"), ("direct-allgather", "rccl")])
+@pytest.mark.parametrize(
+    ("name", "runtime"), [("ring-allreduce", "executor"), ("waiting", "msccl"), ("direct-allgather", "rccl")]
+)
 def test_golden(golden, name, runtime):
     golden(f"{name}-{runtime}.xml", emit(fitted(GOOD[name], runtime), runtime))
 
@@ -214,9 +227,13 @@ def test_ll128_and_boxes_are_judged_by_the_links_of_the_machine():
 
 def test_chains_of_re_that_loaders_merge_wrongly_are_refused():
     def with_sums(counts, flags):
-        sums = tuple(Op("re", (Span("s", k),), (Span("o", 0),), c, (), f) for k, (c, f) in enumerate(zip(counts, flags, strict=True)))
+        sums = tuple(
+            Op("re", (Span("s", k),), (Span("o", 0),), c, (), f)
+            for k, (c, f) in enumerate(zip(counts, flags, strict=True))
+        )
         gpus = tuple(
-            Gpu(r, 40, 40, 40, (Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 0),), 40), *sums)),)) for r in range(2)
+            Gpu(r, 40, 40, 40, (Block(None, None, 0, (Op("cpy", (Span("i", 0),), (Span("o", 0),), 40), *sums)),))
+            for r in range(2)
         )
         return Program("sums", collective("allreduce", 2), 40, gpus)
 
@@ -228,7 +245,8 @@ def test_chains_of_re_that_loaders_merge_wrongly_are_refused():
         strict_msccl.load(emit(with_sums(counts, flags)), "executor")
 
 
-# what others' generators write: comments, both buffers in one, nops at -1, attributes that nobody reads, blocks out of order
+# what others' generators write: comments, both buffers in one, nops at -1, attributes that nobody reads, blocks out of
+# order
 THEIRS = """<!-- Licensed under a licence. -->
 <algo name="pairs" proto="LL" nchannels="2" nchunksperloop="4" ngpus="2" coll="allreduce" inplace="1" outofplace="0" maxcount="1" minBytes="0" maxBytes="0">
   <gpu id="1" i_chunks="4" o_chunks="0" s_chunks="1">
@@ -253,7 +271,13 @@ THEIRS = """<!-- Licensed under a licence. -->
 
 def test_others_files_are_read_as_their_loaders_do():
     program = read(THEIRS, "pairs.xml")
-    assert (program.name, program.protocol, program.in_place, program.chunks, program.max_bytes) == ("pairs", "LL", "in", 4, None)
+    assert (program.name, program.protocol, program.in_place, program.chunks, program.max_bytes) == (
+        "pairs",
+        "LL",
+        "in",
+        4,
+        None,
+    )
     assert program.gpus[0][:4] == (0, 4, 4, 1)  # in place: the one buffer is both
     assert [block.send for block in program.gpus[0].blocks] == [1, None]
     assert program.gpus[0].blocks[1].ops == (
@@ -262,7 +286,11 @@ def test_others_files_are_read_as_their_loaders_do():
     old = THEIRS.replace(' outofplace="0"', "").replace(' minBytes="0" maxBytes="0"', "").replace(' ngpus="2"', "")
     assert (read(old, "p.xml").in_place, read(old, "p.xml").max_bytes) == ("in", (1 << 27) - 1)
     oldest = old.replace(' coll="allreduce" inplace="1"', "").replace(' chan="0"', ' chan="-1"')
-    assert (read(oldest, "p.xml").collective, read(oldest, "p.xml").in_place, read(oldest, "p.xml").loop_chunks) == (None, "out", 4)
+    assert (read(oldest, "p.xml").collective, read(oldest, "p.xml").in_place, read(oldest, "p.xml").loop_chunks) == (
+        None,
+        "out",
+        4,
+    )
     assert read(oldest, "p.xml", collective("allreduce", 2)).chunks == 4
 
 
@@ -273,24 +301,36 @@ def test_others_files_are_read_as_their_loaders_do():
         ("<!-- Li", "<!DOCTYPE x [<!ENTITY a 'b'>]><!-- Li", 1, "document type"),
         ('proto="LL"', 'proto="LL64"', 2, 'proto="LL64": Simple, LL, LL128 exist'),
         (' nchannels="2"', "", 2, "no attribute 'nchannels'"),
-        ('nchunksperloop="4"', 'nchunksperloop="0"', 2, "from 1 to"), ('ngpus="2"', 'ngpus="3"', 2, "2 gpus follow"),
-        ('coll="allreduce"', 'coll="allredoce"', 2, "allredoce"), ('inplace="1"', 'inplace="0"', 2, "never used"),
-        ('<gpu id="1"', '<gpu id="2"', 2, "gpus 0, 2"), ('<gpu id="1"', '<gpu id="0"', 9, "twice, first in line 3"),
-        (' s_chunks="1"', "", 3, "<gpu> has no attribute 's_chunks'"), ('s_chunks="1"', 's_chunks="1e9"', 3, 's_chunks="1e9"'),
-        ('<tb id="0"', '<tb id="7"', 3, "thread blocks 7; expected"), ('send="0"', 'send="9"', 4, 'send="9" is no other rank'),
-        ('recv="0"', 'recv="1"', 4, 'recv="1" is no other rank'), ('chan="1"', 'chan="2"', 4, 'chan="2"'),
-        ('<step s="1"', '<step s="2"', 6, "is step 1"), ('type="s"', 'type="send"', 5, 'type="send"'),
+        ('nchunksperloop="4"', 'nchunksperloop="0"', 2, "from 1 to"),
+        ('ngpus="2"', 'ngpus="3"', 2, "2 gpus follow"),
+        ('coll="allreduce"', 'coll="allredoce"', 2, "allredoce"),
+        ('inplace="1"', 'inplace="0"', 2, "never used"),
+        ('<gpu id="1"', '<gpu id="2"', 2, "gpus 0, 2"),
+        ('<gpu id="1"', '<gpu id="0"', 9, "twice, first in line 3"),
+        (' s_chunks="1"', "", 3, "<gpu> has no attribute 's_chunks'"),
+        ('s_chunks="1"', 's_chunks="1e9"', 3, 's_chunks="1e9"'),
+        ('<tb id="0"', '<tb id="7"', 3, "thread blocks 7; expected"),
+        ('send="0"', 'send="9"', 4, 'send="9" is no other rank'),
+        ('recv="0"', 'recv="1"', 4, 'recv="1" is no other rank'),
+        ('chan="1"', 'chan="2"', 4, 'chan="2"'),
+        ('<step s="1"', '<step s="2"', 6, "is step 1"),
+        ('type="s"', 'type="send"', 5, 'type="send"'),
         ('type="s"', 'type="put"', 5, 'type="put"'),
-        ('cnt="1"', 'cnt="1000000000"', 5, 'cnt="1000000000": expected a whole number from 1'), ('cnt="1"', 'cnt="0"', 5, 'cnt="0"'),
-        ('srcoff="0"', 'srcoff="-1"', 5, 'srcoff="-1"'), ('srcbuf="i"', 'srcbuf="x"', 5, 'srcbuf="x"'),
-        ('deps="-1" hasdep="0"', 'deps="-1" hasdep="2"', 5, "hasdep"), ('depid="-1"', 'depid="0"', 5, "without deps"),
-        ("<step", "<stepp", 5, "<stepp> is not an element"), ("    </tb>\n", "", 7, "not well-formed"),
+        ('cnt="1"', 'cnt="1000000000"', 5, 'cnt="1000000000": expected a whole number from 1'),
+        ('cnt="1"', 'cnt="0"', 5, 'cnt="0"'),
+        ('srcoff="0"', 'srcoff="-1"', 5, 'srcoff="-1"'),
+        ('srcbuf="i"', 'srcbuf="x"', 5, 'srcbuf="x"'),
+        ('deps="-1" hasdep="0"', 'deps="-1" hasdep="2"', 5, "hasdep"),
+        ('depid="-1"', 'depid="0"', 5, "without deps"),
+        ("<step", "<stepp", 5, "<stepp> is not an element"),
+        ("    </tb>\n", "", 7, "not well-formed"),
         ("<gpu", "<gpu><gpu", 3, "<gpu> has no attribute 'id'"),
         ('cnt="1"', 'cnt="&#49;"', 5, "<step> has a reference (&#49;)"),
         ('coll="allreduce"', 'coll="all&amp;"', 2, "<algo> has a reference"),
-        ("</algo>", "<other/></algo>", 19, "<other> is not an element"), (' cnt="1"', "", 5, "<step> has no attribute 'cnt'"),
+        ("</algo>", "<other/></algo>", 19, "<other> is not an element"),
+        (' cnt="1"', "", 5, "<step> has no attribute 'cnt'"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gets_one_line_that_names_the_element_and_the_line(old, new, line, says):
     assert old in THEIRS
     with pytest.raises(FormatError) as caught:
@@ -305,7 +345,9 @@ def test_comments_may_hold_anything():
     assert read(THEIRS.replace("<!-- ", "<!-- R&D <step &x; ", 1), "f.xml") == read(THEIRS, "f.xml")
 
 
-@pytest.mark.parametrize("text", ["", "<", "<algo/>", "<html><body/></html>", "<algo></algo>", "not xml", "<a>" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "<", "<algo/>", "<html><body/></html>", "<algo></algo>", "not xml", "<a>" * 100_000]
+)
 def test_what_is_no_algorithm_is_refused(text):
     with pytest.raises(FormatError):
         read(text, "f.xml")
@@ -318,7 +360,8 @@ def test_a_million_thread_blocks_end_at_the_first_too_many():
     with pytest.raises(FormatError, match=r'f\.xml:1026: <tb> id="1024"'):
         read(head + many + "</gpu></algo>", "f.xml")
     ops = "".join(
-        f'\n<step s="{i}" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="65536" depid="-1" deps="-1" hasdep="0"/>'
+        f'\n<step s="{i}" type="cpy" srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="65536" depid="-1" deps="-1" '
+        f'hasdep="0"/>'
         for i in range(300)
     )
     with pytest.raises(FormatError, match="move more than"):
@@ -333,10 +376,20 @@ def test_the_root_follows_from_the_data(root, in_place):
 
     def turned(program, task):
         gpus = sorted(
-            (g._replace(rank=turn[g.rank], blocks=tuple(
-                b._replace(send=None if b.send is None else turn[b.send], recv=None if b.recv is None else turn[b.recv]) for b in g.blocks
-            )) for g in program.gpus), key=lambda g: g.rank,
-        )  # fmt: skip
+            (
+                g._replace(
+                    rank=turn[g.rank],
+                    blocks=tuple(
+                        b._replace(
+                            send=None if b.send is None else turn[b.send], recv=None if b.recv is None else turn[b.recv]
+                        )
+                        for b in g.blocks
+                    ),
+                )
+                for g in program.gpus
+            ),
+            key=lambda g: g.rank,
+        )
         return replace(program, gpus=tuple(gpus), collective=task, in_place=in_place)
 
     spread = turned(programs.broadcast_chain(n, 2), collective("broadcast", n, [root]))
@@ -361,7 +414,11 @@ def random_programs(draw):
     n = draw(st.integers(2, 4))
     task = collective(draw(st.sampled_from(["allgather", "allreduce", "reduce-scatter", "alltoall"])), n)
     chunks = draw(st.integers(6, 8))
-    sizes = {"allgather": (chunks, n * chunks), "reduce-scatter": (n * chunks, chunks), "alltoall": (n * chunks, n * chunks)}
+    sizes = {
+        "allgather": (chunks, n * chunks),
+        "reduce-scatter": (n * chunks, chunks),
+        "alltoall": (n * chunks, n * chunks),
+    }
     held, wanted = sizes.get(task.name, (chunks, chunks))
 
     def op():
@@ -383,7 +440,9 @@ def random_programs(draw):
     gpus = tuple(Gpu(r, held, wanted, 6, blocks(r)) for r in range(n))
     top = draw(st.none() | st.integers(100, 1 << 40))
     place = draw(st.sampled_from(["out"] if task.name == "alltoall" else ["out", "in", "both"]))
-    return Program("random", task, chunks, gpus, draw(st.sampled_from(["Simple", "LL"])), place, draw(st.integers(0, 100)), top)
+    return Program(
+        "random", task, chunks, gpus, draw(st.sampled_from(["Simple", "LL"])), place, draw(st.integers(0, 100)), top
+    )
 
 
 @given(random_programs(), st.sampled_from(["executor", "msccl"]))
@@ -399,11 +458,22 @@ def test_writing_and_reading_gives_the_program_back(program, runtime):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("<algo", '<?xml version="1.0"?><algo'), (" inplace", "\tinplace"), ('inplace="1"', "inplace='1'"), (' cnt="1"', ""),
-        ('hasdep="1"', 'hasdep="0"'), ('recv="1"', 'recv="0"'), ('chan="0"', 'chan="1"'), ('type="rrc"', 'type="ra"'), ("</gpu>", ""),
-        ('deps="1"', 'deps="0"'), (' outofplace="1"', ""), ('ring"', 'ri&amp;ng"'), ("dstoff", "dst"), ('s="1"', 's="64"'),
+        ("<algo", '<?xml version="1.0"?><algo'),
+        (" inplace", "\tinplace"),
+        ('inplace="1"', "inplace='1'"),
+        (' cnt="1"', ""),
+        ('hasdep="1"', 'hasdep="0"'),
+        ('recv="1"', 'recv="0"'),
+        ('chan="0"', 'chan="1"'),
+        ('type="rrc"', 'type="ra"'),
+        ("</gpu>", ""),
+        ('deps="1"', 'deps="0"'),
+        (' outofplace="1"', ""),
+        ('ring"', 'ri&amp;ng"'),
+        ("dstoff", "dst"),
+        ('s="1"', 's="64"'),
     ],
-)  # fmt: skip
+)
 def test_the_strict_reader_is_strict(old, new):
     text = emit(replace(programs.recursive_doubling_allreduce(4), name="ring"))
     strict_msccl.load(text, "executor")

@@ -1,4 +1,5 @@
-"""One-sided programs and MSCCL++ plans: what is exported computes the right thing under the kernel's rules, and is read back."""
+"""One-sided programs and MSCCL++ plans: what is exported computes the right thing under the kernel's rules, and is read
+back."""
 
 import json
 from functools import cache
@@ -26,12 +27,20 @@ from synth.program.thread_joins import joined
 from tests.programs import put_allgather, ring_allgather
 
 SOLVED = {
-    ("dgx1", "broadcast"): (2, 2, 2), ("dgx1", "scatter"): (6, 2, 7), ("dgx1", "gather"): (6, 2, 7), ("dgx1", "allgather"): (1, 2, 2),
-    ("dgx1", "alltoall"): (3, 2, 8), ("dgx-a100*2", "allgather"): (1, 2, 2), ("dgx-a100*2", "alltoall"): (1, 1, 8),
+    ("dgx1", "broadcast"): (2, 2, 2),
+    ("dgx1", "scatter"): (6, 2, 7),
+    ("dgx1", "gather"): (6, 2, 7),
+    ("dgx1", "allgather"): (1, 2, 2),
+    ("dgx1", "alltoall"): (3, 2, 8),
+    ("dgx-a100*2", "allgather"): (1, 2, 2),
+    ("dgx-a100*2", "alltoall"): (1, 1, 8),
     ("dgx-a100*2", "broadcast"): (2, 2, 2),
-}  # fmt: skip
+}
 REVERSED = {"reduce": "broadcast", "reduce-scatter": "allgather"}
-CASES = [*SOLVED, *((topo, name) for topo in ("dgx1", "dgx-a100*2") for name in ("reduce", "reduce-scatter", "allreduce"))]
+CASES = [
+    *SOLVED,
+    *((topo, name) for topo in ("dgx1", "dgx-a100*2") for name in ("reduce", "reduce-scatter", "allreduce")),
+]
 
 
 @cache
@@ -89,7 +98,9 @@ def scattered(name: str, root: int) -> Schedule:
     first = [Send(u, (u + 1) % 3, (u + 2) % 3, "reduce") for u in range(3)]
     second = [Send(u, u, (u + 2) % 3, "reduce") for u in range(3)]
     back = [Send(u, (u + 2) % 3, u) for u in range(3)]
-    return Schedule(net, collective("reduce-scatter", 3), 1, tuple(Step(1, tuple(sends)) for sends in (first, second, back)))
+    return Schedule(
+        net, collective("reduce-scatter", 3), 1, tuple(Step(1, tuple(sends)) for sends in (first, second, back))
+    )
 
 
 @pytest.mark.parametrize("boxes", [(0, 0, 0), (0, 0, 1), (0, 1, 2)])
@@ -116,7 +127,9 @@ def test_random_schedules(seed, data):
     protocol, in_place = data.draw(st.sampled_from(["Simple", "LL"])), data.draw(st.sampled_from(["out", "in", "both"]))
     instances, blocks = data.draw(st.integers(1, 2)), data.draw(st.sampled_from([None, 1, 2]))
     try:
-        program = onesided(schedule, protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks)
+        program = onesided(
+            schedule, protocol=protocol, in_place=in_place, nodes=boxes, instances=instances, blocks=blocks
+        )
     except UsageError as error:
         assert "in place" in str(error)
         return
@@ -133,7 +146,8 @@ def test_random_schedules(seed, data):
 @pytest.mark.parametrize("protocol", ["Simple", "LL"])
 @pytest.mark.parametrize("boxes", [(0, 0, 0, 0), (0, 0, 1, 1)])
 def test_no_sync_is_idle(protocol, boxes):
-    """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can fail."""
+    """The machine notices every op that is left out of an allreduce: none is there for nothing, and the machine can
+    fail."""
     program = onesided(exchange(), protocol=protocol, nodes=boxes)
     Machine(program).run()
     gone = 0
@@ -178,7 +192,8 @@ def uneven_scratch() -> Program:
 
 
 def test_every_second_launch_wants_equal_scratch():
-    """It counts the place of a packet from the middle of the sender's own scratch: everyone who judges programs knows."""
+    """It counts the place of a packet from the middle of the sender's own scratch: everyone who judges programs
+    knows."""
     program = uneven_scratch()
     Machine(program).run()
     with pytest.raises(Wrong, match="deadlock"):
@@ -217,7 +232,11 @@ def test_every_offset_fits_at_the_largest_size(name, protocol):
         strict_mscclpp.check(json.dumps(plan))
     above = program.max_bytes + 16 * program.loop_chunks
     for top, severity in ((above, "error"), (None, "warning")):
-        (found,) = [f for f in analysis.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings if f.rule == "offsets"]
+        (found,) = [
+            f
+            for f in analysis.check(Program(**{**vars_of(program), "max_bytes": top}), "mscclpp").findings
+            if f.rule == "offsets"
+        ]
         assert found.severity == severity
     with pytest.raises(SynthError, match="32 bit"):
         emit(Program(**{**vars_of(program), "max_bytes": above}))
@@ -237,7 +256,9 @@ def star(ranks: int) -> Schedule:
 
 def test_sixteen_channels_of_a_block():
     emit(onesided(star(17)))
-    with pytest.raises(SynthError, match=r"moving chunk 0 alone, a thread block of rank 0 uses 17 memory channels, MSCCL\+\+ takes 16"):
+    with pytest.raises(
+        SynthError, match=r"moving chunk 0 alone, a thread block of rank 0 uses 17 memory channels, MSCCL\+\+ takes 16"
+    ):
         onesided(star(18))
 
 
@@ -360,23 +381,37 @@ def put_at(doc: dict, path: str, value: object) -> None:
 
 
 FAULTS = [
-    ("name", 3, "$.name: expected a text"), ("protocol", "LL128", "$.protocol: expected one of"),
-    ("inplace", "no", "$.inplace: expected true or false"), ("gpus", {}, "$.gpus: expected a list"), ("gpus", [], "$.gpus: is empty"),
-    ("collective", 3, "$.collective: expected a text"), ("gpus.0.id", 1, "$.gpus[0].id: is 1"),
-    ("gpus.0.input_chunks", 0, "whole number in 1.."), ("gpus.0.input_chunks", 1 << 60, "whole number in 1.."),
-    ("gpus.1.input_chunks", 2, "do not have the sizes"), ("gpus.0.threadblocks", [], "at least one thread block"),
-    ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"), ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
+    ("name", 3, "$.name: expected a text"),
+    ("protocol", "LL128", "$.protocol: expected one of"),
+    ("inplace", "no", "$.inplace: expected true or false"),
+    ("gpus", {}, "$.gpus: expected a list"),
+    ("gpus", [], "$.gpus: is empty"),
+    ("collective", 3, "$.collective: expected a text"),
+    ("gpus.0.id", 1, "$.gpus[0].id: is 1"),
+    ("gpus.0.input_chunks", 0, "whole number in 1.."),
+    ("gpus.0.input_chunks", 1 << 60, "whole number in 1.."),
+    ("gpus.1.input_chunks", 2, "do not have the sizes"),
+    ("gpus.0.threadblocks", [], "at least one thread block"),
+    ("gpus.0.channels.0.connected_to.0", 9, "whole number in 0..3"),
+    ("gpus.0.channels.0.connected_to.0", 0, "to itself"),
     ("gpus.0.channels.0", {"channel_type": "switch", "buffer_type": "i", "rank_groups": []}, "switch channels"),
     ("gpus.0.threadblocks.0.ops.0.name", "pipeline", "pipelines have no counterpart"),
-    ("gpus.0.threadblocks.0.ops.0.name", "glres", "multimem"), ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
+    ("gpus.0.threadblocks.0.ops.0.name", "glres", "multimem"),
+    ("gpus.0.threadblocks.0.ops.0.name", "send", "unknown operation"),
     ("gpus.0.threadblocks.0.ops.0.channel_ids", [5], "whole number in 0..0"),
     ("gpus.0.threadblocks.0.ops", [{"name": "nop"}] * 65, "at most 64"),
-    ("gpus.0.threadblocks.0.ops", [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}], "semaphore 0 does not exist"),
+    (
+        "gpus.0.threadblocks.0.ops",
+        [{"name": "sem_acquire", "semaphore_ids": [0]}, {"name": "nop"}],
+        "semaphore 0 does not exist",
+    ),
     ("gpus.0.threadblocks.0.ops", [{"name": "pws", "src_buff": [], "dst_buff": []}], "never signals"),
-    ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"), ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
-    ("reuse_resources", True, "$.reuse_resources: is true"), ("use_double_scratch_buffer", True, "which half is in turn"),
+    ("gpus.0.threadblocks.0.ops.0.extra", 1, "'extra' is not a field"),
+    ("gpus.0.scratch_chunks", -1, "whole number in 0.."),
+    ("reuse_resources", True, "$.reuse_resources: is true"),
+    ("use_double_scratch_buffer", True, "which half is in turn"),
     ("max_message_size", 1.5, "whole number"),
-]  # fmt: skip
+]
 
 
 def test_a_collective_of_ones_own_is_named_by_who_reads_the_plan():
@@ -387,7 +422,9 @@ def test_a_collective_of_ones_own_is_named_by_who_reads_the_plan():
     assert read(json.dumps(doc), "p.json", task).collective == task
 
 
-@pytest.mark.parametrize(("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS])
+@pytest.mark.parametrize(
+    ("path", "value", "message"), FAULTS, ids=[f"{path}={str(value)[:20]}" for path, value, _ in FAULTS]
+)
 def test_malformed_plans_are_refused_with_their_place(path, value, message):
     doc = plan()
     put_at(doc, path, value)
@@ -429,7 +466,13 @@ def test_what_others_write():
     buffers = [{"rank": r, "type": "o", "access_channel_types": ["port"]} for r in (1, 2)]
     gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [first],
            "channels": [{"channel_type": "port", "connected_to": [1, 2]}], "remote_buffers": buffers}  # fmt: skip
-    doc = {"name": "theirs", "collective": "custom", "protocol": "Simple", "inplace": False, "gpus": [gpu, other(1), other(2)]}
+    doc = {
+        "name": "theirs",
+        "collective": "custom",
+        "protocol": "Simple",
+        "inplace": False,
+        "gpus": [gpu, other(1), other(2)],
+    }
     program = read(json.dumps(doc))
     assert [op.code for op in program.gpus[0].blocks[0].ops] == ["wait", "nop", "put", "put", "signal"]
     assert program.gpus[0].blocks[0].ops[2] == Op("put", (Span("i", 0),), (Span("o", 0, 1),), ports=(0,))

@@ -1,4 +1,5 @@
-"""Single changes of good programs: caught by lint, or right however they are run. All of them: python -m bench.mutations."""
+"""Single changes of good programs: caught by lint, or right however they are run. All of them: python -m
+bench.mutations."""
 
 from random import Random
 

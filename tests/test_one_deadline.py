@@ -1,4 +1,5 @@
-"""A time limit is one for greedy schedules, bounds and searches together; what ends early is said, and what is held is kept."""
+"""A time limit is one for greedy schedules, bounds and searches together; what ends early is said, and what is held is
+kept."""
 
 from __future__ import annotations
 
@@ -53,9 +54,13 @@ def ahead(monkeypatch, end: float | None = None, **job) -> prefetched_bounds.Ahe
 
 @pytest.mark.parametrize(
     ("job", "why"),
-    [({"over_memory": True, "ended": True}, "memory"), ({"ended": True, "result": ("error", MemoryError())}, "memory"), ({}, "time"),
-     ({"ended": True}, "crash")],
-)  # fmt: skip
+    [
+        ({"over_memory": True, "ended": True}, "memory"),
+        ({"ended": True, "result": ("error", MemoryError())}, "memory"),
+        ({}, "time"),
+        ({"ended": True}, "crash"),
+    ],
+)
 def test_a_bound_that_ended_early_is_not_computed_again(job, why, monkeypatch):
     some = ahead(monkeypatch, **job)
     some.begin(3)
@@ -78,7 +83,9 @@ def test_bounds_under_a_limit_are_the_bounds():
 
 def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(monkeypatch):
     bound = prefetched_bounds.Ahead.bound
-    monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory"))
+    monkeypatch.setattr(
+        prefetched_bounds.Ahead, "bound", lambda self, steps: bound(self, steps) if steps is None else Unknown("memory")
+    )
     found = Sweep(NETWORK, TASK, Options(jobs=1, max_steps=3), Log(None, "")).run()
     assert found.points and found.points[-1].status == "optimal"
     api.verify(found)
@@ -87,9 +94,13 @@ def test_where_bounds_run_out_of_memory_the_one_for_any_number_of_steps_serves(m
 def test_when_the_time_is_over_what_is_held_is_kept():
     seeds = incumbents.seeds(MACHINE, NETWORK, TASK)
     assert seeds
-    found = Sweep(NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2).run()
+    found = Sweep(
+        NETWORK, TASK, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=seeds, started=time.monotonic() - 2
+    ).run()
     assert found.points
-    assert found.complete and not found.notes  # the search for a higher bound was ended, but a seed attains the one that there is
+    assert (
+        found.complete and not found.notes
+    )  # the search for a higher bound was ended, but a seed attains the one that there is
     api.verify(found)
 
 
@@ -100,7 +111,9 @@ def test_later_seeds_are_kept_too(monkeypatch):
     first = int(bounds.steps(network, task).value)
     later = tuple((name, s) for name, s in incumbents.seeds(machine, network, task) if len(s.steps) > first)
     assert later
-    found = Sweep(network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2).run()
+    found = Sweep(
+        network, task, Options(jobs=1, time_limit=1.0), Log(None, ""), seeds=later, started=time.monotonic() - 2
+    ).run()
     assert [p.steps for p in found.points] == [len(later[0][1].steps)]
     api.verify(found)
 
@@ -120,7 +133,17 @@ def test_without_any_bound_exact_synthesis_is_undecided_not_endless(late, tmp_pa
     with pytest.raises(NoBoundError, match="came before any bound") as none:
         api.frontier(LARGER, "allgather", engine="exact", time_limit=1000, log=tmp_path / "log")
     assert none.value.exit_code == 4
-    words = ["pareto", "--topo", "random-regular:20", "--coll", "allgather", "--engine", "exact", "--time-limit", "1000s"]
+    words = [
+        "pareto",
+        "--topo",
+        "random-regular:20",
+        "--coll",
+        "allgather",
+        "--engine",
+        "exact",
+        "--time-limit",
+        "1000s",
+    ]
     assert CliRunner().invoke(root, words).exit_code == 4
 
 
@@ -137,7 +160,9 @@ def test_a_quick_bound_serves_where_the_best_one_is_late(monkeypatch):
     monkeypatch.setattr(sweep, "GRACE", 1000)
     monkeypatch.setattr(prefetched_bounds.Ahead, "bound", lambda self, steps: Unknown("time"))
     task = collective("allgather", 20)
-    found = Sweep(LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2).run()
+    found = Sweep(
+        LARGER.network(), task, Options(jobs=1, time_limit=1.0), Log(None, ""), started=time.monotonic() - 2
+    ).run()
     (floor,) = [bound for steps, bound in found.bounds if steps is None]
     assert floor == bounds.flow(LARGER.network(), task, None, cycles=1)
     api.verify(found)

@@ -98,7 +98,9 @@ def test_every_valid_schedule_fulfils_the_formula_and_costs_what_it_costs(seed: 
     problem = Instance(network.to_json(), schedule.collective.to_json(1), False)
     prices = [[rng.randint(0, 3) for _ in range(steps)] for _ in network.routes]
     at = {(r.src, r.dst, r.via): i for i, r in enumerate(network.routes)}
-    cost = sum(prices[at[s.src, s.dst, s.via]][t] for t, step in enumerate(schedule.steps) for s in step.sends if not s.local)
+    cost = sum(
+        prices[at[s.src, s.dst, s.via]][t] for t, step in enumerate(schedule.steps) for s in step.sends if not s.local
+    )
     sends = literals(schedule, single_chunk.Names(problem, 0, steps))
     assert satisfiable([*single_chunk.clauses(problem, 0, steps, prices, cost + 1), *sends])
     if cost:
@@ -205,7 +207,11 @@ def test_every_price_matters(found: LowerBound) -> None:
 
 
 def test_the_sweep_proves_the_three_step_point() -> None:
-    first = next(item for item in combining_frontier.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3) if isinstance(item, Point))
+    first = next(
+        item
+        for item in combining_frontier.points(STAR, STAR_SCAN, budget=Budget(), max_steps=3)
+        if isinstance(item, Point)
+    )
     assert (first.steps, first.bandwidth, first.status) == (3, 2, "optimal")
     frontier = Frontier(STAR, STAR_SCAN, (first,), (), False, 3, 0.0, (), (), ())
     assert any("R/C 2 " in line for line in exact_frontier.document(json.loads(json.dumps(frontier.to_json()))))
@@ -230,10 +236,13 @@ def test_too_many_clauses_are_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_limits_have_prices_too() -> None:
-    """Rank 0 sends two ranks one chunk each through one unit: two rounds a chunk, which the price of the limit shows."""
+    """Rank 0 sends two ranks one chunk each through one unit: two rounds a chunk, which the price of the limit
+    shows."""
     network = Network("two", 3, (Route(0, 1, 4), Route(0, 2, 4)), (Cap((0, 1), 1),))
     everyone = frozenset({1, 2})
-    task = Collective("sums", 3, (frozenset({0, 1, 2}),), (everyone,), True, (), (((1, frozenset({0, 1})), (2, frozenset({0, 2}))),))
+    task = Collective(
+        "sums", 3, (frozenset({0, 1, 2}),), (everyone,), True, (), (((1, frozenset({0, 1})), (2, frozenset({0, 2}))),)
+    )
     found = generation.bound(network, task, 1, Fraction(1))
     assert found is not None
     assert found.value == 2

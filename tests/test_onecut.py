@@ -1,4 +1,5 @@
-"""The bound on allreduce where directions are unequal: single cuts beside partitions, never above what schedules reach."""
+"""The bound on allreduce where directions are unequal: single cuts beside partitions, never above what schedules
+reach."""
 
 import copy
 from dataclasses import replace
@@ -35,7 +36,9 @@ def machine(ranks: int, rows, switches: int = 0, limits: tuple[Limit, ...] = ())
 
 def narrowest(given: Topology) -> Fraction:
     """The least that leaves a region which ranks lie in and out of: all regions."""
-    return min(leaving(given, set(part), False) for n in range(1, given.ranks) for part in combinations(range(given.ranks), n))
+    return min(
+        leaving(given, set(part), False) for n in range(1, given.ranks) for part in combinations(range(given.ranks), n)
+    )
 
 
 @st.composite
@@ -125,15 +128,21 @@ def test_symmetries_only_save_work(name):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_symmetries_of_unequal_directions(seed):
-    """A circulant graph: one turn of it moves all ranks; each offset has a width of its own, and what is joined to it too."""
+    """A circulant graph: one turn of it moves all ranks; each offset has a width of its own, and what is joined to it
+    too."""
     random = Random(seed)
     ranks, boxes = 8, 1 + seed % 2
     offsets = {1: 1, **{d: random.choice((1, 2, 5)) for d in random.sample(range(2, ranks), 2)}}
     rows = [
-        (r + ranks * b, (r + d) % ranks + ranks * b, w * (1 + b)) for b in range(boxes) for r in range(ranks) for d, w in offsets.items()
+        (r + ranks * b, (r + d) % ranks + ranks * b, w * (1 + b))
+        for b in range(boxes)
+        for r in range(ranks)
+        for d, w in offsets.items()
     ]
     if boxes > 1:
-        rows += [(a, b, w) for r in range(ranks) for a, b, w in ((r, r + ranks, 2), (r + ranks, r, random.choice((1, 3))))][: 2 * ranks]
+        rows += [
+            (a, b, w) for r in range(ranks) for a, b, w in ((r, r + ranks, 2), (r + ranks, r, random.choice((1, 3))))
+        ][: 2 * ranks]
     turn = tuple((r + 1) % ranks + ranks * b for b in range(boxes) for r in range(ranks))
     links = tuple(Link(a, b, Fraction(w)) for a, b, w in rows)
     graph = fabric(Topology("turning", ranks * boxes, links, generators=(turn,)))
@@ -150,7 +159,8 @@ def test_even_machines_need_no_cut():
 
 
 def test_limits_stand_for_links_of_a_cut():
-    """Rank 3 may send 9 to each of three ranks, 2 in all: every byte of the buffer takes half a second for its part of the sums."""
+    """Rank 3 may send 9 to each of three ranks, 2 in all: every byte of the buffer takes half a second for its part of
+    the sums."""
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     out = Limit("out of 3", tuple(i for i, (a, _) in enumerate(pairs) if a == 3), Fraction(2))
     found = search.bound(machine(4, [(a, b, 9) for a, b in pairs], limits=(out,)), "allreduce")
@@ -158,7 +168,8 @@ def test_limits_stand_for_links_of_a_cut():
 
 
 def test_cuts_together_where_a_switch_lets_out_more_than_it_takes_in():
-    """From rank 0 a switch takes in 2 and hands 2 on to each of ranks 1 and 2, who reach each other by way of rank 0 alone."""
+    """From rank 0 a switch takes in 2 and hands 2 on to each of ranks 1 and 2, who reach each other by way of rank 0
+    alone."""
     rows = [(0, 3, 2), (3, 1, 2), (3, 2, 2), (1, 0, 9), (2, 0, 9)]
     given = machine(3, rows, 1)
     found = search.bound(given, "allreduce")
@@ -177,7 +188,9 @@ def test_a_time_limit_leaves_the_ranks_alone():
     given = machine(4, [(a, b, 9 - 8 * (a == 2)) for a in range(4) for b in range(4) if abs(a - b) in (1, 3)])
     with until(0):
         value, certificate, short = allreduce_partition.bound(fabric(given))
-    assert "time limit" in short and value == throughput_cuts.check(certificate, given) * given.unit_bandwidth() == Fraction(1, 2)
+    assert "time limit" in short and value == throughput_cuts.check(
+        certificate, given
+    ) * given.unit_bandwidth() == Fraction(1, 2)
 
 
 def test_altered_certificates_are_refused():
@@ -187,10 +200,23 @@ def test_altered_certificates_are_refused():
     doc = api.large_document(found)
     assert scale_frontier.document(doc, Path(), lambda: None)
     changes = [
-        {"inside": [[0, 1]]}, {"inside": [[1, 3]]}, {"inside": []}, {"inside": [[0, 3]]}, {"inside": [[0, 4]]}, {"inside": [[0.0, 0]]},
-        {"limits": [0]}, {"root": 0}, {"root": True}, {"collective": "allgather"}, {"collective": "broadcast", "root": 0},
-        {"collective": "all"}, {"kind": "throughput-cuts"}, {"kind": "allreduce-parts"}, {"topology": "0" * 64}, {"entering": True},
-    ]  # fmt: skip
+        {"inside": [[0, 1]]},
+        {"inside": [[1, 3]]},
+        {"inside": []},
+        {"inside": [[0, 3]]},
+        {"inside": [[0, 4]]},
+        {"inside": [[0.0, 0]]},
+        {"limits": [0]},
+        {"root": 0},
+        {"root": True},
+        {"collective": "allgather"},
+        {"collective": "broadcast", "root": 0},
+        {"collective": "all"},
+        {"kind": "throughput-cuts"},
+        {"kind": "allreduce-parts"},
+        {"topology": "0" * 64},
+        {"entering": True},
+    ]
     for change in changes:
         wrong = copy.deepcopy(doc)
         wrong["bound"]["certificate"] |= change
@@ -217,6 +243,8 @@ def test_explain_takes_the_lesser_of_both_bounds(factor):
     found = search.bound(given, "allreduce")
     whole = explain(given, "allreduce").ways[0]
     assert whole.name == "upper bound" and whole.units == found.bound_gbps
-    told = explain(given, "allreduce", flows=lambda name: replace(search.bound(given, name), bound=found.bound / factor))
+    told = explain(
+        given, "allreduce", flows=lambda name: replace(search.bound(given, name), bound=found.bound / factor)
+    )
     assert told.ways[0].units == found.bound_gbps * min(factor, 1)
     assert ("linear program" in told.limit) == (factor > 1)

@@ -44,7 +44,10 @@ BACK = replace(
 BOTH = replace(
     RELAY,
     collective=sums((1, frozenset({1, 2})), (2, frozenset({0, 2}))),
-    steps=(RELAY.steps[0], Step(1, (Send(0, 1, 1, "copy-input"), Send(0, 1, 2, "reduce"), Send(0, 2, 1, "reduce-input")))),
+    steps=(
+        RELAY.steps[0],
+        Step(1, (Send(0, 1, 1, "copy-input"), Send(0, 1, 2, "reduce"), Send(0, 2, 1, "reduce-input"))),
+    ),
 )
 # added to what lands in the same step, in place of what was there
 ONCE = replace(
@@ -89,7 +92,15 @@ def test_without_it_the_contribution_is_missing() -> None:
 
 
 def test_a_rank_without_a_contribution_has_none_to_add() -> None:
-    task = Collective("sums", 3, (frozenset({0, 2}),), (frozenset({1, 2}),), True, (), (((1, frozenset({0})), (2, frozenset({0, 2}))),))
+    task = Collective(
+        "sums",
+        3,
+        (frozenset({0, 2}),),
+        (frozenset({1, 2}),),
+        True,
+        (),
+        (((1, frozenset({0})), (2, frozenset({0, 2}))),),
+    )
     with pytest.raises(VerificationError, match="nothing of chunk 0"):
         verify.schedule(replace(RELAY, collective=task))
 

@@ -1,4 +1,5 @@
-"""Counts that chunks do not divide: every program serves every count, on every executor, in place too, for every collective."""
+"""Counts that chunks do not divide: every program serves every count, on every executor, in place too, for every
+collective."""
 
 from __future__ import annotations
 
@@ -26,8 +27,10 @@ needs_compiler = pytest.mark.skipif(build_host.compiler() is None, reason="no C+
 CANARY = 77.0
 RANKS = 4
 SIZES = {
-    "allgatherv": (1, 2, 0, 3), "reduce-scatterv": (1, 2, 0, 3), "alltoallv": ((0, 1, 2, 1), (1, 0, 0, 1), (2, 1, 0, 1), (1, 1, 1, 0)),
-}  # fmt: skip
+    "allgatherv": (1, 2, 0, 3),
+    "reduce-scatterv": (1, 2, 0, 3),
+    "alltoallv": ((0, 1, 2, 1), (1, 0, 0, 1), (2, 1, 0, 1), (1, 1, 1, 0)),
+}
 
 
 def program(name, instances=3):
@@ -58,7 +61,9 @@ def test_the_reference_serves_every_count_of_every_collective(name):
         for in_place in (False, True) if made.in_place == "both" else (False,):
             done = api.run(made, size=count * units * 4, in_place=in_place)
             layout = Layout(made.collective, 1)
-            assert done.size == count * units * 4 and [len(o) for o in done.outputs] == [count * len(w) for w in layout.outputs]
+            assert done.size == count * units * 4 and [len(o) for o in done.outputs] == [
+                count * len(w) for w in layout.outputs
+            ]
             assert done.checked.elements == count * sum(map(len, layout.outputs))
 
 
@@ -99,7 +104,10 @@ def test_a_wrong_program_is_still_found_out():
     good = ring_allgather(3, 2)
     block = good.gpus[1].blocks[0]
     early = block.ops[1]._replace(dst=(Span("o", 2),), src=(Span("i", 1),), count=1)
-    wrong = replace(good, gpus=(good.gpus[0], good.gpus[1]._replace(blocks=(block._replace(ops=(*block.ops, early)),)), good.gpus[2]))
+    wrong = replace(
+        good,
+        gpus=(good.gpus[0], good.gpus[1]._replace(blocks=(block._replace(ops=(*block.ops, early)),)), good.gpus[2]),
+    )
     with pytest.raises(VerificationError, match="rank 1 output chunk 1 element 0"):
         api.run(wrong, size=3 * 4 * 3, seed=2)
 
@@ -115,7 +123,9 @@ def test_the_kernel_serves_every_count(name, protocol):
     units = made.loop_chunks // made.chunks
     for count in (1, 5, 7):
         for in_place in (False, True) if made.in_place == "both" else (False,):
-            done = api.run(made, executor="host", threads=2, size=count * units * 4, in_place=in_place, protocol=protocol)
+            done = api.run(
+                made, executor="host", threads=2, size=count * units * 4, in_place=in_place, protocol=protocol
+            )
             assert done.size == count * units * 4
     if protocol == "Simple":
         assert api.run(made, executor="host", threads=1, size=5 * units * 4, ranks_on=(0, 0, 1, 1)).checked.elements
@@ -183,7 +193,11 @@ def test_arrays_on_gpus_are_copied_in_and_out_on_the_stream(monkeypatch, ranks_o
             array[:] = CANARY
         graph.launch(stream)
         ready.finish(stream)
-        reference_data.check(Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got])
+        reference_data.check(
+            Layout(made.collective, 1), dtype("f32"), "sum", given, [array.reshape(1, 7) for array in got]
+        )
     last = max(k for k, what in enumerate(cupy.log) if what == "launch")
-    assert cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3  # inputs before all launches, outputs after
+    assert (
+        cupy.log[:last].count("copy") == 3 and cupy.log[last:].count("copy") == 3
+    )  # inputs before all launches, outputs after
     assert synth.run(made, *arrays[:1], executor="cuda", outputs=arrays[1], ranks_on=ranks_on).size == 28

@@ -10,7 +10,9 @@ from synth.model.compressed_schedule import Bulk
 
 def test_exact_synthesis_writes_each_schedule_and_the_frontier(tmp_path):
     folder = tmp_path / "s"
-    done = CliRunner().invoke(root, ["pareto", "--topo", "ring:5", "--coll", "broadcast", "--schedules", str(folder), "--fresh"])
+    done = CliRunner().invoke(
+        root, ["pareto", "--topo", "ring:5", "--coll", "broadcast", "--schedules", str(folder), "--fresh"]
+    )
     assert done.exit_code == 0, done.output
     points = json.loads((folder / "frontier.json").read_text())["points"]
     files = sorted(folder.glob("*-broadcast-S*.json"))
@@ -29,7 +31,9 @@ def test_ctrl_c_while_schedules_are_written_keeps_those_that_are(tmp_path, monke
         whole(self, path)
 
     monkeypatch.setattr(Bulk, "save", save)
-    done = CliRunner().invoke(root, ["pareto", "--topo", "ring:6", "--coll", "broadcast", "--engine", "flow", "--schedules", str(folder)])
+    done = CliRunner().invoke(
+        root, ["pareto", "--topo", "ring:6", "--coll", "broadcast", "--engine", "flow", "--schedules", str(folder)]
+    )
     assert done.exit_code == 130
     rows = json.loads((folder / "frontier.json").read_text())["points"]
     assert [("file" in row) for row in rows] == [True, *[False] * (len(rows) - 1)]

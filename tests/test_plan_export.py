@@ -32,11 +32,14 @@ RING_LL128 = (("algorithm", "Ring"), ("protocol", "LL128"), ("channels", "8"))
 
 @cache
 def plan() -> Plan:
-    """allgather on a ring of 4: mpi first up to 4 KiB, one chunk in LL up to 1 MiB, two chunks up to 64 MiB, NCCL's ring above."""
+    """allgather on a ring of 4: mpi first up to 4 KiB, one chunk in LL up to 1 MiB, two chunks up to 64 MiB, NCCL's
+    ring above."""
     algorithms = (
-        Algorithm("S2 C1 LL", "synth", slow_schedule(), "LL", 1, 4), Algorithm("S3 C2", "synth", ring_schedule(4), "Simple", 1, 8),
-        Algorithm("NCCL's ring", "nccl", options=RING_LL128), Algorithm("MPI", "mpi"),
-    )  # fmt: skip
+        Algorithm("S2 C1 LL", "synth", slow_schedule(), "LL", 1, 4),
+        Algorithm("S3 C2", "synth", ring_schedule(4), "Simple", 1, 8),
+        Algorithm("NCCL's ring", "nccl", options=RING_LL128),
+        Algorithm("MPI", "mpi"),
+    )
     ranges = (
         Range(0, SMALL, (3, 0, 2)), Range(SMALL + 1, LARGE, (0, 1)), Range(LARGE + 1, 64 << 20, (1, 2)),
         Range((64 << 20) + 1, None, (2, 1)),
@@ -48,7 +51,9 @@ def plan() -> Plan:
 def change(number: int, **changes: object) -> Plan:
     """The plan with one algorithm changed."""
     old = plan()
-    return replace(old, algorithms=tuple(replace(a, **changes) if i == number else a for i, a in enumerate(old.algorithms)))
+    return replace(
+        old, algorithms=tuple(replace(a, **changes) if i == number else a for i, a in enumerate(old.algorithms))
+    )
 
 
 def synth(*words: object, code: int = 0):
@@ -112,14 +117,17 @@ def test_shares_leave_no_gap_and_judged_sizes_get_the_first_that_serves_them(tab
 @settings(max_examples=100, deadline=None)
 @given(st.lists(tables(), min_size=1, max_size=3), OFFERS, st.integers(1, 6))
 def test_no_more_files_than_the_runtime_loads(many, offers, most):
-    cut = fewest([shares(table, offers, {}) for table in many], lambda s: 0 if s.choice is None else 2, most, "too many")
+    cut = fewest(
+        [shares(table, offers, {}) for table in many], lambda s: 0 if s.choice is None else 2, most, "too many"
+    )
     assert sum(2 for found in cut for s in found.shares if s.choice is not None) <= most
     for found, table in zip(cut, many, strict=True):
         assert found.table is table and all(why == "too many" for why in found.refused.values())
 
 
 def test_what_goes_where_files_are_too_many_is_what_loses_least():
-    """Without one algorithm three sizes take a tenth longer, without the other one size takes twice as long; by length it would go."""
+    """Without one algorithm three sizes take a tenth longer, without the other one size takes twice as long; by length
+    it would go."""
     times = ((1.0, 1.1), (1.0, 1.1), (1.0, 1.1), (1.0, 2.0))
     ranges = (Range(0, LARGE, (0, 2)), Range(LARGE + 1, None, (1, 2)))
     table = Table("allgather", 4, ranges, (10, 100, 1000, 2 * LARGE), best=(1.0,) * 4, times=times)
@@ -131,8 +139,11 @@ def test_what_goes_where_files_are_too_many_is_what_loses_least():
 
 
 def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_times():
-    algorithms = (Algorithm("padded", "synth", ring_schedule(4), divisor=6), Algorithm("divides", "synth", ring_schedule(4)),
-                  Algorithm("nccl-ring", "nccl"))  # fmt: skip
+    algorithms = (
+        Algorithm("padded", "synth", ring_schedule(4), divisor=6),
+        Algorithm("divides", "synth", ring_schedule(4)),
+        Algorithm("nccl-ring", "nccl"),
+    )
     table = Table(
         "allgather", 4, (Range(0, None, (0, 2, 1)),), (8, 12, 16), (1e-6, 2e-6, 3e-6), (1e-6, 2e-6, 3e-6), times=(
             (1e-6, 4e-6, 5e-6), (2e-6, 5e-6, 6e-6), (3e-6, 4.5e-6, 7e-6)
@@ -142,11 +153,13 @@ def test_what_runs_is_compared_with_the_best_of_all_and_what_is_left_has_both_ti
     made = replace(plan(), algorithms=algorithms, tables=(table,))
     left, loss = compared(made, found)
     assert left == (
-        "allgather on 4 ranks: 8 B, 16 B are left to the library (nccl-ring: 4.5 µs against 7 µs by the best schedule that this runtime"
+        "allgather on 4 ranks: 8 B, 16 B are left to the library (nccl-ring: 4.5 µs against 7 µs by the best "
+        "schedule that this runtime"
         " takes, at 16 B); the .md has every size"
     )
     assert loss == (
-        "allgather on 4 ranks: what runs is at most 300.0% slower than the best of all candidates, at 8 B (nccl-ring 4 µs, the best 1 µs)"
+        "allgather on 4 ranks: what runs is at most 300.0% slower than the best of all candidates, at 8 B "
+        "(nccl-ring 4 µs, the best 1 µs)"
     )
     even = replace(plan(), algorithms=algorithms, tables=(replace(table, best=(4e-6, 2e-6, 4.5e-6)),))
     assert compared(even, replace(found, table=even.tables[0])) == [left]  # nothing is lost: nothing is said of it
@@ -159,7 +172,10 @@ def test_a_size_that_no_chunks_divide_is_said():
     found = shares(table, {1: Offer(0, 100, 96)}, {0: "it is none"})
     assert found.shares == ((0, 100, 1), (101, None, None))
     said = lost(replace(plan(), tables=(table,)), found, "another runs")
-    assert said[0] == "allgather on 4 ranks, 0 bytes and more: S2 C1 LL is preferred, but it is none; instead S3 C2, another runs"
+    assert (
+        said[0]
+        == "allgather on 4 ranks, 0 bytes and more: S2 C1 LL is preferred, but it is none; instead S3 C2, another runs"
+    )
     assert "S3 C2 is offered for 0 to 100 bytes only" in said[1]
     assert said[2] == "allgather on 4 ranks: 64, 128 bytes are not served (multiples of 96 bytes are): another runs"
     assert shares(table, {1: Offer(0, None, 100)}, {}).shares == ((0, None, None),)  # divides none that was judged
@@ -211,7 +227,9 @@ def test_a_program_that_is_safe_only_to_a_size_ends_there():
 def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
     made = api.export_plan(change(0, protocol="LL128"))  # a ring of unknown links
     assert [ends(text)[0] for _, text in made.files] == [SMALL + 1]
-    said = [line for line in made.remarks if "0 to 1048576 bytes: S2 C1 LL is preferred, but LL128 corrupts data" in line]
+    said = [
+        line for line in made.remarks if "0 to 1048576 bytes: S2 C1 LL is preferred, but LL128 corrupts data" in line
+    ]
     assert len(said) == 1 and said[0].endswith("; instead NCCL's ring, S3 C2")
     plus = api.export_plan(change(0, protocol="LL128"), assume_nvlink=True)
     assert [ends(text)[0] for _, text in plus.files] == [0, LARGE + 1]
@@ -219,15 +237,31 @@ def test_what_the_runtime_lacks_is_listed_and_the_next_takes_its_place():
     assert any("the plan knows it by name only" in line for line in named.remarks)
     for to in ("msccl-dir", "mscclpp-dir"):
         with pytest.raises(SynthError, match=r"no range of the plan can be exported: .*LL128"):
-            api.export_plan(replace(change(0, protocol="LL128"), tables=(replace(plan().tables[0], ranges=(Range(0, None, (0,)),)),)), to)
+            api.export_plan(
+                replace(
+                    change(0, protocol="LL128"), tables=(replace(plan().tables[0], ranges=(Range(0, None, (0,)),)),)
+                ),
+                to,
+            )
 
 
 def test_an_algorithm_whose_chunks_divide_no_judged_size_is_not_chosen():
     odd = replace(plan().tables[0], sizes=(1 << 12, 1 << 13, 1 << 20), ranges=(Range(0, None, (1, 0)),))
-    three = replace(ring_schedule(4), chunks=6, steps=tuple(
-        Step(3, tuple(sorted(Send(s.chunk // 2 * 6 + s.chunk % 2 * 3 + k, s.src, s.dst) for s in step.sends for k in range(3))))
-        for step in ring_schedule(4).steps
-    ))  # fmt: skip
+    three = replace(
+        ring_schedule(4),
+        chunks=6,
+        steps=tuple(
+            Step(
+                3,
+                tuple(
+                    sorted(
+                        Send(s.chunk // 2 * 6 + s.chunk % 2 * 3 + k, s.src, s.dst) for s in step.sends for k in range(3)
+                    )
+                ),
+            )
+            for step in ring_schedule(4).steps
+        ),
+    )
     made = api.export_plan(replace(change(1, schedule=three, divisor=24), tables=(odd,)))
     assert [name for name, _ in made.files] == ["01-allgather-S2-R2-C1-LL.xml"]
     mixed = replace(odd, sizes=(96, 4096, 9600))
@@ -239,7 +273,13 @@ def rooted() -> Plan:
     star = topology("star:4").network()
     steps = (Step(1, (Send(0, 0, 1), Send(0, 0, 2), Send(0, 0, 3))),)
     cast = Schedule(star, collective("broadcast", 4), 1, steps)
-    return Plan((Algorithm("star", "synth", cast),), (Table("broadcast", 4, (Range(0, None, (0,)),), root=0),), "model", "by hand", star)
+    return Plan(
+        (Algorithm("star", "synth", cast),),
+        (Table("broadcast", 4, (Range(0, None, (0,)),), root=0),),
+        "model",
+        "by hand",
+        star,
+    )
 
 
 def test_a_root_is_asserted_and_warned_of():
@@ -287,7 +327,10 @@ def plugin(text: str, coll: str, size: int, ranks: int, nodes: int) -> tuple | N
         if line.startswith("#") or not line:
             continue
         kind, low, high, algorithm, protocol, channels, wants_nodes, wants_ranks, pipe, reg = line.split(",")
-        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce") and (pipe, reg) == ("-1", "-1")
+        assert kind in ("broadcast", "reduce", "allgather", "reducescatter", "allreduce") and (pipe, reg) == (
+            "-1",
+            "-1",
+        )
         assert algorithm in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
         assert protocol in ("ll", "ll128", "simple")
         near = int(wants_nodes) in (-1, nodes) and int(wants_ranks) in (-1, ranks)
@@ -311,13 +354,20 @@ def test_the_tuner_gets_the_ranges_where_nccl_is_preferred(file, tmp_path):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ((("algorithm", "NVLSTree"), ("protocol", "Simple")), "allgather,67108865,18446744073709551615,nvls_tree,simple,-1,1,4,-1,-1"),
-        ((("algorithm", "CollnetDirect"), ("protocol", "ll")), "allgather,67108865,18446744073709551615,collnet_direct,ll,-1,1,4,-1,-1"),
+        (
+            (("algorithm", "NVLSTree"), ("protocol", "Simple")),
+            "allgather,67108865,18446744073709551615,nvls_tree,simple,-1,1,4,-1,-1",
+        ),
+        (
+            (("algorithm", "CollnetDirect"), ("protocol", "ll")),
+            "allgather,67108865,18446744073709551615,collnet_direct,ll,-1,1,4,-1,-1",
+        ),
         ((("algorithm", "hypercube"), ("protocol", "ll")), "does not say which algorithm"),
-        ((("algorithm", "ring"),), "does not say which protocol"), ((), "does not say which algorithm"),
+        ((("algorithm", "ring"),), "does not say which protocol"),
+        ((), "does not say which algorithm"),
         ((("algorithm", "ring"), ("protocol", "ll"), ("channels", "0")), "channels of NCCL's ring is '0'"),
     ],
-)  # fmt: skip
+)
 def test_names_of_nccl(options, line):
     made = api.export_plan(change(2, options=options), "nccl-tuner-csv")
     assert line in (made.files[0][1].splitlines()[-1] if line.startswith("allgather,") else " ".join(made.remarks))
@@ -325,7 +375,9 @@ def test_names_of_nccl(options, line):
 
 
 def test_json_is_the_plan_itself(file):
-    assert Plan.from_json(json.loads(synth("export", "--plan", file, "--to", "json").stdout)).to_json() == plan().to_json()
+    assert (
+        Plan.from_json(json.loads(synth("export", "--plan", file, "--to", "json").stdout)).to_json() == plan().to_json()
+    )
 
 
 def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
@@ -340,7 +392,9 @@ def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == ["mcrdl_allgather_4gpu.csv", "mcrdl_allgather_8gpu.csv"]
     assert (out / "mcrdl_allgather_4gpu.csv").read_text() == (tmp_path / "one.csv").read_text()
     assert "name a folder" in synth("export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", code=2).stderr
-    said = synth("export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", "-o", tmp_path / "one.csv", code=1).stderr
+    said = synth(
+        "export", "--plan", tmp_path / "two.json", "--to", "mcrdl-csv", "-o", tmp_path / "one.csv", code=1
+    ).stderr
     assert "goes into a folder" in said
 
 
@@ -350,21 +404,28 @@ def test_mcrdl_tables_go_into_a_folder_where_they_are_several(tmp_path):
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("schema", "synth.plan/9", "schema is 'synth.plan/9'"), ("tables.0.sizes", [4, 4], "sizes grow"),
+        ("schema", "synth.plan/9", "schema is 'synth.plan/9'"),
+        ("tables.0.sizes", [4, 4], "sizes grow"),
         ("tables.0.ranges.0.order", [9], r"order\[0\]: expected .* at most 3, found 9"),
         ("tables.0.ranges.0.order", [], r"ranges\[0\].order: names no algorithm"),
         ("tables.0.ranges.1.low", 9, "starts at 9, and the range before ends at 4096"),
-        ("tables.0.ranges.1.high", 2, "of at least 4097, found 2"), ("tables.0.seconds", [1.0], "1 entries for 6 sizes"),
+        ("tables.0.ranges.1.high", 2, "of at least 4097, found 2"),
+        ("tables.0.seconds", [1.0], "1 entries for 6 sizes"),
         ("tables.0.ranks", 8, "does allgather on 4 ranks, the table is allgather on 8"),
-        ("algorithms.0.protocol", "ll", "protocol 'll'; known are"), ("algorithms.3", {}, "malformed plan"),
+        ("algorithms.0.protocol", "ll", "protocol 'll'; known are"),
+        ("algorithms.3", {}, "malformed plan"),
         ("algorithms.0.divisor", 0, r"algorithms\[0\].divisor: expected a whole number of at least 1"),
-        ("algorithms.0.schedule.steps.0.sends", [], r"algorithms\[0\].schedule"), ("labels", [1, 1, 2, 3], "a label of its own"),
-        ("algorithms.0.backend", "nccl", "takes no schedule"), ("tables", [1], "malformed plan"),
-        ("kinds", [["nvlink"]], "each link of the topology has its kinds"), ("kinds", [["copper"]] * 4, "has its kinds"),
-        ("nodes", [0], "each rank of the topology has its box"), ("tables.0.library", [1.0], "1 entries for 6 sizes"),
+        ("algorithms.0.schedule.steps.0.sends", [], r"algorithms\[0\].schedule"),
+        ("labels", [1, 1, 2, 3], "a label of its own"),
+        ("algorithms.0.backend", "nccl", "takes no schedule"),
+        ("tables", [1], "malformed plan"),
+        ("kinds", [["nvlink"]], "each link of the topology has its kinds"),
+        ("kinds", [["copper"]] * 4, "has its kinds"),
+        ("nodes", [0], "each rank of the topology has its box"),
+        ("tables.0.library", [1.0], "1 entries for 6 sizes"),
         ("tables.0.times", [[1.0]] * 6, "has a time for each algorithm of the order at that size"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_plan_is_one_line(tmp_path, path, value, words):
     doc = json.loads(json.dumps(plan().to_json()))
     *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
@@ -381,12 +442,15 @@ def test_a_bad_plan_is_one_line(tmp_path, path, value, words):
 
 def test_requests_that_make_no_sense(file, tmp_path):
     for words, why in [
-        (("--to", "msccl-dir"), "name it with -o DIR"), (("--to", "xml", "-o", "x"), "'xml' is none of them"),
-        (("--point", 2, "-o", "x"), "--point: a plan says that itself"), (("--dtype", "int8", "-o", "x"), "--dtype"),
+        (("--to", "msccl-dir"), "name it with -o DIR"),
+        (("--to", "xml", "-o", "x"), "'xml' is none of them"),
+        (("--point", 2, "-o", "x"), "--point: a plan says that itself"),
+        (("--dtype", "int8", "-o", "x"), "--dtype"),
         (("--to", "json", "--runtime", "rccl"), "--runtime is for msccl-dir"),
         (("--runtime", "mscclpp", "-o", tmp_path / "x"), "is not for the runtime"),
-        (("--rank-map", "0,1,2,5", "-o", tmp_path / "x"), "each of 0..3 once"), ((file, "-o", "x"), "leave it out with --plan"),
-    ]:  # fmt: skip
+        (("--rank-map", "0,1,2,5", "-o", tmp_path / "x"), "each of 0..3 once"),
+        ((file, "-o", "x"), "leave it out with --plan"),
+    ]:
         assert why in synth("export", "--plan", file, *words, code=2).stderr
     assert "name the FILE" in synth("export", code=2).stderr
     with pytest.raises(UsageError):

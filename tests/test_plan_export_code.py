@@ -24,15 +24,16 @@ ALGORITHM = """
 #include <string>
 #include <unordered_map>
 namespace mscclpp {
-struct ExecutionPlan { ExecutionPlan(const std::string& path, int rank) : path(path), rank(rank) {} std::string path; int rank; };
-struct Algorithm {
+struct ExecutionPlan { ExecutionPlan(const std::string& path, int rank) : path(path), rank(rank) {} std::string path;
+int rank; }; struct Algorithm {
   struct Constraint { int worldSize; int nRanksPerNode; };
   virtual ~Algorithm() = default;
   virtual std::string text() const = 0;
 };
 struct AlgorithmBuilder { virtual ~AlgorithmBuilder() = default; virtual std::shared_ptr<Algorithm> build() = 0; };
 struct DslAlgorithm : Algorithm, AlgorithmBuilder, std::enable_shared_from_this<DslAlgorithm> {
-  DslAlgorithm(std::string id, ExecutionPlan plan, std::unordered_map<std::string, uint64_t> = {}, Constraint where = {})
+  DslAlgorithm(std::string id, ExecutionPlan plan, std::unordered_map<std::string, uint64_t> = {}, Constraint where =
+  {})
       : id(id), plan(plan), where(where) {}
   std::shared_ptr<Algorithm> build() override { return shared_from_this(); }
   std::string text() const override { return id; }
@@ -45,7 +46,8 @@ struct CollectiveRequest {
   const std::string& collective;
 };
 using AlgoSelectFunc = std::function<std::shared_ptr<Algorithm>(
-    const std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<Algorithm>>>&, const CollectiveRequest&)>;
+    const std::unordered_map<std::string, std::unordered_map<std::string, std::shared_ptr<Algorithm>>>&, const
+    CollectiveRequest&)>;
 }
 """
 BUILDER = """
@@ -74,7 +76,8 @@ int main() {
   for (auto& one : builder->builders) {
     auto algorithm = std::static_pointer_cast<mscclpp::DslAlgorithm>(one->build());
     if (algorithm->plan.path != "/plans/" + algorithm->id + ".json" || algorithm->plan.rank != 1) return 1;
-    for (const auto& row : synth_plans::plans) if (algorithm->id == row.name) known[row.collective][algorithm->id] = algorithm;
+    for (const auto& row : synth_plans::plans) if (algorithm->id == row.name) known[row.collective][algorithm->id] =
+    algorithm;
   }
   char name[64]; int ranks, rank; unsigned long long size; long long input, output;
   while (std::scanf("%63s %d %d %llu %lld %lld", name, &ranks, &rank, &size, &input, &output) == 6) {
@@ -101,7 +104,15 @@ def requests():
     start, far = 1 << 40, 1 << 41
     small, large, rs = "allgather-S2-R2-C1-LL", "allgather-S3-R3-C2", "reduce-scatter-S2-R2-C1"
     rank = 1
-    for size, want in [(64, small), (SMALL, small), (LARGE, small), (72, None), (LARGE + 128, large), (LARGE + 64, None), (1 << 30, None)]:
+    for size, want in [
+        (64, small),
+        (SMALL, small),
+        (LARGE, small),
+        (72, None),
+        (LARGE + 128, large),
+        (LARGE + 64, None),
+        (1 << 30, None),
+    ]:
         part = size // 4
         yield ("allgather", 4, rank, part, start + rank * part, start), want and want + "-in-place"
         yield ("allgather", 4, rank, part, start, far), want
@@ -140,7 +151,9 @@ def test_python_selects_and_registers(files, monkeypatch):
     for name in (row[-1] for row in scope["PLANS"]):
         known.setdefault("reducescatter" if "reduce" in name else "allgather", {})[name] = name
     for (coll, ranks, rank, size, given, out), want in requests():
-        request = SimpleNamespace(collective=coll, world_size=ranks, rank=rank, message_size=size, input_buffer=given, output_buffer=out)
+        request = SimpleNamespace(
+            collective=coll, world_size=ranks, rank=rank, message_size=size, input_buffer=given, output_buffer=out
+        )
         assert number_off(scope["select"](known, request)) == want, (coll, ranks, size)
     assert scope["select"]({}, request) is None
 

@@ -35,7 +35,8 @@ POINTS = "[synth.plugins]\nencodings.mine = others:Mine\nencodings.idle = others
 
 @pytest.fixture(scope="module")
 def solve(tmp_path_factory):
-    """Runs ``synth solve`` where a package with three plug-ins is installed; arguments to exit code, output and messages."""
+    """Runs ``synth solve`` where a package with three plug-ins is installed; arguments to exit code, output and
+    messages."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "others.py").write_text(CODE)
     info = folder / "others-1.0.dist-info"
@@ -73,4 +74,6 @@ def test_an_engine_brings_its_own_solver(solve):
 
 
 def test_the_package_is_not_installed_here():
-    assert not [point for point in importlib.metadata.entry_points(group="synth.plugins") if point.value.startswith("others")]
+    assert not [
+        point for point in importlib.metadata.entry_points(group="synth.plugins") if point.value.startswith("others")
+    ]

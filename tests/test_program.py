@@ -13,25 +13,45 @@ from synth.program.program import BUFFERS, CODES, PORT_KINDS, PROTOCOLS, Block, 
 small = st.integers(0, 40)
 spans = st.builds(Span, st.sampled_from(BUFFERS), small, st.none() | small, st.booleans())
 ops = st.builds(
-    Op, st.sampled_from(sorted(CODES)), st.lists(spans, max_size=3).map(tuple), st.lists(spans, max_size=3).map(tuple), st.integers(1, 71),
-    st.lists(st.builds(Dep, small, small), max_size=3).map(tuple), st.booleans(), st.lists(small, max_size=3).map(tuple),
+    Op,
+    st.sampled_from(sorted(CODES)),
+    st.lists(spans, max_size=3).map(tuple),
+    st.lists(spans, max_size=3).map(tuple),
+    st.integers(1, 71),
+    st.lists(st.builds(Dep, small, small), max_size=3).map(tuple),
+    st.booleans(),
     st.lists(small, max_size=3).map(tuple),
-)  # fmt: skip
+    st.lists(small, max_size=3).map(tuple),
+)
 names = st.from_regex(r"[a-z0-9]{1,5}", fullmatch=True)
 ports = st.lists(st.builds(Port, st.sampled_from(PORT_KINDS), small, small), max_size=3).map(tuple)
 blocks = st.builds(
-    Block, st.none() | small, st.none() | small, small, st.lists(ops, max_size=5).map(tuple), st.lists(names, max_size=2).map(tuple), ports
+    Block,
+    st.none() | small,
+    st.none() | small,
+    small,
+    st.lists(ops, max_size=5).map(tuple),
+    st.lists(names, max_size=2).map(tuple),
+    ports,
 )
-tasks = st.sampled_from([
-    None, *(collective(name, 4) for name in ("allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "multi-gather", "alltonext")),
-    collective("broadcast", 4, [2]), collective("allgatherv", 4, (), [1, 0, 2, 1]),
-])  # fmt: skip
+tasks = st.sampled_from(
+    [
+        None,
+        *(
+            collective(name, 4)
+            for name in ("allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "multi-gather", "alltonext")
+        ),
+        collective("broadcast", 4, [2]),
+        collective("allgatherv", 4, (), [1, 0, 2, 1]),
+    ]
+)
 
 
 @st.composite
 def programs(draw):
     gpus = tuple(
-        Gpu(r, draw(small), draw(small), draw(small), tuple(draw(st.lists(blocks, max_size=3)))) for r in range(draw(st.integers(1, 3)))
+        Gpu(r, draw(small), draw(small), draw(small), tuple(draw(st.lists(blocks, max_size=3))))
+        for r in range(draw(st.integers(1, 3)))
     )
     return Program(
         draw(names), draw(tasks), draw(st.integers(1, 9)), gpus, draw(st.sampled_from(PROTOCOLS)),
@@ -59,11 +79,20 @@ rank 0: input 1 output 2 scratch 0
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("allgather", "allgathr", 2), ("Simple", "LL64", 3), ("in-place both", "in-place maybe", 3), ("output 2", "output x", 4),
-        ("block 0", "block 1", 5), ("0 s i[0]", "1 s i[0]", 6), ("s i[0]", "send i[0]", 6), ("o[1]", "q[1]", 7),
-        ("s i[0]", "s i[0] after 1", 6), ("send 1", "send one", 5), ("s i[0]", "cpy i[0:2] -> o[0]", 6), ("1 r ->", "1 ->", 7),
+        ("allgather", "allgathr", 2),
+        ("Simple", "LL64", 3),
+        ("in-place both", "in-place maybe", 3),
+        ("output 2", "output x", 4),
+        ("block 0", "block 1", 5),
+        ("0 s i[0]", "1 s i[0]", 6),
+        ("s i[0]", "send i[0]", 6),
+        ("o[1]", "q[1]", 7),
+        ("s i[0]", "s i[0] after 1", 6),
+        ("send 1", "send one", 5),
+        ("s i[0]", "cpy i[0:2] -> o[0]", 6),
+        ("1 r ->", "1 ->", 7),
     ],
-)  # fmt: skip
+)
 def test_malformed_text_is_refused_with_its_line(old, new, line):
     assert text.parse(GOOD).ranks == 1
     with pytest.raises(FormatError) as caught:

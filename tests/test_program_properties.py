@@ -1,8 +1,9 @@
-"""From any schedule to a program, its analysis, its result, its files and back: random machines, collectives and options.
+"""From any schedule to a program, its analysis, its result, its files and back: random machines, collectives and
+options.
 
 A schedule is synthesized, or random and verified; it is lowered with random options; lint finds nothing; the reference
-executor computes the collective under random delays and FIFO depths; text, JSON and the runtimes' files are read back as
-the same program, the files by strict readers of their own too. A refusal names a limit, and few are refused.
+executor computes the collective under random delays and FIFO depths; text, JSON and the runtimes' files are read back
+as the same program, the files by strict readers of their own too. A refusal names a limit, and few are refused.
 """
 
 import json
@@ -36,7 +37,14 @@ from synth.runtime.dtypes import dtype
 from synth.runtime.reference.executor import Reference
 
 KINDS = (*COLLECTIVES, "custom")
-TYPES = (("int32", "sum"), ("int8", "max"), ("float16", "sum"), ("bfloat16", "sum"), ("float32", "prod"), ("float64", "avg"))
+TYPES = (
+    ("int32", "sum"),
+    ("int8", "max"),
+    ("float16", "sum"),
+    ("bfloat16", "sum"),
+    ("float32", "prod"),
+    ("float64", "avg"),
+)
 
 
 def made(kind, seed):
@@ -47,7 +55,8 @@ def made(kind, seed):
 
 
 def right(program: Program, network, runtime: str, rng: random.Random) -> None:
-    """Lint finds nothing, and the executor computes the collective in every mode, however the messages are split and delayed."""
+    """Lint finds nothing, and the executor computes the collective in every mode, however the messages are split and
+    delayed."""
     report = analysis.check(program, runtime)
     assert [str(f) for f in report.findings if f.severity != "remark" and f.rule not in ("dispatch", "root")] == []
     assert report.safe is None
@@ -161,11 +170,22 @@ def test_random_schedules(kind):
 
 
 def test_a_flush_at_the_moment_of_its_put():
-    """Of this random collective, the executor once let a flush pass before the put at the same moment had read its source."""
+    """Of this random collective, the executor once let a flush pass before the put at the same moment had read its
+    source."""
     assert planned(made("custom", 247), 247) == "planned"
 
 
-SYNTHESIZED = ("broadcast", "scatter", "gather", "reduce", "allgather", "reduce-scatter", "alltoall", "alltoallv", "multi-gather")
+SYNTHESIZED = (
+    "broadcast",
+    "scatter",
+    "gather",
+    "reduce",
+    "allgather",
+    "reduce-scatter",
+    "alltoall",
+    "alltoallv",
+    "multi-gather",
+)
 
 
 def synthesized(seed: int):
@@ -173,7 +193,13 @@ def synthesized(seed: int):
     rng = random.Random(seed)
     machine, name = floods.machine(rng, False), rng.choice(SYNTHESIZED)
     points = api.frontier(
-        machine, floods.task(name, machine.ranks, rng), max_steps=4, max_chunks=2, jobs=1, deterministic=True, fresh=True
+        machine,
+        floods.task(name, machine.ranks, rng),
+        max_steps=4,
+        max_chunks=2,
+        jobs=1,
+        deterministic=True,
+        fresh=True,
     ).points
     return rng.choice(points).schedule if points else made(name, seed)
 

@@ -1,4 +1,5 @@
-"""docs/proofs.md says by which function each claim of a document is checked: each is there, and nothing is without one."""
+"""docs/proofs.md says by which function each claim of a document is checked: each is there, and nothing is without
+one."""
 
 from __future__ import annotations
 

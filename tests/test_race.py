@@ -41,7 +41,9 @@ def solved(problem, **options):
     return verdict
 
 
-@pytest.mark.parametrize("encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "sccl", "path", "step/cpsat", "quotient@1/z3"])
+@pytest.mark.parametrize(
+    "encoding", ["auto", "step", "step-mono", "quotient@0", "quotient", "sccl", "path", "step/cpsat", "quotient@1/z3"]
+)
 def test_a_schedule_whoever_is_asked(encoding):
     verdict = solved(dgx1("allgather", 1, 2, 2), encoding=encoding)
     assert isinstance(verdict, Sat)
@@ -53,10 +55,15 @@ def test_a_schedule_whoever_is_asked(encoding):
 @pytest.mark.parametrize(
     ("coll", "query", "kind"),
     [
-        ("allgather", (6, 3, 7), Sat), ("reduce-scatter", (6, 3, 7), Sat), ("reduce", (6, 3, 3), Sat), ("alltoall", (3, 2, 8), Sat),
-        ("allgather", (3, 2, 4), Unsat), ("reduce-scatter", (3, 2, 4), Unsat), ("alltoall", (1, 2, 2), Unsat),
+        ("allgather", (6, 3, 7), Sat),
+        ("reduce-scatter", (6, 3, 7), Sat),
+        ("reduce", (6, 3, 3), Sat),
+        ("alltoall", (3, 2, 8), Sat),
+        ("allgather", (3, 2, 4), Unsat),
+        ("reduce-scatter", (3, 2, 4), Unsat),
+        ("alltoall", (1, 2, 2), Unsat),
     ],
-)  # fmt: skip
+)
 def test_auto(coll, query, kind):
     assert isinstance(solved(dgx1(coll, *query)), kind)
 
@@ -114,7 +121,10 @@ def test_the_quick_solver_goes_first_except_on_large_problems():
     late = race._handicaps([racer for racer, _ in selection.entrants(small, "auto", "auto")], small)
     assert late == sorted(late)
     net = topology("torus:8x8").network()
-    large = [str(racer) for racer, _ in selection.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")]
+    large = [
+        str(racer)
+        for racer, _ in selection.entrants(Problem(net, collective("allgather", 64), 4, 8, 63), "auto", "auto")
+    ]
     assert large[:2] == ["quotient@0/cadical", "tree"]
     assert set(names) >= set(large)
 
@@ -166,7 +176,9 @@ def test_a_proof_on_request(tmp_path):
 def descendants(pid):
     found, todo = [], [pid]
     while todo:
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(todo.pop())], capture_output=True, text=True, check=False).stdout
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(todo.pop())], capture_output=True, text=True, check=False
+        ).stdout
         todo += [int(x) for x in listed.split()]
         found += [int(x) for x in listed.split()]
     return found
@@ -225,7 +237,8 @@ def test_from_several_threads():
 
 
 def test_of_all_children_together_the_largest_is_killed():
-    """Two nurseries share what children may hold; the one that asks for more than is left loses its child, the other's goes on."""
+    """Two nurseries share what children may hold; the one that asks for more than is left loses its child, the other's
+    goes on."""
     first, second = Nursery((), together=600 << 20), Nursery((), together=600 << 20)
     try:
         small, large = first.start(1, hold, (50 << 20,), None), second.start(2, hold, (900 << 20,), None)

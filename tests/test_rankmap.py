@@ -13,7 +13,8 @@ from synth.topologies import topology
 
 
 def direct(name, n, roots=(), sizes=None):
-    """Over links between all: every part straight to where it is wanted; a sum goes to one rank and, if need be, back."""
+    """Over links between all: every part straight to where it is wanted; a sum goes to one rank and, if need be,
+    back."""
     task, chunks = collective(name, n, roots, sizes), 2
     steps = [[], []]
     for unit, (pre, post) in enumerate(zip(task.pre, task.post, strict=True)):
@@ -27,11 +28,20 @@ def direct(name, n, roots=(), sizes=None):
 
 
 CASES = [
-    ("allgather", 4, {}), ("reduce-scatter", 4, {}), ("alltoall", 4, {}), ("broadcast", 4, {"roots": [1]}), ("reduce", 4, {"roots": [1]}),
-    ("gather", 4, {"roots": [3]}), ("scatter", 4, {"roots": [2]}), ("multi-broadcast", 4, {"roots": [3, 1]}), ("allreduce", 4, {}),
-    ("multi-gather", 4, {"roots": [0, 2]}), ("allgatherv", 3, {"sizes": [2, 0, 1]}), ("reduce-scatterv", 3, {"sizes": [1, 2, 1]}),
+    ("allgather", 4, {}),
+    ("reduce-scatter", 4, {}),
+    ("alltoall", 4, {}),
+    ("broadcast", 4, {"roots": [1]}),
+    ("reduce", 4, {"roots": [1]}),
+    ("gather", 4, {"roots": [3]}),
+    ("scatter", 4, {"roots": [2]}),
+    ("multi-broadcast", 4, {"roots": [3, 1]}),
+    ("allreduce", 4, {}),
+    ("multi-gather", 4, {"roots": [0, 2]}),
+    ("allgatherv", 3, {"sizes": [2, 0, 1]}),
+    ("reduce-scatterv", 3, {"sizes": [1, 2, 1]}),
     ("alltoallv", 3, {"sizes": [[0, 2, 1], [0, 0, 1], [1, 0, 0]]}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "n", "more"), CASES)
@@ -64,7 +74,9 @@ def test_links_that_do_not_exist_are_named():
     around = Schedule(ring, collective("sendrecv", 4), 1, (Step(1, tuple(Send(r, r, (r + 1) % 4) for r in range(4))),))
     rank_map.check_links(around, ring, "ring:4")
     with pytest.raises(SynthError, match=r"ring:4 does not have: 0 to 2, 1 to 3; .*--rank-map"):
-        rank_map.check_links(Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring, "ring:4")
+        rank_map.check_links(
+            Schedule(ring, around.collective, 1, (Step(1, (Send(0, 0, 2), Send(1, 1, 3))),)), ring, "ring:4"
+        )
 
 
 def test_labels_become_the_order_of_the_devices():

@@ -64,6 +64,8 @@ def test_clashes_and_malformed_names_are_errors(installed, pairs, says):
 def test_what_is_not_installed_is_said_with_the_command():
     assert registry.installed("json")
     assert not registry.installed("no_such_library.part")
-    with pytest.raises(MissingDependencyError, match="a picture needs no_such_library, which is not installed: pip install it"):
+    with pytest.raises(
+        MissingDependencyError, match="a picture needs no_such_library, which is not installed: pip install it"
+    ):
         registry.need("no_such_library", "a picture", "pip install it")
     assert registry.need("json", "text", "never").loads("1") == 1

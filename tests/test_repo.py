@@ -18,11 +18,42 @@ SOURCES = sorted((ROOT / "synth").rglob("*.py"))
 
 # The files that import each heavy library: one a use. A new one is a decision, so it is written down here.
 CLICK = (
-    "allocations", "bench", "bound", "devices", "emulate", "explain", "export", "groups", "lint", "lists", "pareto", "report", "root",
-    "run", "show", "solve", "topo", "tune", "verify",
-    *(f"catalog/{name}" for name in ("build", "export", "gc", "group", "import_measurements", "ls", "results", "show", "table", "verify")),
+    "allocations",
+    "bench",
+    "bound",
+    "devices",
+    "emulate",
+    "explain",
+    "export",
+    "groups",
+    "lint",
+    "lists",
+    "pareto",
+    "report",
+    "root",
+    "run",
+    "show",
+    "solve",
+    "topo",
+    "tune",
+    "verify",
+    *(
+        f"catalog/{name}"
+        for name in (
+            "build",
+            "export",
+            "gc",
+            "group",
+            "import_measurements",
+            "ls",
+            "results",
+            "show",
+            "table",
+            "verify",
+        )
+    ),
     *(f"framework/{name}" for name in ("config", "infeasible_document", "options", "output", "sizes", "types")),
-)  # fmt: skip
+)
 USES: dict[str, set[str]] = {
     "z3": {"encodings/sccl.py", "solvers/z3_sat.py"},
     "matplotlib": set(),  # through registry.need, in view/plot.py
@@ -79,7 +110,8 @@ def file_of(name: str) -> Path | None:
 def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way():
     todo = [ROOT / "synth/checker/schedule" / f"{name}.py" for name in ("replay", "state", "machine", "collective")]
     todo += [
-        ROOT / "synth/checker/certificates" / f"{name}.py" for name in ("cuts", "case_trees", "unreachable", "partition", "throughput_cuts")
+        ROOT / "synth/checker/certificates" / f"{name}.py"
+        for name in ("cuts", "case_trees", "unreachable", "partition", "throughput_cuts")
     ]
     done: set[Path] = set()
     while todo:
@@ -98,14 +130,25 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
 
 
 def test_every_extra_that_the_design_names_exists():
-    assert {"cuda12", "cuda13", "cluster", "plot", "mpi", "dev", "test"} <= set(PROJECT["project"]["optional-dependencies"])
+    assert {"cuda12", "cuda13", "cluster", "plot", "mpi", "dev", "test"} <= set(
+        PROJECT["project"]["optional-dependencies"]
+    )
     assert PROJECT["project"]["scripts"] == {"synth": "synth.cli:main"}
     assert PROJECT["project"]["requires-python"] == ">=3.11"
 
 
 def test_every_library_imported_is_declared():
-    declared = {requirement.split(">")[0].split("=")[0].split("[")[0].lower() for requirement in PROJECT["project"]["dependencies"]}
-    distribution = {"z3": "z3-solver", "pysat": "python-sat", "pysolvers": "python-sat", "yaml": "pyyaml", "ml_dtypes": "ml-dtypes"}
+    declared = {
+        requirement.split(">")[0].split("=")[0].split("[")[0].lower()
+        for requirement in PROJECT["project"]["dependencies"]
+    }
+    distribution = {
+        "z3": "z3-solver",
+        "pysat": "python-sat",
+        "pysolvers": "python-sat",
+        "yaml": "pyyaml",
+        "ml_dtypes": "ml-dtypes",
+    }
     for path in SOURCES:
         for name, _ in imports(path):
             top = name.partition(".")[0]
@@ -127,7 +170,14 @@ def test_make_knows_its_targets(target):
 
 
 def test_make_says_clearly_when_there_is_no_python(tmp_path):
-    command = ["make", "--no-print-directory", "PYTHON=", f"VENV={tmp_path / 'venv'}", f"BIN={tmp_path / 'venv/bin'}", "demo"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "PYTHON=",
+        f"VENV={tmp_path / 'venv'}",
+        f"BIN={tmp_path / 'venv/bin'}",
+        "demo",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode != 0
     assert "Python >= 3.11" in done.stderr

@@ -1,4 +1,5 @@
-"""The sheets of a report and the file they become: data, words, times, what is refused. The page itself: test_report_page."""
+"""The sheets of a report and the file they become: data, words, times, what is refused. The page itself:
+test_report_page."""
 
 from __future__ import annotations
 
@@ -75,7 +76,13 @@ def through_switches() -> Schedule:
     """Sends of every kind over routes through switches; what they do is of no matter here."""
     network = api.topology("fat-tree:4").network()
     steps = [
-        Step(t + 1, tuple(Send((5 * k + t) % 8, r.src, r.dst, SEND_KINDS[(k + t) % 4], r.via) for k, r in enumerate(network.routes[t::2])))
+        Step(
+            t + 1,
+            tuple(
+                Send((5 * k + t) % 8, r.src, r.dst, SEND_KINDS[(k + t) % 4], r.via)
+                for k, r in enumerate(network.routes[t::2])
+            ),
+        )
         for t in range(2)
     ]
     return Schedule(network, api.collective("allreduce", 4), 8, tuple(steps))
@@ -86,7 +93,9 @@ def test_a_packed_schedule_is_the_schedule(dgx1, ring):
         doc = unpacked(animation_data.packed(schedule).data)
         assert doc["rounds"] == [step.rounds for step in schedule.steps]
         assert doc["chunks"] == schedule.chunks and doc["combining"] == schedule.collective.combining
-        assert sends(doc, schedule) == [sorted((s.chunk, s.src, s.dst, s.kind, s.via) for s in step.sends) for step in schedule.steps]
+        assert sends(doc, schedule) == [
+            sorted((s.chunk, s.src, s.dst, s.kind, s.via) for s in step.sends) for step in schedule.steps
+        ]
 
 
 def test_switches_are_drawn_with_their_wires():
@@ -94,7 +103,9 @@ def test_switches_are_drawn_with_their_wires():
     drawn = animation_data.machine(network)
     assert [end[2] for end in drawn.ends if end[3]] == ["leaf0", "leaf1", "spine0", "spine1"]
     names = [end[2] for end in drawn.ends]
-    assert [(names[a], names[b], units) for a, b, units, _ in drawn.links] == [(str(a), str(b), units) for a, b, units in network.wires]
+    assert [(names[a], names[b], units) for a, b, units, _ in drawn.links] == [
+        (str(a), str(b), units) for a, b, units in network.wires
+    ]
     for (src, dst, way), route in zip(drawn.routes, network.routes, strict=True):
         stops = [str(route.src), *route.via, str(route.dst)]
         assert (src, dst) == (route.src, route.dst)
@@ -106,7 +117,9 @@ def test_limits_without_wires_are_rows_of_their_own():
     network = api.topology("dgx-a100").network()
     drawn = animation_data.machine(network)
     assert len(drawn.caps) == len(network.caps) > 0
-    assert {name for name, _, _ in drawn.caps} == {f"all {way} {rank}" for way in ("out of", "into") for rank in range(8)}
+    assert {name for name, _, _ in drawn.caps} == {
+        f"all {way} {rank}" for way in ("out of", "into") for rank in range(8)
+    }
 
 
 def test_boxes_are_told_by_the_name():
@@ -153,8 +166,12 @@ def test_the_same_report_is_the_same_bytes(dgx1, ring):
 
 def test_the_scripts_name_every_file():
     folder = Path(html.__file__).parent / "assets"
-    assert {f"{name}.js" for name in html.SCRIPTS} | {"page.html", "page.css"} == {path.name for path in folder.iterdir()}
-    assert not any("</script" in html.asset(f"{name}.js") or "innerHTML" in html.asset(f"{name}.js") for name in html.SCRIPTS)
+    assert {f"{name}.js" for name in html.SCRIPTS} | {"page.html", "page.css"} == {
+        path.name for path in folder.iterdir()
+    }
+    assert not any(
+        "</script" in html.asset(f"{name}.js") or "innerHTML" in html.asset(f"{name}.js") for name in html.SCRIPTS
+    )
 
 
 def test_machines_are_written_once(dgx1):
@@ -182,14 +199,18 @@ def test_large_schedules_say_why_they_are_not_drawn(dgx1, monkeypatch):
 # Certificates in words.
 
 
-@pytest.mark.parametrize("kind", [*KEYS, "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"])
+@pytest.mark.parametrize(
+    "kind", [*KEYS, "lrat", "throughput-cut", "throughput-cuts", "alltoall-lengths", "allreduce-parts"]
+)
 def test_each_kind_of_certificate_has_words(kind):
     said = certificate_text.how({"kind": kind})
     assert f"Certificate: {kind}" in said and said.count(". ") >= 1
     assert ("checked without a solver" in said) == (kind != "lrat")
 
 
-@pytest.mark.parametrize("odd", [{}, {"kind": 7}, {"kind": None}, {"kind": "x" * 10_000}, {"kind": "distance", "pair": {"a": 1}}])
+@pytest.mark.parametrize(
+    "odd", [{}, {"kind": 7}, {"kind": None}, {"kind": "x" * 10_000}, {"kind": "distance", "pair": {"a": 1}}]
+)
 def test_words_for_odd_certificates_are_short(odd):
     assert 0 < len(certificate_text.how(odd)) < 300
 
@@ -224,9 +245,24 @@ def made(*points: tuple[int, int], bounds=(), latency: Fraction = Fraction(1), *
     task = api.collective("broadcast", 2)
     found = []
     for steps, rounds in points:
-        rows = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][:steps]
-        found.append(Point(Schedule(network, task, 1, tuple(rows)), LowerBound(Fraction(rounds), {"kind": "test"}), "optimal", "by hand"))
-    return Frontier(network, task, tuple(found), bounds=tuple((s, LowerBound(Fraction(v), {"kind": "test"})) for s, v in bounds), **more)
+        rows = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][
+            :steps
+        ]
+        found.append(
+            Point(
+                Schedule(network, task, 1, tuple(rows)),
+                LowerBound(Fraction(rounds), {"kind": "test"}),
+                "optimal",
+                "by hand",
+            )
+        )
+    return Frontier(
+        network,
+        task,
+        tuple(found),
+        bounds=tuple((s, LowerBound(Fraction(v), {"kind": "test"})) for s, v in bounds),
+        **more,
+    )
 
 
 def test_stairs_hold_bounds_for_fewer_steps_and_end_where_nothing_is_known():
@@ -242,7 +278,9 @@ def test_stairs_go_on_where_a_bound_for_any_steps_is_known():
     stairs = time_chart.stairs(found)
     assert stairs.floor == ((2, 9.0, "9"), (3, 4.0, "4"), (6, 3.0, "3")) and stairs.end is None
     share = float(found.collective.unit_share / (found.network.unit * 10**9))
-    assert time_chart.of_frontier(found).floor == tuple((steps * 1e-6, value * share) for steps, value in ((2, 9), (3, 4), (6, 3)))
+    assert time_chart.of_frontier(found).floor == tuple(
+        (steps * 1e-6, value * share) for steps, value in ((2, 9), (3, 4), (6, 3))
+    )
 
 
 def test_a_bound_at_one_number_of_chunks_is_no_stair(dgx1):
@@ -278,19 +316,41 @@ def test_the_envelope_is_the_least_line():
 def measured(**more) -> dict:
     rows = [(0, 1024, 3e-6), (1, 1024, 4e-6), (0, 4096, 5e-6), (1, 4096, 4e-6), (1, 8192, 5e-6)]
     return {
-        "schema": "synth.measured/1", "executor": "cuda", "modelled": False, "says": "measured somewhere", "topology": "dgx1-v100",
-        "collective": "allgather", "ranks": 8, "root": None,
-        "programs": [{"label": label, "point": point, "steps": steps, "bandwidth": text, "protocol": "Simple", "channels": 1, "chunks": 1}
-                     for label, point, steps, text in (("few", 1, 2, "3/2"), ("many", 2, 3, "7/6"))],
-        "rows": [{"program": p, "size": size, "in_place": here, "seconds": t * (1 + here), "least": t * 0.9, "most": t * 3}
-                 for p, size, t in rows for here in (True, False)],
-    } | more  # fmt: skip
+        "schema": "synth.measured/1",
+        "executor": "cuda",
+        "modelled": False,
+        "says": "measured somewhere",
+        "topology": "dgx1-v100",
+        "collective": "allgather",
+        "ranks": 8,
+        "root": None,
+        "programs": [
+            {
+                "label": label,
+                "point": point,
+                "steps": steps,
+                "bandwidth": text,
+                "protocol": "Simple",
+                "channels": 1,
+                "chunks": 1,
+            }
+            for label, point, steps, text in (("few", 1, 2, "3/2"), ("many", 2, 3, "7/6"))
+        ],
+        "rows": [
+            {"program": p, "size": size, "in_place": here, "seconds": t * (1 + here), "least": t * 0.9, "most": t * 3}
+            for p, size, t in rows
+            for here in (True, False)
+        ],
+    } | more
 
 
 def test_measured_times_belong_to_their_points(dgx1):
     few, many = time_chart.series(measured(), dgx1)
     assert (few.of, many.of) == (0, 1)
-    assert few.points == ((1024, 3e-6, 3e-6 * 0.9, 3e-6 * 3), (4096, 5e-6, 5e-6 * 0.9, 5e-6 * 3))  # out of place where both are there
+    assert few.points == (
+        (1024, 3e-6, 3e-6 * 0.9, 3e-6 * 3),
+        (4096, 5e-6, 5e-6 * 0.9, 5e-6 * 3),
+    )  # out of place where both are there
     wrong = measured()
     wrong["programs"][0] |= {"steps": 9}
     assert time_chart.series(wrong, dgx1)[0].of is None
@@ -337,12 +397,15 @@ def test_a_frontier_that_fails_its_check_is_not_drawn(dgx1, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "not JSON"), ('{"schema": "other/1"}', "schema is 'other/1'; a report shows"),
+        ("{", "not JSON"),
+        ('{"schema": "other/1"}', "schema is 'other/1'; a report shows"),
         ('{"schema": "synth.frontier/1"}', "is malformed"),
-        ('{"schema": "synth.plan/1", "algorithms": 3}', "is malformed"), ('{"schema": "synth.measured/1"}', "is malformed"),
-        ('{"schema": "synth.large/1", "topology": {"name": "nothing"}}', "is malformed"), ("[]", "found a list"),
+        ('{"schema": "synth.plan/1", "algorithms": 3}', "is malformed"),
+        ('{"schema": "synth.measured/1"}', "is malformed"),
+        ('{"schema": "synth.large/1", "topology": {"name": "nothing"}}', "is malformed"),
+        ("[]", "found a list"),
     ],
-)  # fmt: skip
+)
 def test_other_files_are_refused_in_one_line(content, says, tmp_path):
     path = tmp_path / "x.json"
     path.write_text(content)
@@ -354,7 +417,9 @@ def test_other_files_are_refused_in_one_line(content, says, tmp_path):
 
 
 def entry(found: Frontier, mark: str, **more) -> Entry:
-    made_by = Provenance((("synth", "0.1.0"), ("python", "3.12")), 7, "cadical", "auto", "a machine", "2026-01-02T03:04:05+00:00")
+    made_by = Provenance(
+        (("synth", "0.1.0"), ("python", "3.12")), 7, "cadical", "auto", "a machine", "2026-01-02T03:04:05+00:00"
+    )
     text = hashlib.sha256(mark.encode()).hexdigest()
     given = {"state": DONE, "frontier": found, "seconds": 1.5, "provenance": made_by} | more
     return Entry(text, found.network.name, found.collective.name, found.network.ranks, (("max_steps", "4"),), **given)
@@ -372,7 +437,9 @@ def test_a_catalog_becomes_a_sheet_each(dgx1, ring, tmp_path):
     assert set(by) == {"allgather", "reduce-scatter", "failed"}
     assert len(by["allgather"].times.marks) == 2
     facts = dict(by["allgather"].provenance)
-    assert facts["seed"] == "7" and facts["versions"] == "synth 0.1.0, python 3.12" and facts["options"] == "max_steps=4"
+    assert (
+        facts["seed"] == "7" and facts["versions"] == "synth 0.1.0, python 3.12" and facts["options"] == "max_steps=4"
+    )
     assert facts["certificates"].startswith("re-checked")
     assert by["failed"].says == ("found nothing: two crashes",)
     only = report.collect([tmp_path / "catalog.db"], report.Wanted(collective="reduce-scatter"))
@@ -398,27 +465,41 @@ def test_a_plan_becomes_a_sheet_for_each_table(dgx1, tmp_path):
     first = dgx1.points[0].schedule
     algorithms = (Algorithm("ours", schedule=first, divisor=16), Algorithm(HOSTILE, "nccl"))
     tables = (
-        Table("allgather", 8, (Range(1, 4096, (0, 1)), Range(4097, None, (1,))), (1024, 8192), (1e-6, 3e-6), (1e-6, 2e-6)),
+        Table(
+            "allgather", 8, (Range(1, 4096, (0, 1)), Range(4097, None, (1,))), (1024, 8192), (1e-6, 3e-6), (1e-6, 2e-6)
+        ),
         Table("allreduce", 8, (Range(1, None, (1,)),)),
     )
     plan = Plan(algorithms, tables, "measured", "measured by hand", dgx1.network)
     ours, theirs = report.collect([save(tmp_path / "plan.json", plan.to_json())]).sheets
-    assert [a.name for a in ours.algorithms] == ["ours", HOSTILE] and ours.algorithms[0].move and ours.algorithms[1].lack
+    assert (
+        [a.name for a in ours.algorithms] == ["ours", HOSTILE] and ours.algorithms[0].move and ours.algorithms[1].lack
+    )
     assert ours.tables[0]["rows"] == [["1 B to 4 KB", "ours", HOSTILE], ["4 KB and more", HOSTILE, ""]]
-    assert [(m.label, m.modelled) for m in ours.times.marks] == [("the best at each size", False), ("what the plan takes", False)]
+    assert [(m.label, m.modelled) for m in ours.times.marks] == [
+        ("the best at each size", False),
+        ("what the plan takes", False),
+    ]
     assert "at most 50.00% slower" in " ".join(ours.says)
     assert theirs.algorithms[0].name == HOSTILE and theirs.times.marks == ()
 
 
 def test_a_plan_of_a_wrong_schedule_is_not_shown(dgx1, tmp_path):
-    plan = Plan((Algorithm("ours", schedule=dgx1.points[0].schedule),), (Table("allgather", 8, (Range(1, None, (0,)),)),), "model", "so")
+    plan = Plan(
+        (Algorithm("ours", schedule=dgx1.points[0].schedule),),
+        (Table("allgather", 8, (Range(1, None, (0,)),)),),
+        "model",
+        "so",
+    )
     doc = plan.to_json()
     doc["algorithms"][0]["schedule"]["steps"][0]["sends"].pop()
     found = report.collect([save(tmp_path / "plan.json", doc)])
     assert [s.status for s in found.sheets] == ["failed its check"] and found.wrong[0].startswith("plan.json: ours: ")
 
 
-@pytest.mark.parametrize("odd", [{"size": 10**400}, {"size": 0}, {"seconds": 1e300}, {"seconds": "1"}, {"most": 0}, {"least": None}])
+@pytest.mark.parametrize(
+    "odd", [{"size": 10**400}, {"size": 0}, {"seconds": 1e300}, {"seconds": "1"}, {"most": 0}, {"least": None}]
+)
 def test_times_that_no_machine_has_are_refused(odd, tmp_path):
     doc = measured()
     doc["rows"][1] |= odd
@@ -444,7 +525,9 @@ def test_large_frontiers_show_rates_and_the_bound_in_words(tmp_path):
     assert any("GB/s at most" in claim and "throughput-cut" in how for claim, how in known.proofs)
     assert dict(known.provenance)["certificates"].startswith("the bound was added up again")
     for size in (1 << 12, 1 << 20, 1 << 30):
-        assert min(a + b * size for _, a, b in known.times.lines) == pytest.approx(large.seconds_at(large.best(size), size))  # type: ignore[union-attr]
+        assert min(a + b * size for _, a, b in known.times.lines) == pytest.approx(
+            large.seconds_at(large.best(size), size)
+        )  # type: ignore[union-attr]
     doc["topology"]["name"] = "nobody's"
     alone = report.collect([save(tmp_path / "m.json", doc)]).sheets[0]
     assert alone.times.lines == () and alone.rate == pytest.approx(known.rate) and alone.stairs == known.stairs

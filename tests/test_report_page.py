@@ -1,4 +1,5 @@
-"""The page of a report in headless Chromium: it opens without errors and requests, its controls work, it fits a phone."""
+"""The page of a report in headless Chromium: it opens without errors and requests, its controls work, it fits a
+phone."""
 
 from __future__ import annotations
 
@@ -33,7 +34,15 @@ def allreduce() -> Frontier:
     network, task = api.topology("line:3").network(), api.collective("allreduce", 3)
     steps = (
         Step(2, (Send(0, 0, 1, "reduce"), Send(1, 2, 1, "reduce"))),
-        Step(2, (Send(0, 1, 2, "reduce-input"), Send(0, 2, 1, "reduce"), Send(1, 0, 1, "reduce"), Send(1, 1, 0, "reduce-input"))),
+        Step(
+            2,
+            (
+                Send(0, 1, 2, "reduce-input"),
+                Send(0, 2, 1, "reduce"),
+                Send(1, 0, 1, "reduce"),
+                Send(1, 1, 0, "reduce-input"),
+            ),
+        ),
         Step(2, (Send(0, 1, 0), Send(0, 1, 2), Send(1, 1, 0), Send(1, 1, 2))),
     )
     made = Schedule(network, task, 2, steps)
@@ -42,11 +51,22 @@ def allreduce() -> Frontier:
 
 
 MEASURED = {
-    "schema": "synth.measured/1", "executor": "cuda", "modelled": False, "says": "measured by hand", "topology": "dgx1-v100",
-    "collective": "allgather", "ranks": 8, "root": None,
-    "programs": [{"label": "point 1", "point": 1, "steps": 2, "bandwidth": "3/2", "protocol": "LL", "channels": 1, "chunks": 2}],
-    "rows": [{"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k} for k in (10, 20)],
-}  # fmt: skip
+    "schema": "synth.measured/1",
+    "executor": "cuda",
+    "modelled": False,
+    "says": "measured by hand",
+    "topology": "dgx1-v100",
+    "collective": "allgather",
+    "ranks": 8,
+    "root": None,
+    "programs": [
+        {"label": "point 1", "point": 1, "steps": 2, "bandwidth": "3/2", "protocol": "LL", "channels": 1, "chunks": 2}
+    ],
+    "rows": [
+        {"program": 0, "size": 1 << k, "in_place": False, "seconds": 1e-6 * k, "least": 9e-7 * k, "most": 2e-6 * k}
+        for k in (10, 20)
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +83,14 @@ def gather(tmp_path_factory) -> Frontier:
 
 @pytest.fixture(scope="module")
 def path(gather, tmp_path_factory):
-    """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with switches."""
+    """Entries: 1 an allgather with measurements, 2 an allreduce, 3 with hostile names, 4 of the flow engine, 5 with
+    switches."""
     folder = tmp_path_factory.mktemp("report")
     (folder / "measured.json").write_text(json.dumps(MEASURED))
     large = api.frontier("dgx-h100*2", "allgather", engine="flow")
-    switched = api.frontier("fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log")
+    switched = api.frontier(
+        "fat-tree:4", "allgather", max_steps=2, jobs=1, engine="exact", log=tmp_path_factory.mktemp("log") / "log"
+    )
     given = [gather, allreduce(), named(gather, HOSTILE), large, switched, folder / "measured.json"]
     page = api.report(given, title=HOSTILE, verify=False)  # type: ignore[arg-type]
     assert page.entries == 5 and page.wrong == ()
@@ -84,7 +107,9 @@ def at(browser, path):
         browser.open(path, f"#{entry}" if entry else "")
         if entry:
             browser.wait("!!document.querySelector('#stage').textContent")
-            browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # plots have taken their room
+            browser.run(
+                "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+            )  # plots have taken their room
         return browser
 
     yield go
@@ -122,12 +147,16 @@ def test_nothing_can_be_asked_of_a_network(at, path):
     assert page.run("fetch('https://example.com').then(() => 'answered', () => 'refused')") == "refused"
     assert page.run("fetch(location.href).then(() => 'answered', () => 'refused')") == "refused"
     refused = (
-        "new Promise(done => {{ const e = document.createElement('{}'); e.onload = () => done('loaded'); e.onerror = () => done('refused');"
+        "new Promise(done => {{ const e = document.createElement('{}'); e.onload = () => done('loaded'); e.onerror "
+        "= () => done('refused');"
         " e.{} = '{}'; document.head.append(e); }})"
     )
     assert page.run(refused.format("img", "src", "data:image/gif;base64,R0lGODlhAQABAAAAACw=")) == "refused"
     assert (
-        page.run("try_ = (() => { try { document.body.innerHTML = '<b>x</b>'; return 'set'; } catch { return 'refused'; } })()")
+        page.run(
+            "try_ = (() => { try { document.body.innerHTML = '<b>x</b>'; return 'set'; } catch { return 'refused'; "
+            "} })()"
+        )
         == "refused"
     )
     assert any("Content Security Policy" in said for said in page.complaints())
@@ -203,7 +232,9 @@ def test_buttons_step_through_the_schedule(at, gather):
 
 def test_sums_are_replayed_as_they_are_added(at):
     page = at(2)
-    rings = "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    rings = (
+        "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    )
     seen = []
     for _ in range(4):
         seen.append(page.run(rings))
@@ -212,7 +243,8 @@ def test_sums_are_replayed_as_they_are_added(at):
 
 
 def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_path):
-    """Rank 1 passes 0's input on to 2 and then adds its own: one token moves in the second step, and rank 1 ends with all it wants."""
+    """Rank 1 passes 0's input on to 2 and then adds its own: one token moves in the second step, and rank 1 ends with
+    all it wants."""
     network, one, two = api.topology("line:3").network(), frozenset({0, 1}), frozenset({0, 2})
     task = Collective("sums", 3, (frozenset({0, 1, 2}),), (frozenset({1, 2}),), True, (), (((1, one), (2, two)),))
     steps = (Step(1, (Send(0, 0, 1),)), Step(1, (Send(0, 1, 1, "reduce-input"), Send(0, 1, 2, "reduce"))))
@@ -222,7 +254,9 @@ def test_an_input_that_is_added_again_travels_no_link_and_counts(browser, tmp_pa
     browser.window(1200, 900)
     browser.open(tmp_path / "r.html")
     browser.wait("!!document.querySelector('#sends button')")
-    rings = "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    rings = (
+        "[...document.querySelectorAll('.gauge')].map(g => Math.round(parseFloat(g.getAttribute('stroke-dasharray'))))"
+    )
     seen = []
     for _ in steps:
         seen.append((browser.run(rings)[1:], len(tokens(browser))))
@@ -251,7 +285,9 @@ def test_the_keyboard_steps_plays_and_pauses(at):
 
 def test_play_goes_through_all_steps_and_stops(at):
     page = at(1)
-    page.run("(() => { const s = document.getElementById('speed'); s.value = '4'; s.dispatchEvent(new Event('change')); })()")
+    page.run(
+        "(() => { const s = document.getElementById('speed'); s.value = '4'; s.dispatchEvent(new Event('change')); })()"
+    )
     press(page, "#first")
     press(page, "#play")
     page.wait("document.getElementById('told').textContent.startsWith('step 1')")
@@ -288,17 +324,23 @@ def test_pointing_tells_which_chunk_goes_where(at, gather):
     page = at(1)
     schedule = gather.points[0].schedule
     step = schedule.steps[0]
-    link, route = next((k, r) for k, r in enumerate(schedule.network.routes) if any((s.src, s.dst) == (r.src, r.dst) for s in step.sends))
+    link, route = next(
+        (k, r)
+        for k, r in enumerate(schedule.network.routes)
+        if any((s.src, s.dst) == (r.src, r.dst) for s in step.sends)
+    )
     going = sorted(s.chunk for s in step.sends if (s.src, s.dst) == (route.src, route.dst))
     room = route.units * step.rounds
     x, y = page.run(
         f"(() => {{ const g = document.querySelector('[data-link=\"{link}\"]'); g.scrollIntoView({{block: 'center'}});"
-        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.4).matrixTransform(m); return [p.x, p.y]; })()"
+        " const m = g.getScreenCTM(), p = g.getPointAtLength(g.getTotalLength() * 0.4).matrixTransform(m); return "
+        "[p.x, p.y]; })()"
     )
     page.point(x, y)
     said = page.run("document.getElementById('info').textContent")
     assert said.startswith(
-        f"{route.src} → {route.dst} ({25 * route.units} GB/s), step 1: {len(going)} of {room} sends, {100 * len(going) // room}%"
+        f"{route.src} → {route.dst} ({25 * route.units} GB/s), step 1: {len(going)} of {room} sends, "
+        f"{100 * len(going) // room}%"
     )
     assert f"rank {route.src}'s data: chunk{'s' * (len(going) > 1)} {', '.join(map(str, going))}" in said
     assert page.run("document.querySelectorAll('.wire.lit').length") == 1
@@ -315,12 +357,15 @@ def test_the_list_of_sends_tells_the_same_by_keyboard(at):
     assert page.run("document.activeElement.textContent").startswith(second)
     assert page.run("document.querySelectorAll('#sends [tabindex=\"0\"]').length") == 1
     x, y = page.run(
-        "(() => { const b = document.querySelector('[data-rank=\"3\"]').getBoundingClientRect(); return [b.x + 9, b.y + 9]; })()"
+        "(() => { const b = document.querySelector('[data-rank=\"3\"]').getBoundingClientRect(); return [b.x + 9, "
+        "b.y + 9]; })()"
     )
     page.point(x, y)
     assert page.run("document.getElementById('info').textContent").startswith("rank 3 ")
     page.point(1, 1)
-    assert page.run("document.getElementById('info').textContent").startswith(f"{second} (")  # as the focus is still there
+    assert page.run("document.getElementById('info').textContent").startswith(
+        f"{second} ("
+    )  # as the focus is still there
     page.press("ArrowRight")
     assert told(page).startswith("step 2")  # arrows still step
 
@@ -338,7 +383,10 @@ def test_loads_are_coloured_by_step_and_in_total(at):
     page = at(2)
     heat = "[...document.querySelectorAll('.wire')].map(w => w.getAttribute('class'))"
     assert page.run(heat) == ["wire h3", "wire", "wire", "wire h3"]  # 0→1, 1→0, 1→2, 2→1: one send of two
-    choose = "(() => { const s = document.getElementById('loads'); s.value = 'total'; s.dispatchEvent(new Event('change')); })()"
+    choose = (
+        "(() => { const s = document.getElementById('loads'); s.value = 'total'; s.dispatchEvent(new "
+        "Event('change')); })()"
+    )
     page.run(choose)
     assert page.run(heat) == ["wire h2", "wire h3", "wire h3", "wire h2"]  # two and three sends of six
     cell = page.run("document.querySelector('[data-cell=\"0 1\"]').textContent")
@@ -362,7 +410,10 @@ def test_limits_are_told_beside_their_links(browser, tmp_path):
 
 def test_one_rank_s_data_can_be_followed(at):
     page = at(1)
-    page.run("(() => { const s = document.getElementById('follow'); s.value = '5'; s.dispatchEvent(new Event('change')); })()")
+    page.run(
+        "(() => { const s = document.getElementById('follow'); s.value = '5'; s.dispatchEvent(new Event('change')); "
+        "})()"
+    )
     shown = page.run("[...document.querySelectorAll('#sends button')].map(b => b.textContent)")
     assert shown and all("rank 5's data" in text for text in shown) and len(shown) == len(tokens(page))
 
@@ -408,7 +459,10 @@ def test_large_frontiers_have_rates_but_no_player(at):
     page = at(4)
     assert page.run("document.getElementById('player')") is None
     assert "not drawn" in page.run("document.getElementById('stage').textContent")
-    assert page.run("document.querySelectorAll('.series').length") > 2 and page.run("document.querySelectorAll('.dot').length") > 2
+    assert (
+        page.run("document.querySelectorAll('.series').length") > 2
+        and page.run("document.querySelectorAll('.dot').length") > 2
+    )
 
 
 @pytest.mark.parametrize("entry", [None, 1, 2, 3, 4, 5])
@@ -416,7 +470,8 @@ def test_it_fits_a_phone(at, entry):
     page = at(entry, 360, 740)
     assert page.run("document.documentElement.scrollWidth") <= 360
     small = page.run(
-        "[...document.querySelectorAll('button, select, input[type=range]')].filter(e => e.offsetParent && !e.closest('.list'))"
+        "[...document.querySelectorAll('button, select, input[type=range]')].filter(e => e.offsetParent && "
+        "!e.closest('.list'))"
         ".filter(e => e.getBoundingClientRect().height < 28).length"
     )
     assert small == 0  # what a finger must hit
@@ -425,7 +480,8 @@ def test_it_fits_a_phone(at, entry):
 def test_every_control_has_a_name_and_shows_the_focus(at):
     page = at(1)
     nameless = page.run(
-        "[...document.querySelectorAll('button, select, input, [role=button]')].filter(e => !(e.textContent.trim() || e.ariaLabel"
+        "[...document.querySelectorAll('button, select, input, [role=button]')].filter(e => !(e.textContent.trim() "
+        "|| e.ariaLabel"
         " || e.labels?.length)).map(e => e.outerHTML.slice(0, 80))"
     )
     assert nameless == []

@@ -1,4 +1,5 @@
-"""Rings side by side: packed on boxes and clusters, checked by code that shares nothing with the search, and proofs that no more fit."""
+"""Rings side by side: packed on boxes and clusters, checked by code that shares nothing with the search, and proofs
+that no more fit."""
 
 from __future__ import annotations
 
@@ -15,17 +16,45 @@ from synth.errors import UndecidedError, UsageError, VerificationError
 from synth.model.topology import Limit, Link, Network, Route, Topology
 from synth.scale.baselines import double_binary_tree
 from synth.scale.baselines.comparison import runs
-from synth.scale.baselines.rings import bidirectional_pairs, check, cp_sat_circuits, cut_bound, folded_network, ring_network, search
+from synth.scale.baselines.rings import (
+    bidirectional_pairs,
+    check,
+    cp_sat_circuits,
+    cut_bound,
+    folded_network,
+    ring_network,
+    search,
+)
 from synth.solvers.processes.deadline import until
 from synth.topologies import modify, topology
 
-# Units that rings carry together, of which no more fit: degrees and cuts say so, or all cycles were listed, or a constraint program.
+# Units that rings carry together, of which no more fit: degrees and cuts say so, or all cycles were listed, or a
+# constraint program.
 MOST = {
-    "dgx-a100*2": 8, "dgx-h100*4": 16, "dgx2*2": 8, "ndv2*4": 1, "rail:4x4": 4, "dgx1*2:cross=0+2+5+7": 4, "dgx1*4:cross=0+2+5+7": 6,
-    "dgx-a100*2:net=odd-even": 8, "dgx-a100*16": 8, "mi250": 6, "mi100": 4, "mi300x": 7, "torus:8x8": 4, "dragonfly:4x4": 2,
-    "fat-tree:16": 1, "hypercube:8": 2, "mesh:3x3": 0, "line:6": 0, "mi250*2": 128,
-    "random-regular:64": 4, "random-regular:64:degree=6": 6, "random-regular:512": 4, "mesh:6x6": 2,
-}  # fmt: skip
+    "dgx-a100*2": 8,
+    "dgx-h100*4": 16,
+    "dgx2*2": 8,
+    "ndv2*4": 1,
+    "rail:4x4": 4,
+    "dgx1*2:cross=0+2+5+7": 4,
+    "dgx1*4:cross=0+2+5+7": 6,
+    "dgx-a100*2:net=odd-even": 8,
+    "dgx-a100*16": 8,
+    "mi250": 6,
+    "mi100": 4,
+    "mi300x": 7,
+    "torus:8x8": 4,
+    "dragonfly:4x4": 2,
+    "fat-tree:16": 1,
+    "hypercube:8": 2,
+    "mesh:3x3": 0,
+    "line:6": 0,
+    "mi250*2": 128,
+    "random-regular:64": 4,
+    "random-regular:64:degree=6": 6,
+    "random-regular:512": 4,
+    "mesh:6x6": 2,
+}
 
 
 def loads(machine: Topology, found: search.Rings) -> None:
@@ -42,7 +71,8 @@ def loads(machine: Topology, found: search.Rings) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ("mi250*2", "dragonfly:4x4") else []) for name in MOST]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in ("mi250*2", "dragonfly:4x4") else []) for name in MOST],
 )
 def test_the_most_rings_that_fit(name):
     machine = topology(name)
@@ -100,7 +130,9 @@ def test_the_checker_adds_up_limits():
 def test_a_bound_counts_what_limits_let_through():
     found = cut_bound.bound(ring_network.of(topology("dgx-a100*4")))
     assert (found.units, len(found.side)) == (8, 8)
-    found = cut_bound.bound(ring_network.of(topology("ndv2*4").network()))  # no boxes are known: the narrow links say what they are
+    found = cut_bound.bound(
+        ring_network.of(topology("ndv2*4").network())
+    )  # no boxes are known: the narrow links say what they are
     assert (found.units, len(found.side)) == (1, 8)
 
 
@@ -134,7 +166,11 @@ def test_a_broadcast_by_trees_is_no_faster_than_any():
 
 
 def test_a_broadcast_is_explained_from_its_own_root():
-    narrow = Topology("narrow", 3, tuple(Link(a, b, Fraction(n)) for a, b, n in ((0, 1, 3), (1, 2, 3), (2, 0, 3), (1, 0, 2), (0, 2, 2))))
+    narrow = Topology(
+        "narrow",
+        3,
+        tuple(Link(a, b, Fraction(n)) for a, b, n in ((0, 1, 3), (1, 2, 3), (2, 0, 3), (1, 0, 2), (0, 2, 2))),
+    )
     rates = [api.explain(narrow, api.collective("broadcast", 3, [start])).ways[0].units for start in range(3)]
     assert rates == [3, 5, 3]  # the least of what leaves a set with the root in it
 
@@ -160,7 +196,9 @@ def test_a_time_limit_leaves_what_was_found():
     with until(0):
         found = search.disjoint(topology("dgx-a100*2"))
     assert not found.whole and not found.most
-    shown = CliRunner().invoke(root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"])
+    shown = CliRunner().invoke(
+        root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"]
+    )
     assert shown.exit_code == 4 and "left open" in shown.output and "Traceback" not in shown.output
 
 
@@ -190,7 +228,8 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_parallel_links_that_were_left_out_leave_no_proof() -> None:
-    """Sixty links between each two of eight ranks, two into and out of a ninth: two rings fit, though one link each does not show it."""
+    """Sixty links between each two of eight ranks, two into and out of a ninth: two rings fit, though one link each
+    does not show it."""
     pairs = [(a, b, 60) for a in range(1, 9) for b in range(1, 9) if a != b] + [(0, 1, 2), (2, 0, 2)]
     machine = Topology("many", 9, tuple(Link(a, b, Fraction(1)) for a, b, n in pairs for _ in range(n)))
     found = search.disjoint(machine)

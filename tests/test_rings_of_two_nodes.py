@@ -15,7 +15,9 @@ from synth.scale.baselines.rings.folded_network import Hops
 def machines(draw):
     order, count = draw(st.sampled_from((1, 2, 4, 6, 9))), draw(st.integers(2, 6))
     room = tuple(draw(st.lists(st.integers(0, 4), min_size=3, max_size=3)))
-    uses = tuple(tuple((k, draw(st.integers(1, 2))) for k in draw(st.sets(st.integers(0, 2), min_size=1))) for _ in range(count))
+    uses = tuple(
+        tuple((k, draw(st.integers(1, 2))) for k in draw(st.sets(st.integers(0, 2), min_size=1))) for _ in range(count)
+    )
     src = tuple(draw(st.integers(0, 1)) for _ in range(count))
     turn = tuple(draw(st.integers(0, order - 1)) for _ in range(count))
     rank = np.arange(2 * order).reshape(2, order)
@@ -28,7 +30,12 @@ def fits(hops: Hops, width: int) -> bool:
         for k, times in (*hops.uses[one], *hops.uses[two]):
             load[k] += times * width
         roomy = all(much <= most for much, most in zip(load, hops.room, strict=True))
-        if hops.src[one] == 0 and hops.src[two] == 1 and roomy and gcd(hops.turn[one] + hops.turn[two], hops.order) == 1:
+        if (
+            hops.src[one] == 0
+            and hops.src[two] == 1
+            and roomy
+            and gcd(hops.turn[one] + hops.turn[two], hops.order) == 1
+        ):
             return True
     return False
 

@@ -86,7 +86,9 @@ def test_exported_files_are_right_as_they_are_read_back(tmp_path, runtime):
 
 
 def test_what_a_foreign_file_computes_can_be_said(tmp_path):
-    content = api.export_program(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')
+    content = (
+        api.export_program(ring_schedule(4), runtime="msccl").files[0][1].replace('coll="allgather"', 'coll="custom"')
+    )
     save(tmp_path, "c.xml", content)
     where = ["--in-place"] if 'inplace="1"' in content else []
     assert "right" in synth("run c.xml --coll allgather --size 16KB", *where).stdout
@@ -110,7 +112,9 @@ def test_json_says_what_the_table_says(tmp_path):
     assert doc["ratio"] == pytest.approx(float(7 * step / Fraction(doc["bound_picoseconds"])))
     assert len(doc["links"]) == 8
     assert all(used["bytes"] == 7000 for used in doc["links"])
-    timed = json.loads(synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --no-data --no-bound --format json").stdout)
+    timed = json.loads(
+        synth("run p.txt --topo ring:8 --size 8000 --dtype int8 --no-data --no-bound --format json").stdout
+    )
     assert (timed["picoseconds"], timed["right"], timed["ratio"]) == (doc["picoseconds"], None, None)
     assert "not compared" in synth("run p.txt --topo ring:8 --no-data").stdout
     assert "right" in synth("run p.txt --topo ring:8 --check").stdout
@@ -126,7 +130,10 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
     assert "rank 2 output chunk 0 element 0: found" in synth("run wrong.txt", code=5).stderr
     told = synth("run stuck.txt", code=1).stderr
     assert told.count("\n") == 1
-    assert "deadlock: rank 0 block 0 op 2 (s i[2]) waits for room to rank 1 on channel 0 (2 of 2 in flight); rank 1 block 0 op 2" in told
+    assert (
+        "deadlock: rank 0 block 0 op 2 (s i[2]) waits for room to rank 1 on channel 0 (2 of 2 in flight); rank 1 "
+        "block 0 op 2" in told
+    )
     assert "right" in synth("run stuck.txt --depth 3").stdout
     assert "right" in synth("run stuck.txt --protocol LL").stdout
     save(tmp_path, "racy.txt", text.dump(racing_broadcast()))
@@ -137,16 +144,24 @@ def test_wrong_is_5_and_deadlock_is_1_with_its_cycle(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ("--size 1001 --exact-size", 1, "into whole elements; sizes are multiples of 4 bytes, 1000 and 1004 fit"), ("--size 0", 0, ""),
+        ("--size 1001 --exact-size", 1, "into whole elements; sizes are multiples of 4 bytes, 1000 and 1004 fit"),
+        ("--size 0", 0, ""),
         ("--dtype f17", 2, "did you mean"),
-        ("--op mean", 2, "there are sum, prod, min, max, avg"), ("--executor refrence", 2, "did you mean reference"),
-        ("--depth 9", 2, "1 to 8"), ("--size 4TB", 1, "at most 4 GiB are allocated"),
-        ("--topo line:8", 1, "no such link"), ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"), ("--point 1", 2, "this is none"),
-        ("--instances 2", 2, "program already"), ("--runtime nccl", 2, "unknown runtime"), ("--protocol LL64", 2, "unknown protocol"),
-        ("--block-gbps fast", 2, "not a number"), ("--block-gbps 0", 2, "greater than 0"),
+        ("--op mean", 2, "there are sum, prod, min, max, avg"),
+        ("--executor refrence", 2, "did you mean reference"),
+        ("--depth 9", 2, "1 to 8"),
+        ("--size 4TB", 1, "at most 4 GiB are allocated"),
+        ("--topo line:8", 1, "no such link"),
+        ("--topo ring:4", 1, "is for 8 ranks, ring:4 has 4"),
+        ("--point 1", 2, "this is none"),
+        ("--instances 2", 2, "program already"),
+        ("--runtime nccl", 2, "unknown runtime"),
+        ("--protocol LL64", 2, "unknown protocol"),
+        ("--block-gbps fast", 2, "not a number"),
+        ("--block-gbps 0", 2, "greater than 0"),
         ("--topo ring:8 --topo-file x", 2, "exclude each other"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_one_line(tmp_path, words, code, says):
     save(tmp_path, "p.txt", text.dump(ring_allreduce(8)))
     outcome = synth("run p.txt", words, code=code)
@@ -162,7 +177,9 @@ def test_a_size_that_no_call_has_runs_the_nearest_below_and_says_so(tmp_path):
     assert "the least is 4" in synth("run p.txt --size 3", code=1).stderr
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "synth.program/1"}', "program p\nnonsense\n", '{"schema": "synth.plan/1"}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"schema": "synth.program/1"}', "program p\nnonsense\n", '{"schema": "synth.plan/1"}']
+)
 def test_files_that_are_no_programs_are_one_line(tmp_path, content):
     save(tmp_path, "f", content)
     assert synth("run f", code=1).stderr.startswith("synth: error: f")
@@ -199,7 +216,12 @@ def test_arrays_of_ones_own():
     assert (done.size, done.dtype) == (24, "int32")
     halves = [array.astype(np.float16).reshape(3, 2) for array in given]
     assert api.run(ring_allreduce(3), halves, op="max", in_place=True).outputs[0].tolist() == (given[2]).tolist()
-    for wrong in (given[:2], [*given[:2], given[2][:5]], [*given[:2], given[2].astype(np.int64)], [g.astype(complex) for g in given]):
+    for wrong in (
+        given[:2],
+        [*given[:2], given[2][:5]],
+        [*given[:2], given[2].astype(np.int64)],
+        [g.astype(complex) for g in given],
+    ):
         with pytest.raises(UsageError):
             api.run(ring_allreduce(3), wrong)
     with pytest.raises(UsageError, match="moved no data"):
@@ -233,10 +255,13 @@ def test_a_program_that_does_not_say_what_it_computes():
     ("topology", "task", "size", "picoseconds"),
     [
         # unit 1 GB/s and 1 µs in generic families: R/C · unit bytes, and one latency; or the distance
-        ("ring:4", "allgather", 4000, Fraction(3, 2) * 10**6 + 10**6), ("line:4", "broadcast", 8, 3 * 10**6),
-        ("line:3", "broadcast", 10**6, 10**9 + 10**6), ("fully-connected:4", "alltoall", 4000, 2 * 10**6), ("ring:4", "allreduce", 0, 0),
+        ("ring:4", "allgather", 4000, Fraction(3, 2) * 10**6 + 10**6),
+        ("line:4", "broadcast", 8, 3 * 10**6),
+        ("line:3", "broadcast", 10**6, 10**9 + 10**6),
+        ("fully-connected:4", "alltoall", 4000, 2 * 10**6),
+        ("ring:4", "allreduce", 0, 0),
     ],
-)  # fmt: skip
+)
 def test_the_certified_bound(topology, task, size, picoseconds):
     network = api.topology(topology).network()
     assert network.unit == 1
@@ -257,7 +282,13 @@ def test_lowered_schedules_are_right_and_never_faster_than_the_bound():
             for in_place in (False, True):
                 for size in (300, 3_000_000):
                     done = api.run(
-                        schedule, size=size // 60 * 60, instances=instances, protocol=protocol, in_place=in_place, dtype="i8", op="max"
+                        schedule,
+                        size=size // 60 * 60,
+                        instances=instances,
+                        protocol=protocol,
+                        in_place=in_place,
+                        dtype="i8",
+                        op="max",
                     )
                     assert done.ratio >= 1
     with pytest.raises(VerificationError):

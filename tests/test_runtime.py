@@ -41,7 +41,13 @@ def run(program, elements=8, kind="float32", op="sum", in_place=False, network=N
 
 def program(task, *gpus, chunks=1, in_place="both"):
     """A program from (input, output, scratch, blocks) per rank."""
-    return Program("test", task, chunks, tuple(Gpu(r, *sizes, tuple(blocks)) for r, (*sizes, blocks) in enumerate(gpus)), in_place=in_place)
+    return Program(
+        "test",
+        task,
+        chunks,
+        tuple(Gpu(r, *sizes, tuple(blocks)) for r, (*sizes, blocks) in enumerate(gpus)),
+        in_place=in_place,
+    )
 
 
 # ---------------------------------------------------------------- time
@@ -58,10 +64,14 @@ def step_time(network, size):
 @pytest.mark.parametrize(
     ("made", "topology", "steps"),
     [
-        (ring_allgather, "ring:8", 7), (ring_allreduce, "ring:8", 14), (direct_allgather, "fully-connected:8", 1),
-        (recursive_doubling_allreduce, "hypercube:8", 3), (broadcast_chain, "line:8", 7), (put_allgather, "fully-connected:8", 1),
+        (ring_allgather, "ring:8", 7),
+        (ring_allreduce, "ring:8", 14),
+        (direct_allgather, "fully-connected:8", 1),
+        (recursive_doubling_allreduce, "hypercube:8", 3),
+        (broadcast_chain, "line:8", 7),
+        (put_allgather, "fully-connected:8", 1),
     ],
-)  # fmt: skip
+)
 def test_one_send_per_link_per_step_takes_the_sum_of_its_steps(made, topology, steps, count, in_place):
     network = api.topology(topology).network()
     done, checked = run(made(8), count, in_place=in_place, network=network)
@@ -119,7 +129,14 @@ def test_a_shared_limit_lets_transfers_through_at_its_own_bandwidth():
     done, _ = run(made, 1000, network=machine(3, links, [((0, 1), 2)]), part=1, trace=True)
     sent = sorted((e.sent, e.rank, e.block) for e in done.events if e.link)
     assert done.picoseconds == 12 * 10**6
-    assert [block for _, _, block in sent] == [0, 1, 0, 1, 0, 1]  # in the order of asking: nobody goes twice while another waits
+    assert [block for _, _, block in sent] == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        1,
+    ]  # in the order of asking: nobody goes twice while another waits
 
 
 # ---------------------------------------------------------------- results
@@ -197,7 +214,9 @@ def test_reading_what_nobody_wrote_is_an_error():
     ops = good.gpus[1].blocks[0].ops
     gpu = good.gpus[1]._replace(blocks=(good.gpus[1].blocks[0]._replace(ops=(Op("s", (Span("o", 2),)), *ops[1:])),))
     made = Program("p", good.collective, 1, (good.gpus[0], gpu, good.gpus[2]))
-    with pytest.raises(VerificationError, match=r"rank 1 block 0 op 0 \(s o\[2\]\) reads o\[2\], which nothing has written yet"):
+    with pytest.raises(
+        VerificationError, match=r"rank 1 block 0 op 0 \(s o\[2\]\) reads o\[2\], which nothing has written yet"
+    ):
         run(made)
     with pytest.raises(VerificationError):
         Reference().time(made, 4)
@@ -248,9 +267,21 @@ def test_all_send_before_receive_is_stuck_above_the_depth(depth):
 
 def test_a_size_decides_whether_it_is_stuck():
     made = all_send_first(2, 1)
-    big = Program("p", made.collective, 6, tuple(
-        Gpu(r, 6, 6, 0, (Block(1 - r, 1 - r, 0, (Op("s", (Span("i", 0),), (), 6), Op("r", (), (Span("o", 0),), 6))),)) for r in range(2)
-    ))  # fmt: skip
+    big = Program(
+        "p",
+        made.collective,
+        6,
+        tuple(
+            Gpu(
+                r,
+                6,
+                6,
+                0,
+                (Block(1 - r, 1 - r, 0, (Op("s", (Span("i", 0),), (), 6), Op("r", (), (Span("o", 0),), 6))),),
+            )
+            for r in range(2)
+        ),
+    )
     limit = (2 << 20) // 3 // 4  # three chunks of float32 share an operation, six are two: as many as Simple holds
     run(big, limit)
     with pytest.raises(DeadlockError):
@@ -268,14 +299,20 @@ def test_a_cycle_of_dependencies_names_each_op():
     cpy = Op("cpy", (Span("i", 0),), (Span("s", 0),))
     blocks = [Block(None, None, 0, (cpy._replace(deps=(Dep(1 - b, 0),), flag=True),)) for b in range(2)]
     with pytest.raises(
-        DeadlockError, match=r"rank 0 block 0 op 0 .* waits for block 1 op 0; rank 0 block 1 op 0 .* waits for block 0 op 0"
+        DeadlockError,
+        match=r"rank 0 block 0 op 0 .* waits for block 1 op 0; rank 0 block 1 op 0 .* waits for block 0 op 0",
     ):
         run(program(collective("broadcast", 1), (1, 1, 1, blocks)))
 
 
 def test_data_that_nobody_sends():
-    gpus = [(1, 1, 0, [Block(1, None, 0, (Op("nop"),))]), (0, 1, 0, [Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),))])]
-    with pytest.raises(DeadlockError, match="data from rank 0 on channel 0, where no block sends, which never comes") as caught:
+    gpus = [
+        (1, 1, 0, [Block(1, None, 0, (Op("nop"),))]),
+        (0, 1, 0, [Block(None, 0, 0, (Op("r", (), (Span("o", 0),)),))]),
+    ]
+    with pytest.raises(
+        DeadlockError, match="data from rank 0 on channel 0, where no block sends, which never comes"
+    ) as caught:
         run(program(collective("broadcast", 2), *gpus))
     assert not caught.value.closed
 
@@ -362,7 +399,11 @@ def test_get_packets_and_reduce():
     for in_place in (False, True):
         run(made, 64, "float16", in_place=in_place, network=api.topology("fully-connected:2").network())
     far = Op("reduce", (I0, Span("i", 0, 1)), (O0, Span("o", 0, 1)))
-    one = program(collective("allreduce", 2), (1, 1, 0, [Block(None, None, 0, (far,), (), (Port("memory", 1, 0),))]), (1, 1, 0, []))
+    one = program(
+        collective("allreduce", 2),
+        (1, 1, 0, [Block(None, None, 0, (far,), (), (Port("memory", 1, 0),))]),
+        (1, 1, 0, []),
+    )
     network = api.topology("fully-connected:2").network()
     done, _ = run(one, 100, network=network)
     assert done.picoseconds == 2 * step_time(network, 400)
@@ -371,7 +412,9 @@ def test_get_packets_and_reduce():
 def test_barrier_orders_the_blocks_of_a_rank():
     meet = Op("barrier", group=(0, 1))
     fill = Block(None, None, 0, (Op("cpy", (I0,), (S0,)), meet), (), (Port("memory", 1, 0),))
-    copy = Block(None, None, 0, (meet, Op("cpy", (S0,), (O0,)), Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))), (), fill.ports)
+    copy = Block(
+        None, None, 0, (meet, Op("cpy", (S0,), (O0,)), Op("put", (S0,), (Span("o", 0, 1),), ports=(0,))), (), fill.ports
+    )
     other = (0, 1, 0, [])
     for seed in range(6):
         run(program(collective("broadcast", 2), (1, 1, 1, [fill, copy]), other), delays=seed)
@@ -391,7 +434,9 @@ def test_sizes_that_no_call_has():
     assert padding(made, 96, dtype("f16")) == (12, 3) and not padding(made, 96, dtype("f16")).padded
     assert padding(made, 8, dtype("f16")) == (1, 3) and padding(made, 8, dtype("f16")).elements == 1
     assert padding(made, 0, dtype("f16")).elements == 0
-    with pytest.raises(SynthError, match="4 parts of whole elements; sizes are multiples of 8 bytes, 1000 and 1008 fit"):
+    with pytest.raises(
+        SynthError, match="4 parts of whole elements; sizes are multiples of 8 bytes, 1000 and 1008 fit"
+    ):
         padding(made, 1001, dtype("f16"))
     with pytest.raises(SynthError, match="multiples of 32 bytes, the least is 32"):
         padding(made, 31, dtype("f64"))

@@ -40,8 +40,9 @@ def alike(program: Program, schedule: Schedule, seed: int) -> bool:
     """Whether ranks that want the same contributions end with the same bytes, for numbers of very different sizes."""
     rng, chunks = np.random.default_rng(seed), schedule.chunks
     given = [
-        (rng.standard_normal((gpu.input, 8)) * 10.0 ** rng.uniform(-3, 3, (gpu.input, 8))).astype(np.float32) for gpu in program.gpus
-    ]  # fmt: skip
+        (rng.standard_normal((gpu.input, 8)) * 10.0 ** rng.uniform(-3, 3, (gpu.input, 8))).astype(np.float32)
+        for gpu in program.gpus
+    ]
     made = Reference().run(program, given, dtype="float32").outputs
     assert made is not None
     seen: dict[tuple, bytes] = {}
@@ -50,7 +51,10 @@ def alike(program: Program, schedule: Schedule, seed: int) -> bool:
         held = [u for u, post in enumerate(schedule.collective.post) if rank in post]
         for k, u in enumerate(held):
             key = (u, schedule.collective.wanted(u, rank))
-            if seen.setdefault(key, rows[k * chunks : (k + 1) * chunks].tobytes()) != rows[k * chunks : (k + 1) * chunks].tobytes():
+            if (
+                seen.setdefault(key, rows[k * chunks : (k + 1) * chunks].tobytes())
+                != rows[k * chunks : (k + 1) * chunks].tobytes()
+            ):
                 return False
     return True
 
@@ -67,7 +71,9 @@ def test_three_terms_of_one_step_are_a_sum_of_their_own() -> None:
 def test_total_and_input_of_one_rank_in_one_step() -> None:
     """Found by a review: one order in the schedule, another in programs."""
     first = Step(1, (Send(0, 0, 1, "copy"),))
-    both = Step(1, (Send(0, 1, 3, "copy"), Send(0, 1, 3, "reduce-input"), Send(0, 2, 3, "reduce"), Send(0, 1, 4, "copy-input")))
+    both = Step(
+        1, (Send(0, 1, 3, "copy"), Send(0, 1, 3, "reduce-input"), Send(0, 2, 3, "reduce"), Send(0, 1, 4, "copy-input"))
+    )
     last = Step(1, (Send(0, 1, 4, "reduce"), Send(0, 2, 4, "reduce")))
     task = Collective("sum", 5, (THREE,), (frozenset({3, 4}),), True, (), (((3, THREE), (4, THREE)),))
     made = Schedule(FIVE, task, 1, (first, both, last))
@@ -81,8 +87,9 @@ def test_random_schedules_keep_the_promise(block: int) -> None:
     for seed in range(block * 60, block * 60 + 60):
         schedule = randoms.schedule(seed)
         shared = any(
-            len({schedule.collective.wanted(u, r) for r in post}) < len(post) for u, post in enumerate(schedule.collective.post)
-        )  # fmt: skip
+            len({schedule.collective.wanted(u, r) for r in post}) < len(post)
+            for u, post in enumerate(schedule.collective.post)
+        )
         if not schedule.collective.combining or not shared or not same_bits(schedule):
             continue
         claimed += 1

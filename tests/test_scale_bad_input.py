@@ -1,4 +1,5 @@
-"""Odd fabrics at scale: a right answer or one clear line, and every bound with a certificate that its checker accepts."""
+"""Odd fabrics at scale: a right answer or one clear line, and every bound with a certificate that its checker
+accepts."""
 
 import json
 from fractions import Fraction
@@ -30,11 +31,20 @@ CUT_OFF = {
 }
 SPARE = {
     "link of 0": Topology("link of 0", 3, _both((0, 1, 1), (1, 2, 0), (0, 2, 1))),
-    "limit of 0": Topology("limit of 0", 3, _both((1, 2, 1), (0, 1, 1), (0, 2, 1)), (Limit("down", (0, 1), Fraction(0)),)),
+    "limit of 0": Topology(
+        "limit of 0", 3, _both((1, 2, 1), (0, 1, 1), (0, 2, 1)), (Limit("down", (0, 1), Fraction(0)),)
+    ),
 }
 ODD = {
     "thirds": Topology("thirds", 3, _both((0, 1, Fraction(7, 3)), (1, 2, Fraction(11, 13)), (0, 2, Fraction(5, 2)))),
-    "3 + 2": Topology("3 + 2", 5, _both((0, 1, 4), (1, 2, 4), (0, 2, 4), (3, 4, 4), (2, 5, 1), (3, 5, 1)), (), ("net",), (0, 0, 0, 1, 1)),
+    "3 + 2": Topology(
+        "3 + 2",
+        5,
+        _both((0, 1, 4), (1, 2, 4), (0, 2, 4), (3, 4, 4), (2, 5, 1), (3, 5, 1)),
+        (),
+        ("net",),
+        (0, 0, 0, 1, 1),
+    ),
     "dead switch": Topology("dead switch", 2, _both((0, 1, 1), (0, 2, 1)), (), ("dead",)),
     "two links": Topology("two links", 2, _both((0, 1, 1), (0, 1, 2))),
     "to itself": Topology("to itself", 2, (*_both((0, 1, 1)), Link(0, 0, Fraction(1)))),
@@ -130,6 +140,9 @@ def test_explain_and_allocations_refuse_what_would_take_hours():
 
 def test_explain_of_many_ranks_is_bounded_by_flows():
     found = api.explain(topology("dgx-a100*3"), "allgather")
-    assert found.ways[0].units == bound(topology("dgx-a100*3"), "allgather").bound_gbps / topology("dgx-a100*3").unit_bandwidth()
+    assert (
+        found.ways[0].units
+        == bound(topology("dgx-a100*3"), "allgather").bound_gbps / topology("dgx-a100*3").unit_bandwidth()
+    )
     assert all(way.units <= found.ways[0].units for way in found.ways)
     assert found.limit == "ranks 8-23 send 8 units to the others, which must get 16 of 24 parts from them"

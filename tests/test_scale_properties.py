@@ -1,4 +1,5 @@
-"""Any small fabric: what flow methods claim at any scale holds against the exact bounds, and every schedule replays twice."""
+"""Any small fabric: what flow methods claim at any scale holds against the exact bounds, and every schedule replays
+twice."""
 
 from fractions import Fraction
 from math import inf
@@ -25,7 +26,9 @@ def fabrics(draw):
     ends = ranks + switches
     pairs = st.tuples(st.integers(0, ends - 1), st.integers(0, ends - 1)).filter(lambda p: p[0] != p[1])
     chosen = draw(st.lists(pairs, min_size=ranks, max_size=3 * ranks, unique=True))
-    chosen = list(dict.fromkeys([*chosen, *((r, (r + 1) % ranks) for r in range(ranks) if draw(st.booleans()) or not switches)]))
+    chosen = list(
+        dict.fromkeys([*chosen, *((r, (r + 1) % ranks) for r in range(ranks) if draw(st.booleans()) or not switches)])
+    )
     chosen = list(dict.fromkeys([*chosen, *((b, a) for a, b in chosen if draw(st.integers(0, 3)))]))
     links = tuple(Link(a, b, Fraction(draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 2])))) for a, b in chosen)
     limits = []
@@ -46,12 +49,15 @@ def test_bounds_never_exceed_the_exact_ones_and_schedules_replay(machine, name):
     except InfeasibleError:
         far = network.distances
         at = range(machine.ranks)
-        pairs = {"broadcast": [(0, r) for r in at], "reduce": [(r, 0) for r in at]}.get(name, [(a, b) for a in at for b in at])
+        pairs = {"broadcast": [(0, r) for r in at], "reduce": [(r, 0) for r in at]}.get(
+            name, [(a, b) for a in at for b in at]
+        )
         assert any(far[a][b] is None for a, b in pairs)
         return
     assert scale_frontier.bound(found.certificate, machine) == found.bound
     exact = _exact(network, task)
-    # The flow bound holds for all ways through switches, those of a Network are the shortest: its bound may be higher, never lower.
+    # The flow bound holds for all ways through switches, those of a Network are the shortest: its bound may be higher,
+    # never lower.
     assert found.bound <= exact
     for point in (*found.points[:2], *found.points[-1:]):
         made = point.make()

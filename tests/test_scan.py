@@ -95,12 +95,18 @@ def test_a_rank_that_holds_nothing_sends_nothing(machine):
     network, rng, found = topology(machine).network(), random.Random(7), 0
     for _ in range(30):
         pre = {r for r in range(network.ranks) if rng.random() < 0.5} or {0}
-        wants = [(r, frozenset(i for i in pre if rng.random() < 0.7) or frozenset(pre)) for r in range(network.ranks) if rng.random() < 0.5]
+        wants = [
+            (r, frozenset(i for i in pre if rng.random() < 0.7) or frozenset(pre))
+            for r in range(network.ranks)
+            if rng.random() < 0.5
+        ]
         wants = wants or [(0, frozenset(pre))]
         post = frozenset(r for r, _ in wants)
         task = Collective("custom", network.ranks, (frozenset(pre),), (post,), True, (), (tuple(wants),))
         for chunks, steps in ((1, 2), (2, 4), (3, 5)):
-            model, read = contributions.encode(Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps)
+            model, read = contributions.encode(
+                Translation(network, task, shapes(network, task)[-1].moves, chunks), chunks, steps
+            )
             answer = Cadical(seed=chunks).solve(model)
             if answer.status == "sat":
                 found += 1

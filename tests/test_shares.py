@@ -40,7 +40,9 @@ def test_after_an_exchange_every_hub_has_what_all_had(name):
 def test_the_exchanges_that_links_allow():
     counts = [sum(bin(x.hubs).count("1") == k for x in exchanges(network("ring:4"))) for k in range(1, 5)]
     assert counts == [4, 4, 0, 2], "a ring of four swaps along two pairs of its links first, or along the other two"
-    assert sum(x.hubs == 15 for x in exchanges(network("fully-connected:4"))) == 1 + 6, "all at once, or two and two, in any order"
+    assert sum(x.hubs == 15 for x in exchanges(network("fully-connected:4"))) == 1 + 6, (
+        "all at once, or two and two, in any order"
+    )
 
 
 def test_a_way_costs_what_its_sends_cost():
@@ -70,7 +72,9 @@ def test_same_bits_where_asked():
     task = synth.collective("allreduce", 7)
     free, alike = (share_out(net, task, 3, Fraction(5, 7), None, 1.0, 0, asked) for asked in (False, True))
     assert free.schedule is not None and alike.schedule is not None
-    assert (free.schedule.bandwidth, alike.schedule.bandwidth) == (Fraction(3, 4), 1), "three hubs that exchange at once cost the same bits"
+    assert (free.schedule.bandwidth, alike.schedule.bandwidth) == (Fraction(3, 4), 1), (
+        "three hubs that exchange at once cost the same bits"
+    )
     assert same_bits(alike.schedule) and not same_bits(free.schedule)
 
 

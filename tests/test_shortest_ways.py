@@ -1,4 +1,5 @@
-"""Schedules of all methods take links and the shortest ways through switches, so that none lies below a complete exact frontier."""
+"""Schedules of all methods take links and the shortest ways through switches, so that none lies below a complete exact
+frontier."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def test_a_way_is_allowed_just_where_the_exact_model_has_it(index):
     place = {name: machine.ranks + i for i, name in enumerate(machine.switches)}
     for route in machine.network().routes:
         stops = [route.src, *(place[s] for s in route.via), route.dst]
-        parts |= {(stops[i], stops[j], j - i) for i, j in product(range(len(stops)), repeat=2) if i < j and len(stops) > 2}
+        parts |= {
+            (stops[i], stops[j], j - i) for i, j in product(range(len(stops)), repeat=2) if i < j and len(stops) > 2
+        }
     for a, b, links in product(range(nodes), range(nodes), range(1, nodes + 1)):
         if a != b and max(a, b) >= machine.ranks:
             assert ways.allows(a, b, links) >= ((a, b, links) in parts)

@@ -79,7 +79,9 @@ def test_what_never_starts_is_drawn_as_such():
     cut = program.gpus[0]._replace(blocks=())
     drawn = space_time_diagram.timeline(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
     assert (1, 0, 2) in drawn.stuck
-    assert "never starts" in space_time_diagram.program_svg(Program("p", program.collective, 1, (cut, *program.gpus[1:])))
+    assert "never starts" in space_time_diagram.program_svg(
+        Program("p", program.collective, 1, (cut, *program.gpus[1:]))
+    )
 
 
 def test_a_picture_that_no_viewer_opens_is_refused(monkeypatch):

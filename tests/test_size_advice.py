@@ -23,7 +23,8 @@ POINTS = [Choice(2, 2, 43e-6), Choice(4, 12, 17e-6), Choice(5, 144, 15e-6)]
 def test_a_size_that_does_not_divide_is_said_with_the_point_that_it_does():
     first, second = lines(MB, ALLREDUCE, POINTS, POINTS[2])
     assert first == (
-        "1 MB does not divide into 144 chunks of whole float32 elements; the executors here pad it, for MSCCL and MSCCL++ pad it to 1048896"
+        "1 MB does not divide into 144 chunks of whole float32 elements; the executors here pad it, for MSCCL and "
+        "MSCCL++ pad it to 1048896"
         " bytes, or take the 2-step point (C=2; 43 µs), whose chunks do"
     )
     assert 1048896 % (144 * 4) == 0 and 0 < 1048896 - MB < 144 * 4
@@ -42,7 +43,9 @@ def test_nothing_is_said_where_nothing_speaks_against_it():
 
 
 def test_where_no_point_does_better_none_is_named():
-    (only,) = lines(MB, Wire(F(0), F(25), F(1)), POINTS[2:], POINTS[2])  # no latency known: nothing to compare a chunk with
+    (only,) = lines(
+        MB, Wire(F(0), F(25), F(1)), POINTS[2:], POINTS[2]
+    )  # no latency known: nothing to compare a chunk with
     assert only.endswith("as no point's chunks divide it")
     (short,) = lines(1024, ALLREDUCE, POINTS[:1], POINTS[0])
     assert short.endswith("`synth bench` and `synth tune` measure it")
@@ -51,10 +54,16 @@ def test_where_no_point_does_better_none_is_named():
 def test_the_command_says_it_and_still_names_the_models_point():
     done = CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "1MB"])
     assert "at 1 MB take the 3-step point: C=6" in done.stdout
-    assert "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data); the executors here" in done.stdout
+    assert (
+        "1 MB does not divide into 48 chunks of whole float32 elements (C=6 for each unit of data); the executors here"
+        in done.stdout
+    )
     assert "for MSCCL and MSCCL++ pad it to 1048704" in done.stdout
     assert "or take the 2-step point (C=2; 9.26 µs), whose chunks do" in done.stdout
-    assert "does not divide" not in CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "6MB"]).stdout
+    assert (
+        "does not divide"
+        not in CliRunner().invoke(root, ["pareto", "--topo", "dgx1", "--coll", "allgather", "--size", "6MB"]).stdout
+    )
 
 
 @pytest.mark.parametrize("engine", ["exact", "flow"])

@@ -37,7 +37,11 @@ def test_a_stretch_needs_the_paced_clock(executor, clock):
 
 @pytest.mark.parametrize(
     ("name", "known", "near"),
-    [("dgx", ["dgx-1", "dgx1", "dgx2", "dgx-2"], 2), ("all-gathr", ["all-gather", "allgather", "all_gather"], 1), ("zzz", ["dgx1"], 0)],
+    [
+        ("dgx", ["dgx-1", "dgx1", "dgx2", "dgx-2"], 2),
+        ("all-gathr", ["all-gather", "allgather", "all_gather"], 1),
+        ("zzz", ["dgx1"], 0),
+    ],
 )
 def test_each_name_is_suggested_in_one_spelling(name, known, near):
     line = unknown("thing", name, known, "things")
@@ -59,9 +63,16 @@ def test_the_roots_that_nobody_gave_are_said(command):
 
 @pytest.mark.parametrize(
     ("count", "what", "told"),
-    [(1, "rank", "1 rank"), (0, "rank", "0 ranks"), (2, "class", "2 classes"), (1, "class", "1 class"), (3, "latency", "3 latencies"),
-     (2, "switch", "2 switches"), (2, "way", "2 ways")],
-)  # fmt: skip
+    [
+        (1, "rank", "1 rank"),
+        (0, "rank", "0 ranks"),
+        (2, "class", "2 classes"),
+        (1, "class", "1 class"),
+        (3, "latency", "3 latencies"),
+        (2, "switch", "2 switches"),
+        (2, "way", "2 ways"),
+    ],
+)
 def test_what_is_counted_agrees_with_its_number(count, what, told):
     assert counted(count, what) == told
 
@@ -85,7 +96,10 @@ def test_one_group_is_one_group(tmp_path):
 
 def test_one_step_and_one_class():
     assert "complete up to 1 step:" in said("pareto --topo fully-connected:3 --coll scan --max-steps 1").stdout
-    assert "1 class of allocations up to isomorphism, 1 allocation;" in said("allocations --topo dgx1 --gpus 8 --coll broadcast").stdout
+    assert (
+        "1 class of allocations up to isomorphism, 1 allocation;"
+        in said("allocations --topo dgx1 --gpus 8 --coll broadcast").stdout
+    )
 
 
 COMMANDS = ["pareto --max-steps 2", "bound --max-steps 2", "explain", "pareto --engine flow", "bound --engine flow"]

@@ -1,4 +1,5 @@
-"""`synth solve` for collectives that combine and are no reversal: exact C, S and R, refutations that are complete, and the rest."""
+"""`synth solve` for collectives that combine and are no reversal: exact C, S and R, refutations that are complete, and
+the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ from synth.topologies import topology
         ("ring:4", "multi-reduce", (1, 2, 3)),
     ],
 )
-def test_a_schedule_has_exactly_the_chunks_steps_and_rounds_that_were_asked(machine: str, task: str, asked: tuple) -> None:
+def test_a_schedule_has_exactly_the_chunks_steps_and_rounds_that_were_asked(
+    machine: str, task: str, asked: tuple
+) -> None:
     verdict = api.solve(machine, task, *asked)
     assert isinstance(verdict, Sat)
     replay = verify.schedule(verdict.schedule)

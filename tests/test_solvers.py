@@ -66,9 +66,15 @@ def test_a_budget_of_conflicts_ends_unknown(solver):
     assert solver().solve(pigeons(5)).status == "unsat"
 
 
-@pytest.mark.parametrize(("module", "name", "solver"), [
-        (cadical, "Cadical195", Cadical), (cp_sat, "cp_model", CpSat), (minicard, "Library", MiniCard), (z3_sat, "z3", Z3Sat),
-    ])  # fmt: skip
+@pytest.mark.parametrize(
+    ("module", "name", "solver"),
+    [
+        (cadical, "Cadical195", Cadical),
+        (cp_sat, "cp_model", CpSat),
+        (minicard, "Library", MiniCard),
+        (z3_sat, "z3", Z3Sat),
+    ],
+)
 def test_a_missing_library_names_its_install_command(monkeypatch, module, name, solver):
     monkeypatch.setattr(module, name, None)
     with pytest.raises(MissingDependencyError, match="pip install"):
@@ -120,7 +126,13 @@ def test_false_proofs_are_refused(lines, message):
     assert lrat.check(SQUARE, ["5 1 0 1 2 0", "6 0 5 3 4 0"]) == 2
 
 
-UNSAT = [("allgather", 3, 2, 4), ("allgather", 6, 2, 7), ("broadcast", 3, 2, 2), ("alltoall", 1, 2, 2), ("reduce-scatter", 3, 2, 4)]
+UNSAT = [
+    ("allgather", 3, 2, 4),
+    ("allgather", 6, 2, 7),
+    ("broadcast", 3, 2, 2),
+    ("alltoall", 1, 2, 2),
+    ("reduce-scatter", 3, 2, 4),
+]
 
 
 @pytest.mark.parametrize(("coll", "chunks", "steps", "rounds"), UNSAT)
@@ -132,7 +144,12 @@ def test_proofs_of_known_infeasible_problems(tmp_path, coll, chunks, steps, roun
     with pytest.raises(VerificationError):
         check_proof(certificate, easier, tmp_path)
     variables, clauses = formula(easier)
-    forged = {**certificate, "problem": easier.fingerprint, "rounds": rounds + 3, "cnf": dimacs_hash(variables, clauses)}
+    forged = {
+        **certificate,
+        "problem": easier.fingerprint,
+        "rounds": rounds + 3,
+        "cnf": dimacs_hash(variables, clauses),
+    }
     with pytest.raises(VerificationError):
         check_proof(forged, easier, tmp_path)
 
@@ -142,7 +159,9 @@ def test_a_feasible_problem_has_no_proof(tmp_path):
         write_proof(Problem(topology("dgx1").network(), collective("allgather", 8), 1, 2, 2), tmp_path)
 
 
-@pytest.mark.parametrize("size", [{"chunks": 1 << 199}, {"rounds": 1 << 60}, {"steps": 1 << 40, "rounds": 1 << 40}, {"chunks": 1 << 20}])
+@pytest.mark.parametrize(
+    "size", [{"chunks": 1 << 199}, {"rounds": 1 << 60}, {"steps": 1 << 40, "rounds": 1 << 40}, {"chunks": 1 << 20}]
+)
 def test_a_formula_that_is_too_large_is_not_written(tmp_path, size):
     problem = replace(Problem(topology("ring:4").network(), collective("broadcast", 4), 3, 2, 2), **size)
     asked = {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}

@@ -1,4 +1,5 @@
-"""The bound on allreduce by partitions: the best of all of them, found without being told, against all of them listed."""
+"""The bound on allreduce by partitions: the best of all of them, found without being told, against all of them
+listed."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def leaving(machine: Topology, part: set[int], turned: bool) -> Fraction:
     for count in range(len(switches) + 1):
         for more in combinations(switches, count):
             inside = part | set(more)
-            ends = ((link.dst, link.src, link.bandwidth) if turned else (link.src, link.dst, link.bandwidth) for link in machine.links)
+            ends = (
+                (link.dst, link.src, link.bandwidth) if turned else (link.src, link.dst, link.bandwidth)
+                for link in machine.links
+            )
             totals.append(sum((width for a, b, width in ends if a in inside and b not in inside), Fraction(0)))
     return min(totals)
 
@@ -82,7 +86,9 @@ def chain(boxes: int, size: int, named: bool = False) -> Topology:
     pairs = [(size * b + i, size * b + (i + 1) % size, 25) for b in range(boxes) for i in range(size)]
     pairs += [(size * b, (size * (b + 1) + size // 2) % (size * boxes), 10) for b in range(boxes)]
     links = [Link(x, y, Fraction(width)) for a, b, width in pairs for x, y in ((a, b), (b, a))]
-    return Topology("chain", boxes * size, tuple(links), nodes=tuple(r // size for r in range(boxes * size)) if named else ())
+    return Topology(
+        "chain", boxes * size, tuple(links), nodes=tuple(r // size for r in range(boxes * size)) if named else ()
+    )
 
 
 def test_boxes_need_not_be_declared():
@@ -92,7 +98,17 @@ def test_boxes_need_not_be_declared():
 
 
 @pytest.mark.parametrize(
-    "name", ["dgx1*2:cross=0+2+5+7", "mi250*2", "ndv2*4", "mesh:4x4", "torus:4x4", "fat-tree:16", "dragonfly:4x4", "dgx-a100*4"]
+    "name",
+    [
+        "dgx1*2:cross=0+2+5+7",
+        "mi250*2",
+        "ndv2*4",
+        "mesh:4x4",
+        "torus:4x4",
+        "fat-tree:16",
+        "dragonfly:4x4",
+        "dgx-a100*4",
+    ],
 )
 def test_symmetries_change_nothing_but_the_work(name):
     graph = fabric(topology(name))
@@ -126,7 +142,10 @@ def test_limits_on_what_enters_count_once():
     """Four ranks all joined, 10 each way, no rank taking in more than 12 of 30: not more than 4 * 12 / 6."""
     pairs = [(a, b) for a in range(4) for b in range(4) if a != b]
     links = tuple(Link(a, b, Fraction(10)) for a, b in pairs)
-    limits = tuple(Limit(f"into {rank}", tuple(i for i, (_, b) in enumerate(pairs) if b == rank), Fraction(12)) for rank in range(4))
+    limits = tuple(
+        Limit(f"into {rank}", tuple(i for i, (_, b) in enumerate(pairs) if b == rank), Fraction(12))
+        for rank in range(4)
+    )
     machine = Topology("ports", 4, links, limits=limits)
     found = search.bound(machine, "allreduce")
     assert found.bound_gbps == 8

@@ -94,7 +94,9 @@ def test_an_interrupted_sweep_continues_from_its_log(tmp_path):
     assert values(stopped.value.frontier) == {2: 1, 3: F(9, 22)}
     assert stopped.value.log == path
     asked = []
-    found = synth.frontier("dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    found = synth.frontier(
+        "dgx1", "broadcast", max_steps=4, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None
+    )
     assert values(found) == {2: 1, 3: F(9, 22), 4: F(4, 13)}
     assert {e.steps for e in asked} == {4}, "only what was in flight is asked again"
     assert not path.exists(), "a finished sweep leaves no log"
@@ -118,7 +120,9 @@ def test_a_log_with_a_torn_or_false_line_is_not_believed(tmp_path):
         forged.append(json.dumps(record))
     path.write_text("\n".join(forged) + '\n{"kind": "poi')
     asked = []
-    found = synth.frontier("dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None)
+    found = synth.frontier(
+        "dgx1", "broadcast", max_steps=3, log=path, on_event=lambda e: asked.append(e) if e.kind == "query" else None
+    )
     assert values(found) == {2: 1, 3: F(9, 22)}
     assert 3 in {e.steps for e in asked}
 
@@ -148,7 +152,8 @@ def test_uneven_and_custom_collectives(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "where", ["bandwidth", "rounds", "steps", "chunks", "status", "bound", "complete", "certificate", "open", "max_steps"]
+    "where",
+    ["bandwidth", "rounds", "steps", "chunks", "status", "bound", "complete", "certificate", "open", "max_steps"],
 )
 def test_a_frontier_altered_in_one_place_fails(tmp_path, where):
     doc = frontier(tmp_path, "dgx1", "allgather").to_json()
@@ -192,7 +197,11 @@ def test_a_refutation_is_written_beside_its_proof_and_checked(tmp_path):
     assert verdict.proof.endswith(".json")
     assert "no schedule" in synth.verify(verdict.proof)[0]
     doc = json.loads(Path(verdict.proof).read_text())
-    for key, value in (("chunks", 1), ("rounds", 3), ("topology", doc["topology"] | {"links": doc["topology"]["links"][1:]})):
+    for key, value in (
+        ("chunks", 1),
+        ("rounds", 3),
+        ("topology", doc["topology"] | {"links": doc["topology"]["links"][1:]}),
+    ):
         with pytest.raises(VerificationError):
             synth.verify(doc | {key: value}, tmp_path)
     proof = tmp_path / doc["certificate"]["file"]
@@ -234,7 +243,8 @@ def test_nothing_is_complete_without_the_bounds_that_say_so(tmp_path, monkeypatc
     first = whole.points[0]
     weak = next(bound for steps, bound in whole.bounds if steps is None)
     monkeypatch.setattr(
-        "synth.pareto.combining.combining_frontier.points", lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)])
+        "synth.pareto.combining.combining_frontier.points",
+        lambda *_, **__: iter([(None, weak), first, (first.steps + 1, weak)]),
     )
     found = synth.frontier("ring:4", "allreduce", log=tmp_path / "again", engine="exact")
     assert not found.complete

@@ -1,4 +1,5 @@
-"""The tree engine beside races, on machines of 16 ranks: who ends whom, bounds ahead, and what a sweep finds with it."""
+"""The tree engine beside races, on machines of 16 ranks: who ends whom, bounds ahead, and what a sweep finds with
+it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.model.collective import collective, pattern
-from synth.model.symmetry import closure, compose, generators, inverse, isomorphism, orbits, route_permutation, subgroups
+from synth.model.symmetry import (
+    closure,
+    compose,
+    generators,
+    inverse,
+    isomorphism,
+    orbits,
+    route_permutation,
+    subgroups,
+)
 from synth.model.topology import Cap, Limit, Link, Network, Route, Topology
 
 DGX1 = ("02112000", "20120100", "11020020", "12200001", "20000211", "01002012", "00201102", "00011220")
@@ -62,7 +71,8 @@ def is_automorphism(net, g):
 
 def keeps(coll, g):
     return all(
-        coll.pre[g.units[u]] == {g.ranks[r] for r in coll.pre[u]} and coll.post[g.units[u]] == {g.ranks[r] for r in coll.post[u]}
+        coll.pre[g.units[u]] == {g.ranks[r] for r in coll.pre[u]}
+        and coll.post[g.units[u]] == {g.ranks[r] for r in coll.post[u]}
         for u in range(coll.units)
     )
 
@@ -174,7 +184,8 @@ def test_switches_that_must_move_with_their_ranks():
 
 
 @pytest.mark.parametrize(
-    ("net", "translations"), [(torus(4, 4), 16), (hypercube(4), 16), (ring(16), 16), (torus(3, 5), 15), (dgx1(), 4), (crossbar(8), 8)]
+    ("net", "translations"),
+    [(torus(4, 4), 16), (hypercube(4), 16), (ring(16), 16), (torus(3, 5), 15), (dgx1(), 4), (crossbar(8), 8)],
 )
 def test_subgroups_hold_the_semiregular_ones(net, translations):
     coll = collective("allgather", net.ranks)
@@ -231,7 +242,12 @@ def networks(draw):
     units = {p: draw(st.integers(1, 2)) for p in pairs if draw(st.booleans())}
     caps = []
     if units and draw(st.booleans()):
-        caps = draw(st.lists(st.tuples(st.lists(st.sampled_from(sorted(units)), min_size=1, max_size=3), st.integers(1, 2)), max_size=3))
+        caps = draw(
+            st.lists(
+                st.tuples(st.lists(st.sampled_from(sorted(units)), min_size=1, max_size=3), st.integers(1, 2)),
+                max_size=3,
+            )
+        )
     return network(n, units, caps)
 
 
@@ -281,7 +297,11 @@ def test_isomorphism_against_brute_force(a, b, data):
         b = relabelled(a, data.draw(st.permutations(range(a.ranks))))
     maps = []
     if a.ranks == b.ranks and len(a.routes) == len(b.routes) and len(a.caps) == len(b.caps):
-        maps = [pi for pi in permutations(range(a.ranks)) if Counter(_described(a, pi)) == Counter(_described(b, range(b.ranks)))]
+        maps = [
+            pi
+            for pi in permutations(range(a.ranks))
+            if Counter(_described(a, pi)) == Counter(_described(b, range(b.ranks)))
+        ]
     found = isomorphism(a, b)
     if found is None:
         assert not maps

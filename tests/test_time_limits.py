@@ -1,4 +1,5 @@
-"""Time limits and Ctrl-C at scale: they end the work near their time, keep what was found, and say what is left open."""
+"""Time limits and Ctrl-C at scale: they end the work near their time, keep what was found, and say what is left
+open."""
 
 import json
 import operator
@@ -134,7 +135,9 @@ def test_a_cut_that_the_time_limit_found_says_that_it_is_not_the_whole_search():
 
 @pytest.mark.parametrize("command", ["pareto", "bound"])
 def test_the_command_ends_undecided_with_what_it_has(command):
-    done = CliRunner().invoke(root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.001s"])
+    done = CliRunner().invoke(
+        root, [command, "--topo", HARD, "--coll", "allgather", "--engine", "flow", "--time-limit", "0.001s"]
+    )
     assert done.exit_code == 4, done.output
     assert "left open" in done.output and "GB/s" in done.output
 
@@ -160,7 +163,9 @@ def test_an_interrupted_flow_frontier_is_printed(tmp_path, monkeypatch):
     whole = search.frontier
     monkeypatch.setattr(search, "frontier", stopped)
     out = tmp_path / "found.json"
-    done = CliRunner().invoke(root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)])
+    done = CliRunner().invoke(
+        root, ["pareto", "--topo", "ring:6", "--coll", "allgather", "--engine", "flow", "-o", str(out)]
+    )
     assert done.exit_code == 130
     assert json.loads(out.read_text())["points"]
     assert json.loads(out.read_text())["open"] == ["forest: interrupted"]

@@ -38,7 +38,9 @@ def reachable(network: Network, steps: int) -> set[tuple]:
     start = tuple(frozenset([n]) for n in range(network.ranks))
     states = {start}
     for _ in range(steps):
-        states |= {after for held in states for after in product(*(_next(network, held, n) for n in range(network.ranks)))}
+        states |= {
+            after for held in states for after in product(*(_next(network, held, n) for n in range(network.ranks)))
+        }
     return states
 
 
@@ -57,7 +59,9 @@ def test_it_is_said_exactly_where_no_contents_lead_there(seed: int) -> None:
     task = collective(rng.choice(["allreduce", "scan"]), 3)
     goal = [task.wanted(0, n) for n in range(3)]
     for steps in (1, 2, 3):
-        possible = any(all(mine == want for mine, want in zip(held, goal, strict=True)) for held in reachable(network, steps))
+        possible = any(
+            all(mine == want for mine, want in zip(held, goal, strict=True)) for held in reachable(network, steps)
+        )
         found = single_chunk.too_few(network, task, steps)
         assert (found is None) == possible
         assert found is None or found.value == steps + 1
@@ -79,8 +83,15 @@ def test_what_was_altered_is_refused(six) -> None:
     assert cuts.check(certificate, *docs) == 3
     text = certificate["proof"]
     for change in (
-        {"steps": 3}, {"steps": 0}, {"unit": 1}, {"proof": text[:-8]}, {"proof": ""}, {"proof": None}, {"problem": "0"}, {"more": 1},
-    ):  # fmt: skip
+        {"steps": 3},
+        {"steps": 0},
+        {"unit": 1},
+        {"proof": text[:-8]},
+        {"proof": ""},
+        {"proof": None},
+        {"problem": "0"},
+        {"more": 1},
+    ):
         bad = copy.deepcopy(certificate) | change
         with pytest.raises(VerificationError):
             cuts.check(bad, *docs)

@@ -1,4 +1,5 @@
-"""Machines, families and clusters: known sizes, degrees, distances, capacities, units, symmetries; the grammar of names."""
+"""Machines, families and clusters: known sizes, degrees, distances, capacities, units, symmetries; the grammar of
+names."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from synth.topologies.declared_symmetries import preserves
 
 
 def capacity(network: Network, rank: int, into: bool) -> int:
-    """Units that can enter (or leave) a rank: the caps that lie wholly on its routes, and the routes under none of them."""
+    """Units that can enter (or leave) a rank: the caps that lie wholly on its routes, and the routes under none of
+    them."""
     routes = set(network.into[rank] if into else network.out[rank])
     total = 0
     for cap in network.caps:
@@ -100,7 +102,10 @@ def test_z52_is_a_ring_of_eight_along_the_links_of_its_hives():
     machine = topology("mi50-z52")
     inside = {frozenset((k.src, k.dst)) for k in machine.links if k.kind == "xgmi"}
     assert inside == {frozenset(e) for e in ((0, 1), (1, 3), (3, 2), (6, 7), (7, 5), (5, 4))}
-    assert {frozenset((k.src, k.dst)) for k in machine.links if k.kind == "pcie"} == {frozenset((2, 6)), frozenset((0, 4))}
+    assert {frozenset((k.src, k.dst)) for k in machine.links if k.kind == "pcie"} == {
+        frozenset((2, 6)),
+        frozenset((0, 4)),
+    }
 
 
 @pytest.mark.parametrize(
@@ -112,11 +117,39 @@ def test_what_lies_outside_the_model_is_noted(name, word):
 
 
 SYMMETRIC = [
-    "dgx1", "dgx1-p100", "dgx2", "dgx-h100", "mi50-z52", "mi100-4p3l", "mi250", "mi300x", "ring:7", "line:5", "star:5", "mesh:3x3x2",
-    "fully-connected:5", "switch:6", "hypercube:16", "torus:4x4", "torus:2x3x3", "circulant:12:offsets=1+3", "dragonfly:9x4",
-    "dragonfly:5x2", "fat-tree:16", "fat-tree:16:levels=3", "fat-tree:8:leaf=4,spines=1", "rail:3x4", "dgx1*2:cross=0+2+5+7",
-    "dgx1*3:cross=0+1", "dgx-a100*2", "dgx-a100*3:net=rail", "dgx-a100*2:net=odd-even", "dgx1*2", "mi250*2", "ring:4*3",
-]  # fmt: skip
+    "dgx1",
+    "dgx1-p100",
+    "dgx2",
+    "dgx-h100",
+    "mi50-z52",
+    "mi100-4p3l",
+    "mi250",
+    "mi300x",
+    "ring:7",
+    "line:5",
+    "star:5",
+    "mesh:3x3x2",
+    "fully-connected:5",
+    "switch:6",
+    "hypercube:16",
+    "torus:4x4",
+    "torus:2x3x3",
+    "circulant:12:offsets=1+3",
+    "dragonfly:9x4",
+    "dragonfly:5x2",
+    "fat-tree:16",
+    "fat-tree:16:levels=3",
+    "fat-tree:8:leaf=4,spines=1",
+    "rail:3x4",
+    "dgx1*2:cross=0+2+5+7",
+    "dgx1*3:cross=0+1",
+    "dgx-a100*2",
+    "dgx-a100*3:net=rail",
+    "dgx-a100*2:net=odd-even",
+    "dgx1*2",
+    "mi250*2",
+    "ring:4*3",
+]
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
@@ -132,7 +165,9 @@ def test_declared_symmetries_are_automorphisms(name):
             continue
         units = {(r.src, r.dst): r.units for r in network.routes}
         assert {(pi[a], pi[b]): n for (a, b), n in units.items()} == units
-        caps = {(frozenset((network.routes[i].src, network.routes[i].dst) for i in c.routes), c.units) for c in network.caps}
+        caps = {
+            (frozenset((network.routes[i].src, network.routes[i].dst) for i in c.routes), c.units) for c in network.caps
+        }
         assert {(frozenset((pi[a], pi[b]) for a, b in c), n) for c, n in caps} == caps
 
 
@@ -148,9 +183,24 @@ def _orbit(machine: Topology, start: int) -> set[int]:
 
 @pytest.mark.parametrize(
     "name",
-    ["dgx1-p100", "dgx2", "mi50-z52", "mi300x", "ring:9", "hypercube:32", "torus:4x6", "torus:2x2x3", "circulant:10:offsets=2+5",
-     "fat-tree:16", "fat-tree:54:levels=3", "rail:3x4", "dgx-a100*4", "dgx-a100*3:net=rail", "dgx-a100*2:net=odd-even"],
-)  # fmt: skip
+    [
+        "dgx1-p100",
+        "dgx2",
+        "mi50-z52",
+        "mi300x",
+        "ring:9",
+        "hypercube:32",
+        "torus:4x6",
+        "torus:2x2x3",
+        "circulant:10:offsets=2+5",
+        "fat-tree:16",
+        "fat-tree:54:levels=3",
+        "rail:3x4",
+        "dgx-a100*4",
+        "dgx-a100*3:net=rail",
+        "dgx-a100*2:net=odd-even",
+    ],
+)
 def test_declared_symmetries_move_every_rank_to_every_other(name):
     machine = topology(name)
     assert len(_orbit(machine, 0)) == machine.ranks
@@ -394,7 +444,9 @@ def test_a_plug_in_adds_a_name(monkeypatch):
     from synth.model import registry
 
     monkeypatch.setattr(registry, "plugins", lambda kind: {"two": "somewhere:two"})
-    monkeypatch.setattr(registry, "load", lambda target: lambda size=2, units="1": topology(f"ring:{size}:units={units}"))
+    monkeypatch.setattr(
+        registry, "load", lambda target: lambda size=2, units="1": topology(f"ring:{size}:units={units}")
+    )
     assert topology("two:5:units=3").links == topology("ring:5:units=3").links
     assert topology("two*2").ranks == 4
     with pytest.raises(UsageError, match="plug-in"):
@@ -412,7 +464,9 @@ def test_generators_of_large_clusters_are_those_of_small_ones(monkeypatch):
         monkeypatch.undo()
     machine = topology("dgx-a100*2")
     large = declared_symmetries.Large(machine)
-    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(machine, (1, 0, *range(2, 16)))
+    assert not large.preserves((1, 0, *range(2, 15), 15)) or declared_symmetries.preserves(
+        machine, (1, 0, *range(2, 16))
+    )
     assert not large.preserves((8, *range(1, 8), 0, *range(9, 16)))
     assert not large.preserves((0, 0, *range(2, 16)))
 

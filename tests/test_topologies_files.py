@@ -64,9 +64,16 @@ def test_json_and_yaml_say_the_same(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0.1", Fraction(1, 10)), ("25", Fraction(25)), ('"7/2"', Fraction(7, 2)), ("1e1", Fraction(10)), ("23.7", Fraction(237, 10)),
-     ("0.30000000000000004", None), ("1e-3", Fraction(1, 1000))],
-)  # fmt: skip
+    [
+        ("0.1", Fraction(1, 10)),
+        ("25", Fraction(25)),
+        ('"7/2"', Fraction(7, 2)),
+        ("1e1", Fraction(10)),
+        ("23.7", Fraction(237, 10)),
+        ("0.30000000000000004", None),
+        ("1e-3", Fraction(1, 1000)),
+    ],
+)
 def test_numbers_are_read_from_their_text(tmp_path, text, value):
     if value is None:
         with pytest.raises(FormatError, match="no common unit"):
@@ -92,15 +99,26 @@ def test_explicit_switches(tmp_path):
 
 
 def test_parallel_links_add_up_and_are_noted(tmp_path):
-    links = [{"src": 0, "dst": 1, "bandwidth": 1, "kind": "nvlink"}, {"src": 0, "dst": 1, "bandwidth": "0.5", "latency": 9}]
+    links = [
+        {"src": 0, "dst": 1, "bandwidth": 1, "kind": "nvlink"},
+        {"src": 0, "dst": 1, "bandwidth": "0.5", "latency": 9},
+    ]
     machine = load(tmp_path, json.dumps({"ranks": 2, "links": links}))
     assert [(k.bandwidth, k.latency, k.kind) for k in machine.links] == [(Fraction(3, 2), 9, "unknown")]
     assert machine.notes == ("parallel links added up: 0→1 (2 entries)",)
 
 
 ROUND_TRIP = [
-    "dgx1", "dgx-h100", "mi100", "mi50-z52", "fat-tree:16", "dgx1*2", "dgx1*2:cross=0+2", "dgx-a100*2:net=rail", "ring:5:units=1/3",
-]  # fmt: skip
+    "dgx1",
+    "dgx-h100",
+    "mi100",
+    "mi50-z52",
+    "fat-tree:16",
+    "dgx1*2",
+    "dgx1*2:cross=0+2",
+    "dgx-a100*2:net=rail",
+    "ring:5:units=1/3",
+]
 
 
 @pytest.mark.parametrize("name", ROUND_TRIP)
@@ -126,14 +144,27 @@ _fraction = st.fractions(min_value=Fraction(1, 20), max_value=100, max_denominat
 @st.composite
 def topologies(draw):
     n = draw(st.integers(2, 6))
-    pairs = draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]), unique=True, min_size=1))
+    pairs = draw(
+        st.lists(
+            st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda p: p[0] != p[1]),
+            unique=True,
+            min_size=1,
+        )
+    )
     links = [{"src": a, "dst": b, "bandwidth": str(draw(_fraction)), "latency": str(draw(_fraction))} for a, b in pairs]
     member = draw(st.lists(st.sampled_from(pairs), unique=True, min_size=1))
-    return {"ranks": n, "name": "x", "links": links, "limits": [{"name": "m", "links": member, "bandwidth": str(draw(_fraction))}]}
+    return {
+        "ranks": n,
+        "name": "x",
+        "links": links,
+        "limits": [{"name": "m", "links": member, "bandwidth": str(draw(_fraction))}],
+    }
 
 
 @given(topologies())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_any_topology_round_trips(tmp_path, doc):
     try:
         machine = load(tmp_path, json.dumps(doc))
@@ -141,7 +172,9 @@ def test_any_topology_round_trips(tmp_path, doc):
         assert "common unit" in str(error)
         return
     assert load(tmp_path, json.dumps(topology_files.dump(machine))) == machine
-    assert {(k.src, k.dst): str(k.bandwidth) for k in machine.links} == {(k["src"], k["dst"]): k["bandwidth"] for k in doc["links"]}
+    assert {(k.src, k.dst): str(k.bandwidth) for k in machine.links} == {
+        (k["src"], k["dst"]): k["bandwidth"] for k in doc["links"]
+    }
 
 
 LIMITED = '{"ranks": 2, "links": [{"src": 0, "dst": 1, "bandwidth": 1}], "limits": [%s]}'
@@ -181,7 +214,12 @@ HOSTILE = [
     ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": 2, "bandwidth": 1}]}', "links[0].dst", "from 0 to 1"),
     ("a.json", '{"ranks": 2, "links": [{"src": -1, "dst": 1, "bandwidth": 1}]}', "links[0].src", "from 0 to 1"),
     ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": 0, "bandwidth": 1}]}', "links[0]", "to itself"),
-    ("a.json", '{"ranks": 2, "links": [{"src": 0, "dst": "sw", "bandwidth": 1}]}', "links[0].dst", "neither a rank nor"),
+    (
+        "a.json",
+        '{"ranks": 2, "links": [{"src": 0, "dst": "sw", "bandwidth": 1}]}',
+        "links[0].dst",
+        "neither a rank nor",
+    ),
     ("a.json", '{"ranks": 2, "links": {"src": 0}}', "links", "expected a list"),
     ("a.json", '{"ranks": 2, "links": [7]}', "links[0]", "expected a mapping"),
     ("a.json", '{"ranks": 2, "links": [], "switches": ["5"]}', "switches[0]", "taken for a rank"),
@@ -204,17 +242,32 @@ HOSTILE = [
     ("a.yaml", "ranks: [2", "2", "not YAML"),
     ("a.yaml", "? [a]\n: b", "1", "key must be text"),
     ("a.json", b"\xff\xfe{", None, "not UTF-8"),
-    ("a.graphml", '<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>\n<graphml>&b;</graphml>', "2", "DOCTYPE"),
+    (
+        "a.graphml",
+        '<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aa"><!ENTITY b "&a;&a;">]>\n<graphml>&b;</graphml>',
+        "2",
+        "DOCTYPE",
+    ),
     ("a.graphml", "<graphml>", "1:9", "not XML"),
     ("a.graphml", "<html/>", None, "expected GraphML"),
     ("a.graphml", "<graphml><graph><node/></graph></graphml>", None, "a node has no id"),
-    ("a.graphml", '<graphml><graph><node id="a"/><edge source="a" target="b"/></graph></graphml>', "edge 0", "no node's id"),
-    ("a.graphml", '<graphml><key id="k" for="edge"/><graph><node id="a"/><hyperedge/></graph></graphml>', None, "networkx"),
+    (
+        "a.graphml",
+        '<graphml><graph><node id="a"/><edge source="a" target="b"/></graph></graphml>',
+        "edge 0",
+        "no node's id",
+    ),
+    (
+        "a.graphml",
+        '<graphml><key id="k" for="edge"/><graph><node id="a"/><hyperedge/></graph></graphml>',
+        None,
+        "networkx",
+    ),
     ("a.json", '{"nodes": [{"id": 0}, {"id": 0}], "links": []}', "nodes", "same id"),
     ("a.json", '{"nodes": [{"id": 0}], "links": [{"source": 0, "target": 9}]}', "links[0]", "no node's id"),
     ("a.json", '{"nodes": [{}], "edges": []}', "nodes", "an id"),
     ("a.json", '{"nodes": [], "edges": []}', None, "no node that is a rank"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "text", "place", "words"), HOSTILE, ids=range(len(HOSTILE)))
@@ -245,10 +298,16 @@ def test_what_is_no_file_is_refused(tmp_path):
 
 
 @given(st.integers(0, 400), st.binary(max_size=6))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 def test_damage_is_read_or_refused_but_never_crashes(tmp_path, at, noise):
     for name in ("topo.yaml", "topo.json"):
-        text = HAND_WRITTEN.encode() if name == "topo.yaml" else json.dumps(topology_files.dump(topology("ring:3"))).encode()
+        text = (
+            HAND_WRITTEN.encode()
+            if name == "topo.yaml"
+            else json.dumps(topology_files.dump(topology("ring:3"))).encode()
+        )
         try:
             load(tmp_path, text[:at] + noise + text[at + len(noise) :], name)
         except FormatError as error:
@@ -282,7 +341,10 @@ def test_directed_multigraph_with_a_switch_and_names(tmp_path):
         graph.add_edge("gpu-b", "hub", bandwidth=width)
     graph.add_edge("hub", "gpu-a")
     nx.write_graphml(graph, tmp_path / "g.graphml")
-    for machine in (topology_files.load(tmp_path / "g.graphml"), load(tmp_path, json.dumps(nx.node_link_data(graph, edges="links")))):
+    for machine in (
+        topology_files.load(tmp_path / "g.graphml"),
+        load(tmp_path, json.dumps(nx.node_link_data(graph, edges="links"))),
+    ):
         assert machine.switches == ("hub",)
         assert [(k.src, k.dst, k.bandwidth) for k in machine.links] == [(0, 2, 3), (2, 1, 1)]
         assert "ranks in the order of the file: 0 is gpu-b, 1 is gpu-a" in machine.notes

@@ -23,7 +23,9 @@ def test_an_allocation_renumbers_and_keeps_labels():
     whole, part = topology("dgx1"), apply(topology("dgx1"), ranks="0,1,2,5,7")
     assert (part.ranks, part.labels) == (5, (0, 1, 2, 5, 7))
     old = units(whole)
-    expected = {(a, b): old[x, y] for a, x in enumerate(part.labels) for b, y in enumerate(part.labels) if (x, y) in old}
+    expected = {
+        (a, b): old[x, y] for a, x in enumerate(part.labels) for b, y in enumerate(part.labels) if (x, y) in old
+    }
     assert units(part) == expected
     assert part.name == "dgx1-v100 --ranks 0,1,2,5,7"
     assert apply(part, ranks=[4, 0]).labels == (7, 0)

@@ -18,7 +18,11 @@ def test_work_waits_and_links():
     text = chrome(program, events)
     found = json.loads(text)["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in found if e["name"] == "thread_name"}
-    assert names == {(0, 0): "block 0: to 1, from 1, channel 0", (1, 0): "block 0: to 0, from 0, channel 0", (2, 0): "0 to 1"}
+    assert names == {
+        (0, 0): "block 0: to 1, from 1, channel 0",
+        (1, 0): "block 0: to 0, from 0, channel 0",
+        (2, 0): "0 to 1",
+    }
     drawn = [(e["pid"], e["name"], e["ts"], e["dur"]) for e in found if e["ph"] == "X"]
     assert drawn == [(0, "s", 0, 2), (2, "s", 0.5, 2), (1, "waits", 1, 1.5), (1, "r", 2.5, 0.5)]
     assert found[-1]["args"]["text"] == "r -> o[0]"

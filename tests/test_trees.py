@@ -121,7 +121,8 @@ def numbers(doc):
 
 
 def test_case_trees_price_what_flows_cannot():
-    # Three ranks that must be reached through two of three relays: fractions take half of each relay, whole chunks cannot.
+    # Three ranks that must be reached through two of three relays: fractions take half of each relay, whole chunks
+    # cannot.
     relays = {1: (4, 5), 2: (5, 6), 3: (4, 6)}
     routes = [Route(0, n, 1) for n in relays] + [Route(n, d, 1) for n, ds in relays.items() for d in ds]
     net = Network("steiner", 7, tuple(routes))
@@ -167,7 +168,8 @@ def test_known_schedules_are_found_and_replayed(name, what, csr):
 
 
 @pytest.mark.parametrize(
-    ("what", "csr"), [("allgather", (6, 2, 7)), ("allgather", (3, 1, 9)), ("allgather", (2, 3, 2)), ("reduce", (1, 2, 2))]
+    ("what", "csr"),
+    [("allgather", (6, 2, 7)), ("allgather", (3, 1, 9)), ("allgather", (2, 3, 2)), ("reduce", (1, 2, 2))],
 )
 def test_nothing_is_claimed_where_nothing_is_found(what, csr):
     net = network("dgx1")
@@ -195,9 +197,20 @@ def problems(draw):
     ranks = draw(st.integers(3, 6))
     order = draw(st.permutations(range(ranks)))
     ends = {(order[i - 1], order[i]) for i in range(ranks)}
-    ends |= set(draw(st.lists(st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]), max_size=8)))
+    ends |= set(
+        draw(
+            st.lists(
+                st.tuples(st.integers(0, ranks - 1), st.integers(0, ranks - 1)).filter(lambda e: e[0] != e[1]),
+                max_size=8,
+            )
+        )
+    )
     routes = tuple(Route(u, v, draw(st.integers(1, 2))) for u, v in sorted(ends))
-    caps = (Cap(draw(st.sampled_from([(0, len(routes) - 1), (0, 0, 1)])), draw(st.integers(1, 2))),) if draw(st.booleans()) else ()
+    caps = (
+        (Cap(draw(st.sampled_from([(0, len(routes) - 1), (0, 0, 1)])), draw(st.integers(1, 2))),)
+        if draw(st.booleans())
+        else ()
+    )
     units = draw(st.integers(1, 3))
     pre = tuple(frozenset([draw(st.integers(0, ranks - 1))]) for _ in range(units))
     post = tuple(frozenset(draw(st.sets(st.integers(0, ranks - 1), min_size=1))) for _ in range(units))

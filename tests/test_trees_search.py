@@ -1,4 +1,5 @@
-"""Column generation where trees are searched, not priced exactly: on machines of 16 ranks it ends at the bound, whatever the seed."""
+"""Column generation where trees are searched, not priced exactly: on machines of 16 ranks it ends at the bound,
+whatever the seed."""
 
 from __future__ import annotations
 

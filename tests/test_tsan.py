@@ -19,9 +19,13 @@ PROGRAMS = (ring_allreduce(4), recursive_doubling_allreduce(4), direct_allgather
 
 NETWORK = api.topology("fully-connected:4").network()
 WAYS = {
-    "fifo": {"direct": False}, "direct": {}, "packets": {"protocol": "LL"}, "clock": {"clock": "logical"},
-    "a launch a rank": {"ranks_on": (0, 0, 0, 0)}, "packets, a launch a rank": {"protocol": "LL", "ranks_on": (0, 0, 0, 0)},
-}  # fmt: skip
+    "fifo": {"direct": False},
+    "direct": {},
+    "packets": {"protocol": "LL"},
+    "clock": {"clock": "logical"},
+    "a launch a rank": {"ranks_on": (0, 0, 0, 0)},
+    "packets, a launch a rank": {"protocol": "LL", "ranks_on": (0, 0, 0, 0)},
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -29,7 +33,9 @@ WAYS = {
 def test_silent_on_right_programs(way, threads):
     for program in PROGRAMS:
         options = WAYS[way] | ({"network": NETWORK} if way == "clock" else {})
-        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.Raced((), False, True)
+        assert thread_sanitizer.race(program, threads=threads, launches=3, **options) == thread_sanitizer.Raced(
+            (), False, True
+        )
 
 
 def without_dependencies(program):
@@ -44,7 +50,10 @@ def with_a_second_writer(program):
 
 
 def changed(program, change):
-    gpus = tuple(g._replace(blocks=tuple(b._replace(ops=change(g.rank, i, b.ops)) for i, b in enumerate(g.blocks))) for g in program.gpus)
+    gpus = tuple(
+        g._replace(blocks=tuple(b._replace(ops=change(g.rank, i, b.ops)) for i, b in enumerate(g.blocks)))
+        for g in program.gpus
+    )
     return replace(program, gpus=gpus)
 
 
@@ -63,24 +72,42 @@ def test_races_of_a_program_are_reported_with_one_thread_a_block(name, options):
 
 
 def test_a_put_that_was_not_proved_safe_is_reported(monkeypatch):
-    """Rank 1 reads what it has received in another block before it receives there again: the sender knows nothing of that."""
+    """Rank 1 reads what it has received in another block before it receives there again: the sender knows nothing of
+    that."""
     program = api.lower(api.baseline("direct", "fully-connected:4", "alltoall"))
     gpus = []
     for gpu in program.gpus:
         copies = Op("cpy", (Span("o", 0),), (Span("s", 0),))
         block, at = next(
-            (b, i) for b, held in enumerate(gpu.blocks) for i, op in enumerate(held.ops) if op.dst and op.dst[0] == ("o", 0, None, False)
+            (b, i)
+            for b, held in enumerate(gpu.blocks)
+            for i, op in enumerate(held.ops)
+            if op.dst and op.dst[0] == ("o", 0, None, False)
         )
         reader = gpu.blocks[0]._replace(send=None, recv=None, channel=9, ops=(copies,) * 9)
-        blocks = [held if b != block else held._replace(ops=tuple(
-            op._replace(deps=(*op.deps, direct_writes.Dep(len(gpu.blocks), 8))) if i == at else op for i, op in enumerate(held.ops)
-        )) for b, held in enumerate(gpu.blocks)]  # fmt: skip
+        blocks = [
+            held
+            if b != block
+            else held._replace(
+                ops=tuple(
+                    op._replace(deps=(*op.deps, direct_writes.Dep(len(gpu.blocks), 8))) if i == at else op
+                    for i, op in enumerate(held.ops)
+                )
+            )
+            for b, held in enumerate(gpu.blocks)
+        ]
         gpus.append(gpu._replace(scratch=gpu.scratch + 1, blocks=(*blocks, reader)))
     odd = replace(program, gpus=tuple(gpus))
     assert thread_sanitizer.race(odd, threads=1, elements=64) == thread_sanitizer.Raced((), False, True)
-    monkeypatch.setattr(transports, "puts", lambda program, in_place, part: {
-        send: receive for send, receive in direct_writes._pairs(program).items() if direct_writes._op(program, receive).code in direct_writes.STORING
-    })  # fmt: skip
+    monkeypatch.setattr(
+        transports,
+        "puts",
+        lambda program, in_place, part: {
+            send: receive
+            for send, receive in direct_writes._pairs(program).items()
+            if direct_writes._op(program, receive).code in direct_writes.STORING
+        },
+    )
     assert thread_sanitizer.race(odd, threads=1, elements=64).races
 
 
@@ -88,18 +115,42 @@ FIFO, PACKETS, APART = {"direct": False}, {"protocol": "LL"}, {"ranks_on": (0, 0
 TIMED = {"clock": "logical", "network": NETWORK}
 KERNELS = {
     "relaxed release": ("wrap.cuh", "value, __ATOMIC_RELEASE", "value, __ATOMIC_RELAXED", 1, FIFO),
-    "relaxed acquire": ("wrap.cuh", "__atomic_load_n(at, __ATOMIC_ACQUIRE)", "__atomic_load_n(at, __ATOMIC_RELAXED)", 1, FIFO),
-    "dropped barrier after the data": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4, FIFO),
+    "relaxed acquire": (
+        "wrap.cuh",
+        "__atomic_load_n(at, __ATOMIC_ACQUIRE)",
+        "__atomic_load_n(at, __ATOMIC_RELAXED)",
+        1,
+        FIFO,
+    ),
+    "dropped barrier after the data": (
+        "interp.cuh",
+        "          block_sync(team);\n        }\n",
+        "        }\n",
+        4,
+        FIFO,
+    ),
     "missing credit wait": ("interp.cuh", "if (op.flags & SENDS && sent >= (u64)p.nslots + room", "if (false", 1, FIFO),
     "missing data wait": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1, FIFO),
     "dropped barrier before the data": ("interp.cuh", "if (block_any(team, why)) return;", "if (why) return;", 4, FIFO),
-    "put before the receiver has begun": ("interp.cuh", "if (F & DIRECT && !why && puts && !entered)", "if (false)", 1, APART),
+    "put before the receiver has begun": (
+        "interp.cuh",
+        "if (F & DIRECT && !why && puts && !entered)",
+        "if (false)",
+        1,
+        APART,
+    ),
     "put taken before its message": ("interp.cuh", "op.flags & RECEIVES && !await", "false && !await", 1, {}),
     "put without a barrier after it": ("interp.cuh", "          block_sync(team);\n        }\n", "        }\n", 4, {}),
     "dropped barrier after packets": ("interp.cuh", "if (block_any(team, gone))", "if (gone)", 4, PACKETS),
     "link taken out of turn": ("clock.cuh", "if (!await(p, clock.turns + route.line, ticket))", "if (false)", 1, TIMED),
-    "time of another message": ("clock.cuh", "p.nslots + taken % p.nslots]);", "p.nslots + (taken + 1) % p.nslots]);", 1, TIMED),
-}  # fmt: skip
+    "time of another message": (
+        "clock.cuh",
+        "p.nslots + taken % p.nslots]);",
+        "p.nslots + (taken + 1) % p.nslots]);",
+        1,
+        TIMED,
+    ),
+}
 
 
 def rebuilt(tmp_path, file, old, new):
@@ -112,7 +163,11 @@ def rebuilt(tmp_path, file, old, new):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name.startswith(("relaxed", "dropped")) else [pytest.mark.slow]) for name in KERNELS]
+    "name",
+    [
+        pytest.param(name, marks=[] if name.startswith(("relaxed", "dropped")) else [pytest.mark.slow])
+        for name in KERNELS
+    ],
 )
 def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SYNTH_CACHE", str(tmp_path))
@@ -126,8 +181,12 @@ def test_a_broken_kernel_is_reported(name, tmp_path, monkeypatch):
     elif options == PACKETS:  # what one thread writes another block's threads read
         program = recursive_doubling_allreduce(4, 4)
     folder = rebuilt(tmp_path, file, old, new)
-    # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none is tried again
-    tries = (thread_sanitizer.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options) for _ in range(5))
+    # a race is seen where two threads meet unordered; on a busy machine they may take turns, so a run that shows none
+    # is tried again
+    tries = (
+        thread_sanitizer.race(program, threads=threads, launches=4, elements=40, limit=20, folder=folder, **options)
+        for _ in range(5)
+    )
     assert any(found.races for found in tries)
 
 
@@ -143,7 +202,9 @@ def test_packets_without_right_flags_are_wrong_or_stuck(old, new, tmp_path, monk
     text = (folder / "wrap.cuh").read_text()
     assert text.count(old) == 2  # of CPU threads, and of GPUs
     (folder / "wrap.cuh").write_text(text.replace(old, new, 1))
-    found = thread_sanitizer.race(ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS)
+    found = thread_sanitizer.race(
+        ring_allreduce(4), threads=2, launches=2, folder=folder, timeout=0.5, limit=20, **PACKETS
+    )
     assert found.stuck or not found.right
 
 

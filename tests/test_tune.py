@@ -84,11 +84,16 @@ def test_without_measurements_the_model_decides():
     (table,) = plan.tables
     assert plan.source == "model" and "not measured" in plan.says
     assert table.sizes == SIZES
-    assert [key for key, _ in groupby(plan.algorithms[row.order[0]].protocol for row in table.ranges)] == ["LL", "Simple"]
+    assert [key for key, _ in groupby(plan.algorithms[row.order[0]].protocol for row in table.ranges)] == [
+        "LL",
+        "Simple",
+    ]
     assert plan.choose("allgather", 1 << 10).schedule == FRONTIER.points[0].schedule
     assert set(table.losses) == {0.0}
     assert any("LL128 is not offered, for the kinds of links are not known" in note for note in plan.notes)
-    assert "LL128" in {a.protocol for a in sound(api.tune(frontiers=[FRONTIER], protocols=["Simple", "LL128"])).algorithms}
+    assert "LL128" in {
+        a.protocol for a in sound(api.tune(frontiers=[FRONTIER], protocols=["Simple", "LL128"])).algorithms
+    }
 
 
 def test_measurements_decide_where_there_are_any():
@@ -99,8 +104,12 @@ def test_measurements_decide_where_there_are_any():
         time = row["size"] * 1e-11 * factor + 1e-6
         row["seconds"] = row["least"] = row["most"] = time
     plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc], sizes=[1 << k for k in range(10, 23)]))
-    assert plan.source == "model" and plan.model["allgather"]["kind"] == "fitted"  # the reference executor reads no clock
-    plan = sound(api.tune(frontiers=[FRONTIER], measured=[doc | {"modelled": False}], sizes=[1 << k for k in range(10, 23)]))
+    assert (
+        plan.source == "model" and plan.model["allgather"]["kind"] == "fitted"
+    )  # the reference executor reads no clock
+    plan = sound(
+        api.tune(frontiers=[FRONTIER], measured=[doc | {"modelled": False}], sizes=[1 << k for k in range(10, 23)])
+    )
     assert plan.source == "measured"
     direct, ring = (p.schedule for p in FRONTIER.points)
     assert plan.choose("allgather", 16 * KIB).schedule == direct
@@ -129,7 +138,9 @@ def test_a_fit_says_nothing_where_no_schedule_was_timed():
     docs[1]["rows"] = [row for row in docs[1]["rows"] if row["program"] == 0]  # the ring in LL is predicted
     plan = sound(api.tune(frontiers=[FRONTIER], measured=docs, sizes=[1 << k for k in range(8, 25)]))
     assert plan.tables[0].sizes == tuple(1 << k for k in range(9, 18))
-    assert any("no time is known at 256 B" in note for note in plan.notes) and any("predicted by the fit" in note for note in plan.notes)
+    assert any("no time is known at 256 B" in note for note in plan.notes) and any(
+        "predicted by the fit" in note for note in plan.notes
+    )
 
 
 def test_the_same_program_is_found_by_its_fingerprint_or_by_its_numbers():
@@ -146,15 +157,22 @@ def test_the_same_program_is_found_by_its_fingerprint_or_by_its_numbers():
 @given(st.randoms(use_true_random=False), st.floats(0, 0.2))
 def test_permuting_repeats_does_not_change_the_plan(random, tolerance):
     (doc,) = reference(FRONTIER, [1 << k for k in range(10, 21, 5)], [("Simple", 1)])
-    rows = [row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f} for row in doc["rows"] for f in (1.0, 1.1, 0.97)]
+    rows = [
+        row | {"seconds": row["seconds"] * f, "least": row["seconds"] * f}
+        for row in doc["rows"]
+        for f in (1.0, 1.1, 0.97)
+    ]
     asked = {"frontiers": [FRONTIER], "sizes": [1 << k for k in range(10, 21)], "tolerance": tolerance}
     first = api.tune(measured=[doc | {"rows": rows}], **asked)
     assert api.tune(measured=[doc | {"rows": random.sample(rows, len(rows))}], **asked) == first
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10), st.sampled_from(["float32", "float16", "float64", "uint8"]),
-       st.sets(st.sampled_from([1, 2, 3, 4]), min_size=1))  # fmt: skip
+@given(
+    st.lists(st.integers(1, 1 << 24), min_size=1, max_size=10),
+    st.sampled_from(["float32", "float16", "float64", "uint8"]),
+    st.sets(st.sampled_from([1, 2, 3, 4]), min_size=1),
+)
 def test_every_size_has_an_answer(sizes, kind, instances):
     """By the executors that pad, and without padding the library's own, or a schedule that divides the size."""
     plan = sound(api.tune(frontiers=[FRONTIER], sizes=sizes, dtype=kind, instances=sorted(instances)))
@@ -205,7 +223,10 @@ NCCL = """\
 #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
 """
 ROW = "{:12d} {:12d} float none -1 {:.2f} 0.0 0.0 0 {:.2f} 0.0 0.0 0\n"
-OSU = "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
+OSU = (
+    "# OSU MPI Allgather Latency Test v7.0\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  "
+    "Iterations\n"
+)
 
 
 def write_logs(nccl, mpi):
@@ -225,14 +246,19 @@ def test_logs_give_the_winners_that_they_contain(folder, seed):
     for row in doc["rows"]:
         row["seconds"] = row["least"] = row["most"] = times["synth"][row["size"]] * 1e-6
     Path("m.json").write_text(json.dumps(doc))
-    synth("tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=osu.txt --measured m.json -o p.json")
+    synth(
+        "tune --from f.json --coll allgather --sizes 1KiB:4MiB --log nccl=nccl.txt --log mpi=osu.txt --measured "
+        "m.json -o p.json"
+    )
     plan = sound(api.load_plan("p.json"))
     assert {size: plan.choose("allgather", size, 4).backend for size in sizes} == won
 
 
 def test_logs_alone_are_a_plan(folder):
     write_logs({1024: 10, 4096: 12}, {1024: 5, 4096: 50})
-    said = synth("tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=osu.txt --gpus 4 -o p.json").stdout
+    said = synth(
+        "tune --coll allgather --sizes 1KiB,4KiB --log nccl=nccl.txt --log mpi=osu.txt --gpus 4 -o p.json"
+    ).stdout
     assert "multiplied by 4" in said and "mpi" in said
     plan = sound(api.load_plan("p.json"))
     assert [plan.choose("allgather", size, 4).backend for size in (1024, 4096)] == ["mpi", "nccl"]
@@ -264,7 +290,9 @@ def test_several_collectives_make_one_plan(folder):
     assert [(t.collective, t.root) for t in plan.tables] == [("allgather", None), ("broadcast", 0)]
     assert {a.schedule.collective.name for a in plan.algorithms if a.schedule} == {"allgather", "broadcast"}
     assert len({a.label for a in plan.algorithms}) == len(plan.algorithms)
-    doc = json.loads(synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --no-dividing --format json").stdout)
+    doc = json.loads(
+        synth("tune --topo full:4 --coll allgather,broadcast --sizes 1KiB,1MiB --no-dividing --format json").stdout
+    )
     assert Plan.from_json(doc).tables == plan.tables
     assert doc["tables"][0]["greatest_loss"] == max(doc["tables"][0]["losses"])
 
@@ -294,7 +322,8 @@ def test_a_size_is_left_to_the_library_with_both_times():
     assert plan.algorithms[table.chosen[0]].backend == "synth"
     (said,) = [line for line in api.export_plan(plan).remarks if "left to the library" in line]
     assert said == (
-        "allreduce on 8 ranks: 1 GB is left to the library (nccl-ring: 12577 µs against 21489 µs by the best schedule that this runtime"
+        "allreduce on 8 ranks: 1 GB is left to the library (nccl-ring: 12577 µs against 21489 µs by the best "
+        "schedule that this runtime"
         " takes, at 1 GB); the .md has every size"
     )
     csv = api.export_plan(plan, "nccl-tuner-csv").files[0][1].splitlines()[-1]
@@ -309,7 +338,8 @@ def test_where_nothing_is_predicted_of_the_library_nothing_is_left_to_it(folder)
 
 
 @pytest.mark.parametrize(
-    ("machine", "protocols"), [("dgx1", {"Simple", "LL", "LL128"}), ("grid:2x2", {"Simple", "LL"}), ("pcie.txt", {"Simple", "LL"})]
+    ("machine", "protocols"),
+    [("dgx1", {"Simple", "LL", "LL128"}), ("grid:2x2", {"Simple", "LL"}), ("pcie.txt", {"Simple", "LL"})],
 )
 def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder, machine, protocols):
     """Whatever the file of the machine is called: it was believed to be a DGX-1 where it had that name."""
@@ -321,7 +351,9 @@ def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder,
     assert set().union(*plan.kinds) == kinds and len(plan.kinds) == len(plan.topology.routes) and set(plan.nodes) == {0}
     forced = Plan.from_json(json.loads(json.dumps(plan.to_json())))
     forced = replace(
-        forced, algorithms=tuple(replace(a, protocol="LL128") for a in forced.algorithms), topology=replace(forced.topology, name="box")
+        forced,
+        algorithms=tuple(replace(a, protocol="LL128") for a in forced.algorithms),
+        topology=replace(forced.topology, name="box"),
     )
     forced = replace(forced, algorithms=tuple(
         replace(a, schedule=a.schedule and replace(a.schedule, network=forced.topology)) for a in forced.algorithms
@@ -329,7 +361,10 @@ def test_ll128_is_offered_over_nvlink_alone_and_the_plan_keeps_the_kinds(folder,
     if machine == "dgx1":
         assert api.export_plan(forced).files
     else:
-        with pytest.raises(SynthError, match=f"LL128 corrupts data on links other than NVLink, and the link 0 to 1 is {'|'.join(kinds)}"):
+        with pytest.raises(
+            SynthError,
+            match=f"LL128 corrupts data on links other than NVLink, and the link 0 to 1 is {'|'.join(kinds)}",
+        ):
             api.export_plan(forced)
 
 
@@ -344,7 +379,9 @@ def test_schedules_are_found_that_divide_every_size(folder):
     assert 4 not in {a.schedule.chunks for a in without.algorithms if a.schedule}
     library, padded = plan.tables[0].library[1], plan.tables[0].seconds[1]
     (note,) = [note for note in plan.notes if "runtimes that do not pad" in note and "sizes are not multiples" in note]
-    assert note.startswith("1 of these sizes") and note.endswith(f"takes at most {100 * (library / padded - 1):.1f}% longer, at 64 MB")
+    assert note.startswith("1 of these sizes") and note.endswith(
+        f"takes at most {100 * (library / padded - 1):.1f}% longer, at 64 MB"
+    )
 
 
 def test_a_wrong_schedule_is_found_out(folder):
@@ -423,9 +460,15 @@ def test_measurements_of_a_catalog_count_where_the_machine_is_theirs(folder):
     (doc,) = reference(FRONTIER, [4 * KIB, 64 * KIB], [("Simple", 1)])
     other = doc | {"topology": "elsewhere", "rows": [row | {"seconds": 1e-9, "least": 1e-9} for row in doc["rows"]]}
     entry = Entry(
-        problem_fingerprint(FRONTIER.network, FRONTIER.collective), FRONTIER.network.name, "allgather", 4, (), DONE, FRONTIER,
+        problem_fingerprint(FRONTIER.network, FRONTIER.collective),
+        FRONTIER.network.name,
+        "allgather",
+        4,
+        (),
+        DONE,
+        FRONTIER,
         measurements=(doc, other),
-    )  # fmt: skip
+    )
     with Store.open("c.db", create=True) as store:
         store.put(entry)
     plan = sound(api.tune(frontiers=["f.json"], catalog="c.db", sizes=[4 * KIB, 64 * KIB]))
@@ -446,7 +489,10 @@ def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch
     machine = api.topology("ring:4")
     turn = (0, 2, 1, 3)
     turned = replace(
-        machine, name="turned", links=tuple(replace(k, src=turn[k.src], dst=turn[k.dst]) for k in machine.links), generators=()
+        machine,
+        name="turned",
+        links=tuple(replace(k, src=turn[k.src], dst=turn[k.dst]) for k in machine.links),
+        generators=(),
     )
     assert turned.network().to_json()["links"] != machine.network().to_json()["links"]
     asked = []
@@ -462,7 +508,8 @@ def test_a_catalog_that_has_the_frontier_saves_the_synthesis(folder, monkeypatch
 
 
 class Clock:
-    """A clock that only what is asked for moves: frontiers take a tenth more than they may, questions all that they may."""
+    """A clock that only what is asked for moves: frontiers take a tenth more than they may, questions all that they
+    may."""
 
     def __init__(self, monkeypatch, frontier):
         self.now, self.asked = 100.0, []

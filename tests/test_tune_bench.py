@@ -22,7 +22,12 @@ def small():
 
 def test_every_way_is_timed_at_sizes_that_all_divide(small):
     found, _ = small
-    assert {(c.algorithm.protocol, c.algorithm.instances) for c in found.found} == {("Simple", 1), ("Simple", 2), ("LL", 1), ("LL", 2)}
+    assert {(c.algorithm.protocol, c.algorithm.instances) for c in found.found} == {
+        ("Simple", 1),
+        ("Simple", 2),
+        ("LL", 1),
+        ("LL", 2),
+    }
     assert all(c.algorithm.admits(size, 4) for c in found.found for size in found.sizes)
     assert {s.size for c in found.found for s in c.samples} == set(found.sizes)
 

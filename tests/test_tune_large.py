@@ -1,4 +1,5 @@
-"""What becomes of the points of flow methods in a plan: too large to be written out, or no time left. Clocks are injected."""
+"""What becomes of the points of flow methods in a plan: too large to be written out, or no time left. Clocks are
+injected."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -42,12 +43,16 @@ def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
     plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
     assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)
     assert sum("too large to write out" in note for note in plan.notes) == len(found.points)
-    assert "schedules that divide every size are not looked for: the machine is too large for exact synthesis" in plan.notes
+    assert (
+        "schedules that divide every size are not looked for: the machine is too large for exact synthesis"
+        in plan.notes
+    )
     assert all(not a.label.startswith("S") for a in plan.algorithms)
 
 
 def test_points_are_written_out_while_there_is_time_and_the_first_come_first():
-    """Each takes a second a chunk: of 1, 2, 4 and 8 chunks two are made in 16 seconds, and what is left is for predicting them."""
+    """Each takes a second a chunk: of 1, 2, 4 and 8 chunks two are made in 16 seconds, and what is left is for
+    predicting them."""
     now, one = [100.0], large().points[0]
 
     def point(steps: int, chunks: int) -> LargePoint:
@@ -69,7 +74,9 @@ def test_when_the_time_is_over_the_baselines_are_candidates_alone():
     assert {c.algorithm.schedule for c in over.candidates} == {ring}
     assert over.notes[0] == "the time limit left no time to predict the times of S1: not candidates"
     times = iter([False])
-    assert {c.algorithm.schedule for c in candidates([Named("S1", direct)], [], late=lambda: next(times)).candidates} == {direct}
+    assert {
+        c.algorithm.schedule for c in candidates([Named("S1", direct)], [], late=lambda: next(times)).candidates
+    } == {direct}
 
 
 def test_tables_say_in_plain_words_what_columns_are_and_nothing_of_no_loss():

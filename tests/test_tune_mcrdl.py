@@ -38,10 +38,26 @@ def test_a_table_is_a_plan(file):
     read.check(plan)
     (table,) = plan.tables
     assert (table.collective, table.ranks) == ("allgather", 16)
-    assert [(a.label, a.backend) for a in plan.algorithms] == [("MVAPICH2-GDR", "mpi"), ("NCCL", "nccl"), ("SCCL", "sccl")]
-    assert table.ranges == (Range(256, 4095, (0,)), Range(4096, 8191, (1,)), Range(8192, 16383, (2,)), Range(16384, 16384, (1,)))
+    assert [(a.label, a.backend) for a in plan.algorithms] == [
+        ("MVAPICH2-GDR", "mpi"),
+        ("NCCL", "nccl"),
+        ("SCCL", "sccl"),
+    ]
+    assert table.ranges == (
+        Range(256, 4095, (0,)),
+        Range(4096, 8191, (1,)),
+        Range(8192, 16383, (2,)),
+        Range(16384, 16384, (1,)),
+    )
     named = {size: plan.choose("allgather", size).label for size in (256, 300, 4095, 4096, 9000, 16384)}
-    assert named == {256: "MVAPICH2-GDR", 300: "MVAPICH2-GDR", 4095: "MVAPICH2-GDR", 4096: "NCCL", 9000: "SCCL", 16384: "NCCL"}
+    assert named == {
+        256: "MVAPICH2-GDR",
+        300: "MVAPICH2-GDR",
+        4095: "MVAPICH2-GDR",
+        4096: "NCCL",
+        9000: "SCCL",
+        16384: "NCCL",
+    }
     assert plan.choose("allgather", 255) is None and plan.choose("allgather", 16385) is None
 
 
@@ -74,11 +90,19 @@ def test_any_table_of_the_form_comes_back(tmp_path_factory, rows, name, ranks):
 
 
 def test_a_tuned_plan_has_a_table_for_each_operation(file):
-    algorithms = (Algorithm("S2", schedule=None, divisor=8), Algorithm("nccl/ring/LL", "nccl", options=(("algorithm", "ring"),)))
+    algorithms = (
+        Algorithm("S2", schedule=None, divisor=8),
+        Algorithm("nccl/ring/LL", "nccl", options=(("algorithm", "ring"),)),
+    )
     one = Table("allgather", 4, (Range(8, 100, (0, 1)),), (8, 64, 100), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0))
-    plan = Plan(algorithms, (one, Table("allreduce", 4, (Range(8, 8, (1,)),), (8,), (1.0,), (1.0,))), "measured", "wall\ntime")
+    plan = Plan(
+        algorithms, (one, Table("allreduce", 4, (Range(8, 8, (1,)),), (8,), (1.0,), (1.0,))), "measured", "wall\ntime"
+    )
     files = dict(mcrdl.files(plan))
-    assert files["mcrdl_allgather_4gpu.csv"] == "# allgather on 4 GPUs: wall time\nbytes,backend\n8,synth\n64,synth\n100,synth\n"
+    assert (
+        files["mcrdl_allgather_4gpu.csv"]
+        == "# allgather on 4 GPUs: wall time\nbytes,backend\n8,synth\n64,synth\n100,synth\n"
+    )
     for name, text in files.items():
         Path(name).write_text(text)
         again = api.import_plan(name)
@@ -86,7 +110,12 @@ def test_a_tuned_plan_has_a_table_for_each_operation(file):
 
 
 def test_what_the_form_cannot_say_is_refused():
-    comma = Plan((Algorithm("a,b", "nccl"),), (Table("allgather", 2, (Range(1, 1, (0,)),), (1,), (1.0,), (1.0,)),), "measured", "")
+    comma = Plan(
+        (Algorithm("a,b", "nccl"),),
+        (Table("allgather", 2, (Range(1, 1, (0,)),), (1,), (1.0,), (1.0,)),),
+        "measured",
+        "",
+    )
     with pytest.raises(SynthError, match="cannot stand in a table"):
         mcrdl.files(comma)
     bare = Plan((Algorithm("x", "nccl"),), (Table("allgather", 2, (Range(1, 9, (0,)),)),), "measured", "")

@@ -33,12 +33,16 @@ def check(found, low, high):
 
 
 lines = st.lists(
-    st.tuples(st.floats(1e-7, 1e-3), st.floats(1e-13, 1e-8), st.sampled_from([4, 8, 12, 16, 24, 40, 192])), min_size=1, max_size=7
+    st.tuples(st.floats(1e-7, 1e-3), st.floats(1e-13, 1e-8), st.sampled_from([4, 8, 12, 16, 24, 40, 192])),
+    min_size=1,
+    max_size=7,
 )
 
 
 @settings(max_examples=150, deadline=None)
-@given(lines, st.sampled_from([0.0, 0.01, 0.2]), st.lists(st.integers(1, 1 << 30), min_size=1, max_size=12, unique=True))
+@given(
+    lines, st.sampled_from([0.0, 0.01, 0.2]), st.lists(st.integers(1, 1 << 30), min_size=1, max_size=12, unique=True)
+)
 def test_ranges_are_disjoint_without_gaps_and_lose_no_more_than_the_tolerance(drawn, tolerance, sizes):
     options, sizes = [option(line(a, b), d) for a, b, d in drawn], sorted(sizes)
     found = ranges(options, sizes, tolerance)
@@ -52,7 +56,8 @@ def test_ranges_are_disjoint_without_gaps_and_lose_no_more_than_the_tolerance(dr
 @settings(max_examples=150, deadline=None)
 @given(lines, st.integers(1, 64))
 def test_the_first_of_a_range_that_admits_a_size_is_good_enough_there(drawn, factor):
-    """Also where the first choice does not divide: what comes next is the best of those that remain, within the tolerance."""
+    """Also where the first choice does not divide: what comes next is the best of those that remain, within the
+    tolerance."""
     options = [option(line(a, b), d) for a, b, d in drawn]
     sizes = [size * factor for size in SIZES]
     for row in ranges(options, sizes, 0.01):
@@ -74,7 +79,9 @@ def test_a_switch_that_wins_no_more_than_the_repeats_spread_does_not_happen():
     better = lambda size: 1e-6 * (0.97 if size in (4096, 65536) else 1.03)  # noqa: E731
     steady = line(1e-6, 0)
     assert len(ranges([option(steady), option(better)], SIZES, 0.0)) == 5
-    assert ranges([option(steady, spread=0.04), option(better, spread=0.02)], SIZES, 0.0) == [Range(256, SIZES[-1], (0,))]
+    assert ranges([option(steady, spread=0.04), option(better, spread=0.02)], SIZES, 0.0) == [
+        Range(256, SIZES[-1], (0,))
+    ]
 
 
 def test_isolated_flips_are_smoothed_within_the_tolerance_and_only_there():
@@ -91,7 +98,9 @@ def test_within_the_tolerance_what_admits_more_sizes_is_preferred():
     assert found == [Range(256, SIZES[-1], (1,))]
     found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64)], SIZES, 0.01)
     assert found == [Range(256, SIZES[-1], (0, 1))]
-    found = ranges([option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64), option(line(1.1e-6, 0), 192)], SIZES, 0.01)
+    found = ranges(
+        [option(line(1e-6, 0), 192), option(line(1.05e-6, 0), 64), option(line(1.1e-6, 0), 192)], SIZES, 0.01
+    )
     assert found == [Range(256, SIZES[-1], (0, 1))]  # what is slower and admits no more never comes
 
 
@@ -106,7 +115,9 @@ def test_crossing_is_the_least_size_from_which_the_new_one_is_ahead():
     assert crossing(line(0, 1), line(1000, 2), 10, 5000) == 5000  # never: then at the next judged size
 
 
-samples = st.lists(st.tuples(st.integers(1, 1 << 30), st.floats(1e-7, 1)), min_size=1, max_size=8, unique_by=lambda row: row[0])
+samples = st.lists(
+    st.tuples(st.integers(1, 1 << 30), st.floats(1e-7, 1)), min_size=1, max_size=8, unique_by=lambda row: row[0]
+)
 
 
 @given(samples)

@@ -78,16 +78,31 @@ def broken(change, base=ring_allgather, n=4):
         (lambda d: d["steps"][0].__setitem__("rounds", 0), r"steps\[0\].rounds"),
         (lambda d: d["steps"][0].__setitem__("rounds", True), "whole number"),
         (lambda d: d["steps"][0]["sends"][0].__setitem__(3, "reduce"), "does not combine"),
-        (lambda d: [row.__setitem__(3, "reduce") for row in d["steps"][1]["sends"]], r"steps\[1\].sends\[0\]: kind 'reduce'"),
-        (lambda d: d["steps"][0]["sends"][1].__setitem__(0, True), r"sends\[1\]\[0\]: expected a whole number, found True"),
-        (lambda d: d["steps"][0]["sends"][1].__setitem__(1, 1.0), r"sends\[1\]\[1\]: expected a whole number, found 1.0"),
-        (lambda d: d["steps"][0]["sends"][1].__setitem__(2, -2), r"sends\[1\]\[2\]: expected a number in 0..3, found -2"),
+        (
+            lambda d: [row.__setitem__(3, "reduce") for row in d["steps"][1]["sends"]],
+            r"steps\[1\].sends\[0\]: kind 'reduce'",
+        ),
+        (
+            lambda d: d["steps"][0]["sends"][1].__setitem__(0, True),
+            r"sends\[1\]\[0\]: expected a whole number, found True",
+        ),
+        (
+            lambda d: d["steps"][0]["sends"][1].__setitem__(1, 1.0),
+            r"sends\[1\]\[1\]: expected a whole number, found 1.0",
+        ),
+        (
+            lambda d: d["steps"][0]["sends"][1].__setitem__(2, -2),
+            r"sends\[1\]\[2\]: expected a number in 0..3, found -2",
+        ),
         (lambda d: d["steps"][0]["sends"][1].__setitem__(0, 4), r"sends\[1\]\[0\]: expected a number in 0..3, found 4"),
         (lambda d: d["steps"][0]["sends"][1].__setitem__(3, ["copy"]), r"sends\[1\]\[3\]: kind \['copy'\] is none of"),
         (lambda d: d["steps"][0]["sends"][1].pop(), r"sends\[1\]: expected \[chunk, src, dst, kind\]"),
         (lambda d: d["steps"][0]["sends"].__setitem__(1, "copy"), r"sends\[1\]: expected a list"),
         (lambda d: d["collective"]["pre"].append([0, 0]), r"pre\[4\]: chunk 0 at rank 0 is listed twice"),
-        (lambda d: d["collective"]["pre"][1].__setitem__(0, True), r"pre\[1\]\[0\]: expected a whole number, found True"),
+        (
+            lambda d: d["collective"]["pre"][1].__setitem__(0, True),
+            r"pre\[1\]\[0\]: expected a whole number, found True",
+        ),
         (lambda d: d["collective"]["post"][3].__setitem__(1, 4), r"post\[3\]\[1\]: expected a number in 0..3, found 4"),
         (lambda d: d["collective"]["post"].pop(), "pre and post are not those of allgather"),
         (lambda d: d["collective"].__setitem__("combining", True), "combining"),
@@ -142,7 +157,9 @@ def test_physical_wires_bind_and_paths_must_exist():
     links = tuple(link for r in range(3) for link in (Link(r, 3, Fraction(2)), Link(3, r, Fraction(2))))
     net = Topology("star", 3, links, switches=("s0",), unit=Fraction(1)).network()
     task = pattern(3, [(0, 1), (0, 2), (1, 2)])
-    good = Schedule(net, task, 1, (Step(1, (Send(0, 0, 1, via=("s0",)), Send(1, 0, 2, via=("s0",)), Send(2, 1, 2, via=("s0",)))),))
+    good = Schedule(
+        net, task, 1, (Step(1, (Send(0, 0, 1, via=("s0",)), Send(1, 0, 2, via=("s0",)), Send(2, 1, 2, via=("s0",)))),)
+    )
     verify.schedule(good)
     doc = good.to_json()
     doc["topology"]["limits"] = []
@@ -165,7 +182,9 @@ def test_a_changed_chunk_or_destination_is_never_accepted():
     for _ in range(300):
         doc = copy.deepcopy(base)
         send = rng.choice(rng.choice(doc["steps"])["sends"])
-        place = rng.choice([0, 2])  # another source may be just as right: the owner is the last receiver's other neighbour
+        place = rng.choice(
+            [0, 2]
+        )  # another source may be just as right: the owner is the last receiver's other neighbour
         send[place] = rng.choice([x for x in range(-1, 7) if x != send[place]])
         with pytest.raises(VerificationError):
             verify.schedule(doc)

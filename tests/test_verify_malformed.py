@@ -23,7 +23,9 @@ from synth.model.outcome import Sat
 from synth.scale.search import bound
 from synth.topologies import modify, topology
 
-PYTHON = re.compile(r"\w*Error\(|'NoneType'|unhashable|subscriptable|iterable|unpack|zip\(|operand|has no attribute|unsupported")
+PYTHON = re.compile(
+    r"\w*Error\(|'NoneType'|unhashable|subscriptable|iterable|unpack|zip\(|operand|has no attribute|unsupported"
+)
 
 
 def documents() -> Iterator[tuple[str, dict]]:
@@ -73,10 +75,14 @@ def test_whatever_is_wrong_is_said_in_a_clear_line(made, wrong):
                 assert "\n" not in str(error) and not PYTHON.search(str(error)), (name, way, str(error))
 
 
-@pytest.mark.parametrize("name", ["frontier", "bounds", "infeasible ring:4", "infeasible torus:20x20", "large allgather"])
+@pytest.mark.parametrize(
+    "name", ["frontier", "bounds", "infeasible ring:4", "infeasible torus:20x20", "large allgather"]
+)
 def test_no_certificate_is_no_proof(name, made):
     doc = copy.deepcopy(made[name])
-    holder = {"frontier": lambda: doc["points"][0]["bound"], "bounds": lambda: doc["bounds"][0]}.get(name, lambda: doc.get("bound", doc))()
+    holder = {"frontier": lambda: doc["points"][0]["bound"], "bounds": lambda: doc["bounds"][0]}.get(
+        name, lambda: doc.get("bound", doc)
+    )()
     holder["certificate"] = None
     with pytest.raises(SynthError, match="there is no certificate: nothing proves this"):
         api.verify(doc)
@@ -84,7 +90,14 @@ def test_no_certificate_is_no_proof(name, made):
 
 def test_refutations_without_a_certificate_prove_nothing(tmp_path):
     machine, task = topology("ring:4").network(), api.collective("allgather", 4)
-    doc = {"schema": refutation.SCHEMA, "topology": machine.to_json(), "collective": task.to_json(1), "chunks": 1, "steps": 1, "rounds": 1}
+    doc = {
+        "schema": refutation.SCHEMA,
+        "topology": machine.to_json(),
+        "collective": task.to_json(1),
+        "chunks": 1,
+        "steps": 1,
+        "rounds": 1,
+    }
     with pytest.raises(SynthError, match="there is no certificate"):
         api.verify(doc | {"certificate": None})
 

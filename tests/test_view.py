@@ -23,7 +23,9 @@ def made(*points: tuple[int, int, int], topology: str = "line:2", status: str = 
     network, collective = api.topology(topology).network(), api.collective("broadcast", 2)
     found = []
     for steps, rounds, chunks in points:
-        empty = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][:steps]
+        empty = [Step(1, (Send(0, 0, 1),)), *[Step(1, ()) for _ in range(steps - 2)], Step(rounds - steps + 1, ())][
+            :steps
+        ]
         schedule = Schedule(network, collective, chunks, tuple(empty))
         found.append(Point(schedule, LowerBound(Fraction(rounds, chunks), {"kind": "test"}), status, "by hand"))
     return Frontier(network, collective, tuple(found), **more)
@@ -76,7 +78,10 @@ def test_what_complete_means_is_said_and_only_then():
     assert "complete: no schedule in this model, with any number of chunks, is better" in frontier_text.sentences(
         made((2, 3, 2), complete=True)
     )
-    assert any(line.startswith("complete up to 8 steps") for line in frontier_text.sentences(made((2, 3, 2), complete=True, max_steps=8)))
+    assert any(
+        line.startswith("complete up to 8 steps")
+        for line in frontier_text.sentences(made((2, 3, 2), complete=True, max_steps=8))
+    )
     assert not any(line.startswith("complete") for line in frontier_text.sentences(made((2, 3, 2))))
     assert any(line.startswith("incomplete") for line in frontier_text.sentences(made((2, 3, 2))))
 
@@ -105,7 +110,9 @@ def test_neighbouring_intervals_are_one_line_and_the_gap_to_the_bound_is_said_on
         "with any number of steps the least rounds/chunk is at least 1: the 7-step point is 50% above that",
     ]
     assert [row[4] for row in frontier_text.frontier(replace(found, points=three)).rows] == ["best known"] * 3
-    assert [row[4] for row in frontier_text.frontier(replace(found, points=three[:2])).rows] == ["best known (bound 1)"] * 2
+    assert [row[4] for row in frontier_text.frontier(replace(found, points=three[:2])).rows] == [
+        "best known (bound 1)"
+    ] * 2
     own = (*three[:2], replace(three[2], bound=LowerBound(Fraction(5, 4), {})))
     assert [row[4] for row in frontier_text.frontier(replace(found, points=own)).rows][1:] == [
         "best known (bound 1)",
@@ -120,7 +127,9 @@ def test_an_empty_frontier_can_be_shown():
 
 
 def test_labels_of_an_allocation_are_said():
-    assert any("stand for the machine's 4, 7" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(4, 7))))
+    assert any(
+        "stand for the machine's 4, 7" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(4, 7)))
+    )
     assert not any("stand for" in line for line in frontier_text.sentences(made((2, 3, 2), labels=(0, 1))))
 
 
@@ -133,7 +142,9 @@ def test_html_has_a_row_per_point_and_escapes():
 
 
 def test_the_same_frontier_makes_the_same_picture():
-    found = made((2, 3, 2), (3, 4, 3), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(4, 3), {}))))
+    found = made(
+        (2, 3, 2), (3, 4, 3), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(4, 3), {})))
+    )
     first, second = plot.image(found.plot(), ".svg"), plot.image(found.plot(), ".SVG")
     assert first == second
     assert b"<svg" in first
@@ -141,7 +152,9 @@ def test_the_same_frontier_makes_the_same_picture():
 
 
 def test_the_plot_shows_the_points_and_the_bounds_below_them():
-    found = made((2, 3, 2), (4, 4, 4), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(5, 4), {}))))
+    found = made(
+        (2, 3, 2), (4, 4, 4), bounds=((2, LowerBound(Fraction(3, 2), {})), (3, LowerBound(Fraction(5, 4), {})))
+    )
     (axes,) = found.plot().axes
     drawn = {tuple(map(tuple, line.get_xydata())) for line in axes.get_lines()}
     assert ((2.0, 1.5), (4.0, 1.0)) in drawn

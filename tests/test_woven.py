@@ -1,4 +1,5 @@
-"""Schedules of scans and custom sums for more ranks than solvers reach, planned without one, and the quick bound they stand beside."""
+"""Schedules of scans and custom sums for more ranks than solvers reach, planned without one, and the quick bound they
+stand beside."""
 
 from __future__ import annotations
 
@@ -68,12 +69,15 @@ def test_a_scan_from_few_steps_to_few_rounds(name: str, steps: int, most: Fracti
 
 
 def test_sums_that_do_not_contain_one_another() -> None:
-    """Two units; of the first, ranks want their residue class modulo three, of the other some want all and some a half."""
+    """Two units; of the first, ranks want their residue class modulo three, of the other some want all and some a
+    half."""
     ranks = 18
     everyone, half = frozenset(range(ranks)), frozenset(range(9))
     classes = tuple((r, frozenset(range(r % 3, ranks, 3))) for r in range(ranks))
     halves = tuple((r, everyone if r % 2 else half) for r in range(0, ranks, 3))
-    asked = Collective("mine", ranks, (everyone, everyone), (everyone, frozenset(range(0, ranks, 3))), True, (), (classes, halves))
+    asked = Collective(
+        "mine", ranks, (everyone, everyone), (everyone, frozenset(range(0, ranks, 3))), True, (), (classes, halves)
+    )
     assert chunk_assembly.applies(topology("torus:6x3").network(), asked)
     _best("torus:6x3", asked)
 
@@ -87,7 +91,9 @@ def test_where_it_applies() -> None:
     assert not chunk_assembly.applies(topology("ring:8").network(), collective("scan", 8))
 
 
-@pytest.mark.parametrize(("name", "value"), [("ring:18", Fraction(1, 2)), ("dgx-a100*8", Fraction(1, 8)), ("random-regular:18", None)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("ring:18", Fraction(1, 2)), ("dgx-a100*8", Fraction(1, 8)), ("random-regular:18", None)]
+)
 def test_the_quick_bound_is_checked(name: str, value: Fraction | None) -> None:
     """The checker finds the value in the certificate alone, and another one where it was changed."""
     network = topology(name).network()
@@ -126,7 +132,8 @@ def test_a_frontier_under_a_short_limit() -> None:
 
 @pytest.mark.slow
 def test_without_a_limit_there_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log ends."""
+    """As if the default effort were a second: what is open is said to be open for that reason, and an entry in the log
+    ends."""
     monkeypatch.setattr(chunk_assembly, "EFFORT", 1.0)
     monkeypatch.setattr(sweep, "EFFORT", 1.0)
     found = frontier("torus:6x6", "scan", fresh=True)
@@ -142,13 +149,17 @@ def test_what_is_the_same_each_time_has_no_end_in_time(monkeypatch: pytest.Monke
     """Neither of its weaving nor of its search."""
     given: list[bool] = []
     monkeypatch.setattr(chunk_assembly, "schedules", lambda network, task, whole: given.append(whole) or [])
-    monkeypatch.setattr(combining_frontier, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or [])
+    monkeypatch.setattr(
+        combining_frontier, "points", lambda *_, budget, **__: given.append(budget.seconds is None) or []
+    )
     frontier("ring:17", "scan", fresh=True, deterministic=deterministic)
     assert given == [deterministic] * 2
 
 
 @pytest.mark.parametrize(("limit", "code"), [([], 0), (["--time-limit", "0.001s"], 4)])
-def test_bounds_end_by_themselves_and_the_quick_one_is_there(monkeypatch: pytest.MonkeyPatch, limit: list[str], code: int) -> None:
+def test_bounds_end_by_themselves_and_the_quick_one_is_there(
+    monkeypatch: pytest.MonkeyPatch, limit: list[str], code: int
+) -> None:
     """Without time for any other."""
     monkeypatch.setattr(synthesis, "BOUND_EFFORT", 0.0)
     done = CliRunner().invoke(root, ["bound", "--topo", "torus:6x6", "--coll", "scan", *limit])
@@ -183,7 +194,8 @@ def test_weaving_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("reason", ["time", "gave-up"])
 def test_what_a_search_did_not_come_to_is_open_step_by_step(reason: str) -> None:
-    """After the third step of a search that found 4: the points that improve on it, with what is open from step to step."""
+    """After the third step of a search that found 4: the points that improve on it, with what is open from step to
+    step."""
     network = topology("line:3").network()
     task, floor = collective("scan", 3), LowerBound(Fraction(1), {})
     known = [

@@ -1,4 +1,5 @@
-"""The adversary of `synth verify`: documents that are nearly right, and a judge that shares no code with what it judges.
+"""The adversary of `synth verify`: documents that are nearly right, and a judge that shares no code with what it
+judges.
 
 seeds      valid documents of every schema and every kind of certificate
 operators  name -> a change of a document: of one value, or of what it claims

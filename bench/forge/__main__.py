@@ -1,15 +1,18 @@
-"""Documents that are nearly right, shown to the verifier; each that it accepts is judged by an oracle that shares no code with it.
+"""Documents that are nearly right, shown to the verifier; each that it accepts is judged by an oracle that shares no
+code with it.
 
 python -m bench.forge [--seed 0] [--time-limit 300] [--jobs 2] [--findings DIR]
-python -m bench.forge --seed 1 --cases 2000          about so many mutants; what is found goes to fuzz-cases/, no table is written
+python -m bench.forge --seed 1 --cases 2000          about so many mutants; what is found goes to fuzz-cases/, no table
+                                                     is written
 python -m bench.forge --take-back [V1 V5 ...]
 python -m bench.forge --table
 
-Mutants are made of valid documents of every schema and every kind of certificate (bench/forge/seeds.py) by the operators of
-bench/forge/operators.py. An accepted one is `true` (harmless: it may say something else, that holds), `false` (a hole of the
-verifier) or `undecided`; the verifier may also crash, or be kept busy. What is not harmless is written to `--findings`, as files
-that `synth verify` takes. Exit code 1 where anything false, crashed or slow was found. With `--take-back` each mend is undone alone
-(bench/forge/takeback.py), and the adversary has five minutes to find the fault.
+Mutants are made of valid documents of every schema and every kind of certificate (bench/forge/seeds.py) by the
+operators of bench/forge/operators.py. An accepted one is `true` (harmless: it may say something else, that holds),
+`false` (a hole of the verifier) or `undecided`; the verifier may also crash, or be kept busy. What is not harmless is
+written to
+`--findings`, as files that `synth verify` takes. Exit code 1 where anything false, crashed or slow was found. With
+`--take-back` each mend is undone alone (bench/forge/takeback.py), and the adversary has five minutes to find the fault.
 """
 
 from __future__ import annotations
@@ -36,11 +39,15 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m bench.forge", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=0, help="other mutants for another seed")
-    parser.add_argument("--time-limit", type=float, default=WITHIN, metavar="SECONDS", help="of wall time (default: 300)")
+    parser.add_argument(
+        "--time-limit", type=float, default=WITHIN, metavar="SECONDS", help="of wall time (default: 300)"
+    )
     parser.add_argument("--cases", type=int, help="so many mutants, however long they take, and no table")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--findings", type=Path, metavar="DIR", help="where mutants that show a fault are written")
-    parser.add_argument("--take-back", nargs="*", metavar="MEND", help=f"undo mends one by one: {', '.join(takeback.MENDS)}")
+    parser.add_argument(
+        "--take-back", nargs="*", metavar="MEND", help=f"undo mends one by one: {', '.join(takeback.MENDS)}"
+    )
     parser.add_argument("--table", action="store_true", help="write the table of the results that are there again")
     given = parser.parse_args(arguments)
     path = RESULTS / "forge.json"
@@ -76,7 +83,9 @@ def _said(count: Counter) -> int:
     return 1 if any(total[answer] for answer in BAD) else 0
 
 
-def _attack(made: Sequence[seeds.Case], given: argparse.Namespace, stop: bool = False) -> tuple[Counter, list[campaign.Finding]]:
+def _attack(
+    made: Sequence[seeds.Case], given: argparse.Namespace, stop: bool = False
+) -> tuple[Counter, list[campaign.Finding]]:
     count: Counter = Counter()
     found: list[campaign.Finding] = []
     began = shown = time.monotonic()
@@ -88,7 +97,8 @@ def _attack(made: Sequence[seeds.Case], given: argparse.Namespace, stop: bool = 
             found.append(finding)
             at = campaign.save(finding, given.findings) if given.findings else ""
             print(
-                f"{finding.verdict}: {finding.seed}, {finding.cell.mutation} ({finding.number}): {finding.reason[:160]} {at}",
+                f"{finding.verdict}: {finding.seed}, {finding.cell.mutation} ({finding.number}): "
+                f"{finding.reason[:160]} {at}",
                 file=sys.stderr,
             )
         if time.monotonic() - shown > 10:
@@ -115,7 +125,9 @@ def _taken_back(made: Sequence[seeds.Case], given: argparse.Namespace) -> int:
             count, found = _attack(made, given, stop=True)
         first = next((f for f in found if f.verdict == "false"), None)
         seconds = round(time.monotonic() - began, 1)
-        rows.append({"mend": name, "mutants": count.total(), "seconds": seconds, "found": first.reason[:160] if first else None})
+        rows.append(
+            {"mend": name, "mutants": count.total(), "seconds": seconds, "found": first.reason[:160] if first else None}
+        )
         print(json.dumps(rows[-1]))
     path = RESULTS / "forge.json"
     if path.exists():  # beside the campaign's own results, and those of other mends
@@ -136,26 +148,54 @@ def table(document: dict) -> str:
     totals = []
     for mutation in [*OPERATORS, "all"]:
         total = sum((c for row in answers.values() for m, c in row.items() if mutation in (m, "all")), Counter())
-        totals.append([mutation, str(total.total()), str(total.total() - sum(total[a] for a in ("refused", "crashed", "slow"))),
-                       *(str(total[a]) for a in ("true", "false", "undecided", "crashed", "slow"))])  # fmt: skip
-    findings = [[f["verdict"], f["seed"], f["cell"][2], f["reason"].replace("|", "/")] for f in document["findings"][:40]]
-    back = [[row["mend"], str(row["mutants"]), str(row["seconds"]), row["found"] or "not found"] for row in document["taken_back"]]
+        totals.append(
+            [
+                mutation,
+                str(total.total()),
+                str(total.total() - sum(total[a] for a in ("refused", "crashed", "slow"))),
+                *(str(total[a]) for a in ("true", "false", "undecided", "crashed", "slow")),
+            ]
+        )
+    findings = [
+        [f["verdict"], f["seed"], f["cell"][2], f["reason"].replace("|", "/")] for f in document["findings"][:40]
+    ]
+    back = [
+        [row["mend"], str(row["mutants"]), str(row["seconds"]), row["found"] or "not found"]
+        for row in document["taken_back"]
+    ]
     return (
-        f"# Forged documents\n\n{sum(row['count'] for row in document['rows'])} mutants of {document['seeds']} valid documents, seed "
-        f"{document['seed']}, {document['seconds']:g} s with {document['jobs']} jobs. Each that `synth verify` accepted was judged by an "
+        f"# Forged documents\n\n{sum(row['count'] for row in document['rows'])} mutants of {document['seeds']} "
+        f"valid documents, seed "
+        f"{document['seed']}, {document['seconds']:g} s with {document['jobs']} jobs. Each that `synth verify` "
+        f"accepted was judged by an "
         "oracle that shares no code with it (bench/forge/oracle.py): true, false or undecided.\n\n"
         + markdown(["mutation", "tried>", "accepted>", "true>", "false>", "undecided>", "crashed>", "slow>"], totals)
-        + "\nBy schema and kind of certificate: tried / accepted; `!` false, `?` undecided, `x` crashed or slow, where there are any.\n\n"
+        + "\nBy schema and kind of certificate: tried / accepted; `!` false, `?` undecided, `x` crashed or slow, "
+        "where there are any.\n\n"
         + markdown(["schema", "certificate", *(f"{m}>" for m in OPERATORS)], lines)
-        + (("\nFindings, the first:\n\n" + markdown(["verdict", "document", "mutation", "what is wrong"], findings)) if findings else "")
-        + (("\nMends taken back, one at a time:\n\n" + markdown(["mend", "mutants>", "seconds>", "found"], back)) if back else "")
-        + "\n" + setting(document["where"]) + "\n"
-    )  # fmt: skip
+        + (
+            ("\nFindings, the first:\n\n" + markdown(["verdict", "document", "mutation", "what is wrong"], findings))
+            if findings
+            else ""
+        )
+        + (
+            ("\nMends taken back, one at a time:\n\n" + markdown(["mend", "mutants>", "seconds>", "found"], back))
+            if back
+            else ""
+        )
+        + "\n"
+        + setting(document["where"])
+        + "\n"
+    )
 
 
 def _cell(count: Counter) -> str:
     accepted = sum(count[a] for a in ("true", "false", "undecided"))
-    marks = [f"{mark}{n}" for mark, n in (("!", count["false"]), ("?", count["undecided"]), ("x", count["crashed"] + count["slow"])) if n]
+    marks = [
+        f"{mark}{n}"
+        for mark, n in (("!", count["false"]), ("?", count["undecided"]), ("x", count["crashed"] + count["slow"]))
+        if n
+    ]
     return " ".join([f"{count.total()}/{accepted}", *marks])
 
 

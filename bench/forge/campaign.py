@@ -1,7 +1,8 @@
 """Mutants by the thousand: made, shown to the verifier, and judged where it accepts them.
 
-Mutant i is made of cell i (a seed and an operator, in turn) with random numbers of its own, so that a run is the same for the same seed
-whatever the number of jobs. Half of them are changed by a second operator too; four in five are made to agree with themselves.
+Mutant i is made of cell i (a seed and an operator, in turn) with random numbers of its own, so that a run is the same
+for the same seed whatever the number of jobs. Half of them are changed by a second operator too; four in five are made
+to agree with themselves.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """A mutant that shows a fault of the verifier: ``false``, ``undecided``, ``crashed`` or ``slow``, and the reason."""
+    """A mutant that shows a fault of the verifier: ``false``, ``undecided``, ``crashed`` or ``slow``, and the
+    reason."""
 
     number: int
     cell: Cell
@@ -60,7 +62,14 @@ def mutant(seeds: Sequence[Case], seed: int, number: int) -> tuple[Case, Case, s
             changed = OPERATORS[mutation](case, random, seeds)
             if random.random() < 0.5:
                 OPERATORS[random.choice(list(OPERATORS))](case, random, seeds)
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, SynthError):  # what came before left nothing to change
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            ArithmeticError,
+            SynthError,
+        ):  # what came before left nothing to change
             changed = True
         if random.random() < 0.8:
             settle(case)
@@ -89,7 +98,11 @@ def examine(seeds: Sequence[Case], seed: int, number: int) -> tuple[Cell, str, F
         except (check.Slow, MemoryError, OverflowError, RecursionError) as error:
             answer, reason = "undecided", f"the oracle ended with {type(error).__name__}"
     keep = answer not in ("refused", "true")
-    return cell, answer, Finding(number, cell, origin.name, answer, reason or " ".join(lines), lines, case) if keep else None
+    return (
+        cell,
+        answer,
+        Finding(number, cell, origin.name, answer, reason or " ".join(lines), lines, case) if keep else None,
+    )
 
 
 _SEEDS: Sequence[Case] = ()

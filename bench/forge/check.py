@@ -83,7 +83,8 @@ def _verified(case: Case) -> list[str]:
 
 
 def write(case: Case, folder: Path) -> Path:
-    """The document and the files beside it; the path of the document. Raises SynthError for numbers that no archive holds."""
+    """The document and the files beside it; the path of the document. Raises SynthError for numbers that no archive
+    holds."""
     for name, content in case.files.items():
         (folder / Path(name).name).write_bytes(content if isinstance(content, bytes) else packed(content))
     if case.schema == "bulk/1":
@@ -104,7 +105,11 @@ def packed(doc: dict) -> bytes:
         raise SynthError("holds no arrays")
     for name, values in doc["arrays"].items():
         try:
-            arrays[name] = np.array(values, _type(values)) if values != [] else np.zeros((0, 0) if name == "generators" else 0, np.int64)
+            arrays[name] = (
+                np.array(values, _type(values))
+                if values != []
+                else np.zeros((0, 0) if name == "generators" else 0, np.int64)
+            )
         except (ValueError, TypeError, OverflowError) as error:
             raise SynthError(f"{name} is no array: {error}") from None
     text = np.frombuffer(json.dumps(doc["header"]).encode(), np.uint8)

@@ -1,7 +1,9 @@
-"""Changes of a valid document: of one value anywhere, or of what it claims. What follows from a change `bench.forge.settle` computes anew.
+"""Changes of a valid document: of one value anywhere, or of what it claims. What follows from a change
+`bench.forge.settle` computes anew.
 
-An operator is a function of a `Case` (its own copy, to be changed in place), a `Random` and all seeds; it returns False where it changes
-nothing. Every operator does something to every schema: where a document lacks what an operator is about, it is put in.
+An operator is a function of a `Case` (its own copy, to be changed in place), a `Random` and all seeds; it returns False
+where it changes nothing. Every operator does something to every schema: where a document lacks what an operator is
+about, it is put in.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ def topologies(case: Case) -> list[dict]:
 def _start(case: Case, random: Random) -> Any:
     """Where to look for a place: anywhere, or in a certificate."""
     found = list(certificates(case.doc))
-    return random.choice(found) if found and random.random() < 0.5 else random.choice([case.doc, case.doc, *_parts(case)])
+    return (
+        random.choice(found) if found and random.random() < 0.5 else random.choice([case.doc, case.doc, *_parts(case)])
+    )
 
 
 def place(case: Case, random: Random, wanted: Callable[[Any], bool]) -> tuple[Any, Any] | None:
@@ -80,7 +84,9 @@ def place(case: Case, random: Random, wanted: Callable[[Any], bool]) -> tuple[An
 
 
 def _number(value: Any) -> bool:
-    return type(value) is int or (isinstance(value, str) and value.replace("/", "", 1).lstrip("-").isdigit() and len(value) < 40)
+    return type(value) is int or (
+        isinstance(value, str) and value.replace("/", "", 1).lstrip("-").isdigit() and len(value) < 40
+    )
 
 
 def _edit(case: Case, random: Random, wanted: Callable[[Any], bool], edit: Callable[[Any], Any]) -> bool:
@@ -131,7 +137,9 @@ def huge(case: Case, random: Random, _: Sequence[Case]) -> bool:
         return random.choice((1, 1, 1, -1)) * ((1 << random.choice(POWERS)) + random.choice((-1, 0, 0, 1)))
 
     if random.random() < 0.5:
-        return _edit(case, random, _number, lambda old: _counted(old, lambda x: far() if random.random() < 0.7 else x + far()))
+        return _edit(
+            case, random, _number, lambda old: _counted(old, lambda x: far() if random.random() < 0.7 else x + far())
+        )
     value = far()
     rows = place(case, random, lambda v: isinstance(v, list) and bool(v) and all(type(x) is int for x in v))
     if rows is None:
@@ -175,7 +183,9 @@ def swap(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 def empty(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A list or an object without anything in it, or null."""
-    return _edit(case, random, lambda v: isinstance(v, list | dict), lambda v: type(v)() if random.random() < 0.8 else None)
+    return _edit(
+        case, random, lambda v: isinstance(v, list | dict), lambda v: type(v)() if random.random() < 0.8 else None
+    )
 
 
 def retype(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -183,18 +193,38 @@ def retype(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
     def other(old: Any) -> Any:
         return random.choice(
-            [float(old) if type(old) is int and abs(old) < 1 << 60 else 1.0, str(old), [old], True, False, None, f"{old}/1"]
+            [
+                float(old) if type(old) is int and abs(old) < 1 << 60 else 1.0,
+                str(old),
+                [old],
+                True,
+                False,
+                None,
+                f"{old}/1",
+            ]
         )
 
     return _edit(case, random, lambda v: not isinstance(v, dict | list), other)
 
 
 FIELDS: tuple[tuple[str, Any], ...] = (
-    ("reversed", True), ("reversed", False), ("count", 1), ("covers", {"0": [[1, "in", 1, 0, 1]]}), ("entering", True),
+    ("reversed", True),
+    ("reversed", False),
+    ("count", 1),
+    ("covers", {"0": [[1, "in", 1, 0, 1]]}),
+    ("entering", True),
     ("scope", "any-chunks"),
-    ("numbering", {"ranks": [1, 0], "links": [], "limits": [], "units": [0], "switches": {}}), ("wires", []), ("open", []), ("root", 0),
-    ("steps", None), ("generators", []), ("fingerprint", ""), ("limits", []), ("file", "0.npz"), ("bounds", []),
-)  # fmt: skip
+    ("numbering", {"ranks": [1, 0], "links": [], "limits": [], "units": [0], "switches": {}}),
+    ("wires", []),
+    ("open", []),
+    ("root", 0),
+    ("steps", None),
+    ("generators", []),
+    ("fingerprint", ""),
+    ("limits", []),
+    ("file", "0.npz"),
+    ("bounds", []),
+)
 
 
 def fields(case: Case, random: Random, _: Sequence[Case]) -> bool:
@@ -277,13 +307,32 @@ def degenerate(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 WEIGHED = (
-    "scale", "distance", "steps", "cuts", "covers", "chunk", "roots", "count", "links", "routes", "caps", "packings", "prices", "limits",
-    "potentials", "inside", "regions", "lemmas", "closed", "pair",
-)  # fmt: skip
+    "scale",
+    "distance",
+    "steps",
+    "cuts",
+    "covers",
+    "chunk",
+    "roots",
+    "count",
+    "links",
+    "routes",
+    "caps",
+    "packings",
+    "prices",
+    "limits",
+    "potentials",
+    "inside",
+    "regions",
+    "lemmas",
+    "closed",
+    "pair",
+)
 
 
 def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """A certificate that says more: weights, lengths or the distance times something, scale, prices or limits by something."""
+    """A certificate that says more: weights, lengths or the distance times something, scale, prices or limits by
+    something."""
     found = list(certificates(case.doc))
     if not found:  # more chunks in the same rounds
         for doc in [*schedules(case), *(a["header"] for a in archives(case))]:
@@ -296,7 +345,11 @@ def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
             return {k: times(v, deep) for k, v in value.items()}
         if isinstance(value, list):
             if value and type(value[0]) is int and not any(isinstance(x, list) for x in value):
-                return [value[0] * factor, *value[1:]] if random.random() < 0.9 else [x * factor if type(x) is int else x for x in value]
+                return (
+                    [value[0] * factor, *value[1:]]
+                    if random.random() < 0.9
+                    else [x * factor if type(x) is int else x for x in value]
+                )
             return [times(x, deep) for x in value]
         return _counted(value, lambda x: x * factor) if _number(value) else value
 
@@ -310,7 +363,8 @@ def weigh(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Sums that leave 64 bits: very many links of great length, one row very often, or numbers of which a few come to 2^64."""
+    """Sums that leave 64 bits: very many links of great length, one row very often, or numbers of which a few come to
+    2^64."""
     machine = case.doc.get("topology")
     lengths = [c for c in certificates(case.doc) if c.get("kind") == "alltoall-lengths"]
     if not (lengths and isinstance(machine, dict) and isinstance(machine.get("links"), dict)) or random.random() < 0.5:
@@ -324,8 +378,15 @@ def overflow(case: Case, random: Random, _: Sequence[Case]) -> bool:
         count = max(1, len(at[key]))
         at[key] = [((1 << 64) + random.choice((0, 1, count))) // count for _x in at[key]]
         return True
-    # links of width w and length 2^40 - 1 that come to a little above 2^63, and so to about -2^63; one wide link makes up for that
-    links, sorts, wide, long, own = machine["links"], machine.get("sorts"), 1 << 23, (1 << 40) - 1, 1 << random.randrange(30, 36)
+    # links of width w and length 2^40 - 1 that come to a little above 2^63, and so to about -2^63; one wide link makes
+    # up for that
+    links, sorts, wide, long, own = (
+        machine["links"],
+        machine.get("sorts"),
+        1 << 23,
+        (1 << 40) - 1,
+        1 << random.randrange(30, 36),
+    )
     if not all(isinstance(links.get(key), list) and links[key] for key in ("src", "dst", "sort")) or not sorts:
         return False
     w, runs = Fraction(sorts[0][0]), lengths[0]["links"]
@@ -404,7 +465,8 @@ def _frozen(row: list) -> tuple:
 
 
 def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """Another machine, said alike wherever it stands: a link or limit of other capacity, one more or less, a limit's links."""
+    """Another machine, said alike wherever it stands: a link or limit of other capacity, one more or less, a limit's
+    links."""
     for header in [a["header"] for a in archives(case)]:
         widths = header["topology"]["widths"]
         widths[random.randrange(len(widths))] = random.choice(("2", "1/2", "-1", "0", str(1 << 63)))
@@ -435,7 +497,9 @@ def machine(case: Case, random: Random, _: Sequence[Case]) -> bool:
         if what == "links" and links:
             random.choice(links)[2] = capacity
         elif what == "limits":
-            members = [[*row[:2], *row[3:]] for row in random.choices(links, k=random.choice((1, 2, 3)))] if links else []
+            members = (
+                [[*row[:2], *row[3:]] for row in random.choices(links, k=random.choice((1, 2, 3)))] if links else []
+            )
             if limits and random.random() < 0.6:
                 row = random.choice(limits)
                 row[random.choice(("units", "links"))] = capacity
@@ -482,7 +546,13 @@ def moved(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
         if isinstance(inner, dict) and inner and isinstance(theirs[key], dict) and random.random() < 0.7:
             mine, theirs = inner, theirs[key]
             continue
-        if isinstance(inner, list) and inner and isinstance(theirs[key], list) and theirs[key] and random.random() < 0.5:
+        if (
+            isinstance(inner, list)
+            and inner
+            and isinstance(theirs[key], list)
+            and theirs[key]
+            and random.random() < 0.5
+        ):
             inner[random.randrange(len(inner))] = random.choice(theirs[key])
         else:
             mine[key] = theirs[key]
@@ -494,7 +564,9 @@ def moved(case: Case, random: Random, seeds: Sequence[Case]) -> bool:
 
 def chunks(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """Of each unit some chunks are not moved, and not asked for where the schedule stands."""
-    found = [doc for doc in schedules(case) if type(doc.get("chunks")) is int and isinstance(doc.get("collective"), dict)]
+    found = [
+        doc for doc in schedules(case) if type(doc.get("chunks")) is int and isinstance(doc.get("collective"), dict)
+    ]
     for doc in found:
         c, task = doc["chunks"], doc["collective"]
         if c == 1 or random.random() < 0.2:  # the first unit alone; elsewhere the first chunk of each
@@ -555,7 +627,8 @@ def sends(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 
 def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
-    """The document says more than it shows: complete, for every number of steps, impossible at all, fewer chunks, more steps."""
+    """The document says more than it shows: complete, for every number of steps, impossible at all, fewer chunks, more
+    steps."""
     doc = case.doc
     if "points" in doc and "complete" in doc:
         doc["complete"], doc["open"] = True, []
@@ -577,7 +650,9 @@ def claim(case: Case, random: Random, _: Sequence[Case]) -> bool:
     elif "least_steps" in doc:
         doc["least_steps"] += random.choice((-1, 1, 2))
         if random.random() < 0.5:
-            doc["bound"]["value"] = _counted(doc["bound"]["value"], lambda x: x + random.choice((1, -1, Fraction(1, 2))))
+            doc["bound"]["value"] = _counted(
+                doc["bound"]["value"], lambda x: x + random.choice((1, -1, Fraction(1, 2)))
+            )
     elif "groups" in doc:
         doc["bound"]["seconds"] = _counted(doc["bound"]["seconds"], lambda x: x * random.choice((2, Fraction(1, 2))))
         doc["open"] = []
@@ -615,8 +690,16 @@ def raised(case: Case, random: Random, _: Sequence[Case]) -> bool:
 
 def entries(case: Case, random: Random, _: Sequence[Case]) -> bool:
     """A point, bound, group, step or open interval less, once more, or elsewhere."""
-    lists = [case.doc[key] for key in ("points", "bounds", "groups", "open", "steps", "notes") if isinstance(case.doc.get(key), list)]
-    lists = [rows for rows in lists if rows] or [a["arrays"]["rounds"] for a in archives(case)] or [_rows(case, random) or [0]]
+    lists = [
+        case.doc[key]
+        for key in ("points", "bounds", "groups", "open", "steps", "notes")
+        if isinstance(case.doc.get(key), list)
+    ]
+    lists = (
+        [rows for rows in lists if rows]
+        or [a["arrays"]["rounds"] for a in archives(case)]
+        or [_rows(case, random) or [0]]
+    )
     rows = random.choice(lists)
     i = random.randrange(len(rows))
     what = random.choice(("less", "more", "other"))
@@ -634,7 +717,11 @@ def status(case: Case, random: Random, _: Sequence[Case]) -> bool:
     doc = case.doc
     rows = _dicts(doc.get("points")) + _dicts(doc.get("open")) + _dicts(doc.get("bounds"))
     if isinstance(doc.get("open"), list) and "complete" in doc and random.random() < 0.6:
-        row = copy.deepcopy(random.choice(doc["open"])) if doc["open"] else {"steps": random.choice((1, 2, 3)), "reason": "the time limit"}
+        row = (
+            copy.deepcopy(random.choice(doc["open"]))
+            if doc["open"]
+            else {"steps": random.choice((1, 2, 3)), "reason": "the time limit"}
+        )
         row |= {"lower": random.choice(("0", "1/2", "1", "2", "1000")), "upper": None}
         row["steps"] = random.choice((1, 2, 3, 4))
         if random.random() < 0.5:
@@ -646,18 +733,43 @@ def status(case: Case, random: Random, _: Sequence[Case]) -> bool:
     row = random.choice(rows)
     key = random.choice(("status", "scope", "lower", "upper", "complete", "gap", "engine", "same_bits", "slowdown"))
     value = {
-        "status": random.choice(("optimal", "best-known")), "scope": random.choice(("any-chunks", "this-chunks")), "complete": True,
-        "lower": "1000", "upper": random.choice((None, "1", "2")), "gap": "0", "engine": "any", "same_bits": random.random() < 0.5,
+        "status": random.choice(("optimal", "best-known")),
+        "scope": random.choice(("any-chunks", "this-chunks")),
+        "complete": True,
+        "lower": "1000",
+        "upper": random.choice((None, "1", "2")),
+        "gap": "0",
+        "engine": "any",
+        "same_bits": random.random() < 0.5,
         "slowdown": "1",
-    }[key]  # fmt: skip
+    }[key]
     at = row["bound"] if key == "scope" and isinstance(row.get("bound"), dict) else row
     at[key] = value
     return True
 
 
 OPERATORS: dict[str, Change] = {
-    "number": number, "sign": sign, "huge": huge, "overflow": overflow, "drop": drop, "double": double, "swap": swap, "empty": empty,
-    "retype": retype, "fields": fields, "foreign": foreign, "moved": moved, "generators": generators, "degenerate": degenerate,
-    "weigh": weigh, "condition": condition, "machine": machine, "chunks": chunks, "sends": sends, "claim": claim, "raised": raised,
-    "entries": entries, "status": status,
-}  # fmt: skip
+    "number": number,
+    "sign": sign,
+    "huge": huge,
+    "overflow": overflow,
+    "drop": drop,
+    "double": double,
+    "swap": swap,
+    "empty": empty,
+    "retype": retype,
+    "fields": fields,
+    "foreign": foreign,
+    "moved": moved,
+    "generators": generators,
+    "degenerate": degenerate,
+    "weigh": weigh,
+    "condition": condition,
+    "machine": machine,
+    "chunks": chunks,
+    "sends": sends,
+    "claim": claim,
+    "raised": raised,
+    "entries": entries,
+    "status": status,
+}

@@ -1,15 +1,17 @@
-"""Whether a document that was accepted is true, judged from its JSON alone. Nothing of `synth` is imported here or by `search`.
+"""Whether a document that was accepted is true, judged from its JSON alone. Nothing of `synth` is imported here or by
+`search`.
 
 A verdict is ``true`` (what the document says holds), ``false`` (a hole) or ``undecided``, with the reason:
 
 - a schedule is replayed by sets, link by link, a limit's links as often as it lists them;
-- a lower bound is false where a schedule below it is found (any number of chunks: C ≤ 4 are tried), true where a linear program
+- a lower bound is false where a schedule below it is found (any number of chunks: C ≤ 4 are tried), true where a linear
+program
   proves it or the search ends without one;
 - a frontier is complete where no schedule with C ≤ 4 lies below it; what is impossible is looked for, too;
 - bounds in time (large, groups) are compared with the optimum: trees and ways packed by a linear program.
 
-Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth verify` says
-that it did not check (bounds of groups alone, points without a file).
+Not judged: names of constructions, seconds of a search, notes, labels, whether sums have the same bits, and what `synth
+verify` says that it did not check (bounds of groups alone, points without a file).
 """
 
 from __future__ import annotations
@@ -69,7 +71,10 @@ def network(doc: dict) -> Machine:
     routes: dict[tuple, int] = {}
     carries: list[tuple[Fraction, Counter[int]]] = []
     for u, v, units, *via in doc["links"]:
-        _say(0 <= _int(u, 0, "a link's end") < ranks and 0 <= _int(v, 0, "a link's end") < ranks and u != v, "a link joins no two ranks")
+        _say(
+            0 <= _int(u, 0, "a link's end") < ranks and 0 <= _int(v, 0, "a link's end") < ranks and u != v,
+            "a link joins no two ranks",
+        )
         key = (u, v, tuple(via[0]) if via else ())
         _say(key not in routes, f"link {key} is there twice")
         routes[key] = len(routes)
@@ -92,16 +97,22 @@ def network(doc: dict) -> Machine:
 
 
 def task(doc: dict, chunks: int) -> Task:
-    """Who has each chunk before, and who wants it (which contributions) after; a named collective has to be what its name says."""
+    """Who has each chunk before, and who wants it (which contributions) after; a named collective has to be what its
+    name says."""
     count, ranks = _int(doc["chunks"], 1, "chunks"), _int(doc["ranks"], 1, "ranks")
     _say(type(doc["combining"]) is bool, "combining is no truth value")
     pre: list[set[int]] = [set() for _ in range(count)]
     post: list[dict[int, frozenset[int]]] = [{} for _ in range(count)]
     for c, r in doc["pre"]:
-        _say(r not in pre[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "pre names no rank, or one twice")
+        _say(
+            r not in pre[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "pre names no rank, or one twice"
+        )
         pre[c].add(r)
     for c, r, *want in doc["post"]:
-        _say(r not in post[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks, "post names no rank, or one twice")
+        _say(
+            r not in post[_int(c, 0, "a chunk")] and 0 <= _int(r, 0, "a rank") < ranks,
+            "post names no rank, or one twice",
+        )
         post[c][r] = frozenset(want[0]) if want else frozenset(pre[c])
     made = Task(ranks, doc["combining"], tuple(map(frozenset, pre)), tuple(frozenset(row.items()) for row in post))
     _say(count % chunks == 0, f"{count} chunks are no multiple of {chunks}")
@@ -120,12 +131,17 @@ def _defined(name: str, n: int, root: Any) -> Task | None:
         wants = frozenset((r, frozenset(range(r + 1))) for r in range(n))
         return Task(n, True, (every,), (wants,))
     pairs = {
-        "broadcast": [(r, every) for r in roots], "reduce": [(every, r) for r in roots],
-        "scatter": [(r, i) for r in roots for i in one], "gather": [(i, r) for r in roots for i in one],
-        "allgather": [(i, every) for i in one], "reduce-scatter": [(every, i) for i in one],
-        "alltoall": [(i, j) for i in one for j in one], "allreduce": [(every, every)],
-        "alltonext": [(one[i], one[i + 1]) for i in range(n - 1)], "sendrecv": [(one[i], one[(i + 1) % n]) for i in range(n)],
-    }.get(plain)  # fmt: skip
+        "broadcast": [(r, every) for r in roots],
+        "reduce": [(every, r) for r in roots],
+        "scatter": [(r, i) for r in roots for i in one],
+        "gather": [(i, r) for r in roots for i in one],
+        "allgather": [(i, every) for i in one],
+        "reduce-scatter": [(every, i) for i in one],
+        "alltoall": [(i, j) for i in one for j in one],
+        "allreduce": [(every, every)],
+        "alltonext": [(one[i], one[i + 1]) for i in range(n - 1)],
+        "sendrecv": [(one[i], one[(i + 1) % n]) for i in range(n)],
+    }.get(plain)
     if pairs is None:
         return None
     combining = plain in ("reduce", "reduce-scatter", "allreduce")
@@ -155,9 +171,15 @@ def replay(machine: Machine, given: Task, steps: Sequence[tuple[int, list[tuple]
         copies: dict[tuple[int, int], frozenset[int]] = {}
         adds: list[tuple[tuple[int, int], frozenset[int]]] = []
         for c, u, v, kind, via in sends:
-            _say(0 <= c < len(given.pre) and 0 <= u < given.ranks and 0 <= v < given.ranks, "a send names no chunk or no rank")
+            _say(
+                0 <= c < len(given.pre) and 0 <= u < given.ranks and 0 <= v < given.ranks,
+                "a send names no chunk or no rank",
+            )
             how, _, own = kind.partition("-")
-            _say(how in ("copy", "reduce") and own in ("", "input") and (given.combining or kind == "copy"), f"{kind} makes no sense")
+            _say(
+                how in ("copy", "reduce") and own in ("", "input") and (given.combining or kind == "copy"),
+                f"{kind} makes no sense",
+            )
             _say(not own or u in given.pre[c], f"rank {u} has no input of chunk {c}")
             value = frozenset([u]) if own else held.get((c, u))
             _say(value, f"rank {u} sends chunk {c} before it holds it")
@@ -189,7 +211,10 @@ def _replayed(doc: dict, place: str = "") -> tuple[Machine, Task, int, int, int]
     machine, chunks = network(doc["topology"]), _int(doc["chunks"], 1, "C")
     given = task(doc["collective"], chunks)
     _say(machine.ranks == given.ranks, f"{place} ranks differ")
-    steps = [(s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]]) for s in doc["steps"]]
+    steps = [
+        (s["rounds"], [(c, u, v, k, tuple(via[0]) if via else ()) for c, u, v, k, *via in s["sends"]])
+        for s in doc["steps"]
+    ]
     return machine, given, chunks, len(steps), replay(machine, given, steps)
 
 
@@ -202,7 +227,8 @@ def _schedule(doc: dict, files: dict, lines: list[str]) -> None:
 
 
 def at_least(machine: Machine, given: Task, steps: int | None, value: Fraction, chunks: int | None = None) -> None:
-    """False_ where a schedule of `steps` steps (None: any) has fewer rounds per chunk than `value`, for any C or at `chunks`."""
+    """False_ where a schedule of `steps` steps (None: any) has fewer rounds per chunk than `value`, for any C or at
+    `chunks`."""
     what = f"R/C ≥ {value} at S={steps} C={chunks}"
     found = search.least(machine, given, steps, value, chunks)
     if found is None:
@@ -256,7 +282,8 @@ def _frontier(doc: dict, _: dict, lines: list[str]) -> None:
         _say(on == machine, f"points[{i}] runs on another machine")
         _say(of == _split(given, chunks), f"points[{i}] answers another collective")
         _say(
-            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks), f"points[{i}] says other numbers than its schedule has"
+            (row["steps"], row["rounds"], row["chunks"]) == (steps, rounds, chunks),
+            f"points[{i}] says other numbers than its schedule has",
         )
         rate = Fraction(rounds, chunks)
         _say(_fraction(row["bandwidth"]) == rate, f"points[{i}] has R/C {rate}")
@@ -302,9 +329,15 @@ def _infeasible(doc: dict, _: dict, __: list[str]) -> None:
         physical = Physical(doc["topology"])
         collective, root = doc["collective"], doc["certificate"]["root"]
         _say(
-            0 <= _int(start, 0, "a rank") < physical.ranks and 0 <= _int(end, 0, "a rank") < physical.ranks and start != end, "no two ranks"
+            0 <= _int(start, 0, "a rank") < physical.ranks
+            and 0 <= _int(end, 0, "a rank") < physical.ranks
+            and start != end,
+            "no two ranks",
         )
-        _say(collective not in ("broadcast", "reduce") or root == (start if collective == "broadcast" else end), "not between these")
+        _say(
+            collective not in ("broadcast", "reduce") or root == (start if collective == "broadcast" else end),
+            "not between these",
+        )
         _say(collective in SCALE, f"{collective} is no collective")
         _say(end not in search.reached(physical.machine(), start), f"rank {end} can be reached from {start}")
         return
@@ -316,7 +349,10 @@ def _infeasible(doc: dict, _: dict, __: list[str]) -> None:
     wanted = dict(given.post[_int(unit, 0, "a unit")])
     _say(rank in wanted, "the rank does not want the unit")
     sources = [{s} for s in wanted[rank] & given.pre[unit]] if given.combining else [given.pre[unit]]
-    _say(any(all(rank not in search.reached(machine, s) for s in source) for source in sources), f"unit {unit} can reach rank {rank}")
+    _say(
+        any(all(rank not in search.reached(machine, s) for s in source) for source in sources),
+        f"unit {unit} can reach rank {rank}",
+    )
 
 
 def _refutation(doc: dict, _: dict, __: list[str]) -> None:
@@ -360,13 +396,18 @@ class Physical:
         made.links = [(a, b, widths[_int(w, 0, "a width")]) for a, b, w in rows]
         ends = [0, *arrays["limit_ends"]]
         sets = [arrays["limit_links"][a:b] for a, b in pairwise(ends)]
-        made.limits = [(rows, widths[_int(w, 0, "a width")]) for rows, w in zip(sets, arrays["limit_width"], strict=True)]
+        made.limits = [
+            (rows, widths[_int(w, 0, "a width")]) for rows, w in zip(sets, arrays["limit_width"], strict=True)
+        ]
         made.unit = made._unit(doc["unit"])
         return made
 
     def _unit(self, declared: str | None) -> Fraction:
         for a, b, width in self.links:
-            _say(0 <= a < self.nodes and 0 <= b < self.nodes and a != b and width >= 0, f"link {a} to {b} of {width} GB/s")
+            _say(
+                0 <= a < self.nodes and 0 <= b < self.nodes and a != b and width >= 0,
+                f"link {a} to {b} of {width} GB/s",
+            )
         for members, width in self.limits:
             _say(width >= 0 and all(0 <= i < len(self.links) for i in members), "a limit of no links")
         every = [w for *_, w in self.links if w] + [w for _, w in self.limits if w]
@@ -457,7 +498,10 @@ def _large(doc: dict, files: dict, _: list[str]) -> None:
             continue
         own, collective, root, chunks, steps, rounds = archived(files[row["file"]])
         same = (own.links, own.limits, own.unit) == (physical.links, physical.limits, physical.unit)
-        _say(same and (collective, root) == (doc["collective"], doc["root"]), f"points[{i}]: a schedule for another problem")
+        _say(
+            same and (collective, root) == (doc["collective"], doc["root"]),
+            f"points[{i}]: a schedule for another problem",
+        )
         found = (steps, rounds, chunks, Fraction(rounds, chunks))
         said = (row["steps"], row["rounds"], row["chunks"], _fraction(row["bandwidth"]))
         _say(said == found, f"points[{i}] says {said}, its schedule has {found}")
@@ -487,7 +531,11 @@ def archived(doc: dict) -> tuple[Physical, str, int | None, int, int, int]:
         _say(all(type(x) is int and x >= 0 for x in (t, c, p)) and kind in (0, 1), "a send of no step, chunk or path")
         _say(all(type(i) is int and i >= 0 for i in paths[p]), "a path of no links")
         for pi in group:
-            way = paths[p] if len(group) == 1 else [link_of[pi[physical.links[i][0]], pi[physical.links[i][1]]] for i in paths[p]]
+            way = (
+                paths[p]
+                if len(group) == 1
+                else [link_of[pi[physical.links[i][0]], pi[physical.links[i][1]]] for i in paths[p]]
+            )
             unit, k = divmod(c, chunks)
             if len(group) > 1 and collective == "allreduce":
                 _say(chunks % n == 0, "chunks are no blocks")
@@ -513,7 +561,10 @@ def _group(generators: list, physical: Physical) -> list[tuple[int, ...]]:
 
 def _bulk(doc: dict, files: dict, lines: list[str]) -> None:
     *_, chunks, steps, rounds = archived(doc)
-    _say(f": S={steps}, R/C={Fraction(rounds, chunks)}, " in lines[0], f"is S={steps} R={rounds} C={chunks}, said is: {lines[0]}"[:200])
+    _say(
+        f": S={steps}, R/C={Fraction(rounds, chunks)}, " in lines[0],
+        f"is S={steps} R={rounds} C={chunks}, said is: {lines[0]}"[:200],
+    )
 
 
 # ---------------------------------------------------------------- groups
@@ -530,7 +581,9 @@ def _groups(doc: dict, _: dict, lines: list[str]) -> None:
         _say(all(0 <= _int(r, 0, "a rank") < machine.ranks for r in members), "no ranks")
         rooted = row["collective"] in ("broadcast", "reduce")
         _say((root in members) if rooted else root is None, "a root where there is none, or none")
-        for kind, have, want, _amount in _parts(row["collective"], len(members), members.index(root) if rooted else None):
+        for kind, have, want, _amount in _parts(
+            row["collective"], len(members), members.index(root) if rooted else None
+        ):
             share = size if rooted or kind == "allreduce" else size / len(members)
             parts.append((kind, frozenset(members[k] for k in have), frozenset(members[k] for k in want), share))
         if "alone_certificate" in row or "alone_as" in row:
@@ -549,17 +602,30 @@ def _groups(doc: dict, _: dict, lines: list[str]) -> None:
     if doc["schedule"] is None:
         return
     on, of, chunks, _steps, rounds = _replayed(doc["schedule"])
-    _say(on == machine and Fraction(doc["schedule"]["topology"]["unit_gbps"]) == gbps, "the schedule is for another machine")
+    _say(
+        on == machine and Fraction(doc["schedule"]["topology"]["unit_gbps"]) == gbps,
+        "the schedule is for another machine",
+    )
     units = [(have, want) for _kind, have, want, share in parts for _ in range(int(share / unit))]
     combining = any(kind != "copy" for kind, *_ in parts)
-    wanted = Task(machine.ranks, combining, tuple(a for a, _ in units), tuple(frozenset((d, a) for d in b) for a, b in units))
+    wanted = Task(
+        machine.ranks, combining, tuple(a for a, _ in units), tuple(frozenset((d, a) for d in b) for a, b in units)
+    )
     _say(of == _split(wanted, chunks), "the schedule moves other data than the groups ask for")
     took = Fraction(rounds, chunks) * unit / gbps
-    _say(_fraction(doc["seconds"]) == took and _fraction(doc["gap"]) == took / stated - 1, f"the schedule takes {took} s")
+    _say(
+        _fraction(doc["seconds"]) == took and _fraction(doc["gap"]) == took / stated - 1, f"the schedule takes {took} s"
+    )
     _say(took == stated or not any(line.endswith("optimal") for line in lines), "is not optimal")
 
 
 JUDGES = {
-    "synth.schedule/1": _schedule, "synth.frontier/1": _frontier, "synth.bounds/1": _bounds, "synth.infeasible/1": _infeasible,
-    "synth.refutation/1": _refutation, "synth.large/1": _large, "synth.groups/1": _groups, "synth.bulk/1": _bulk,
-}  # fmt: skip
+    "synth.schedule/1": _schedule,
+    "synth.frontier/1": _frontier,
+    "synth.bounds/1": _bounds,
+    "synth.infeasible/1": _infeasible,
+    "synth.refutation/1": _refutation,
+    "synth.large/1": _large,
+    "synth.groups/1": _groups,
+    "synth.bulk/1": _bulk,
+}

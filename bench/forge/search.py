@@ -1,7 +1,10 @@
-"""What the oracle searches with: schedules below a bound by a constraint program, optimal rates by linear programs. Nothing of `synth`.
+"""What the oracle searches with: schedules below a bound by a constraint program, optimal rates by linear programs.
+Nothing of `synth`.
 
-Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts), ...))
-Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those that want it
+Machine  ranks routes carries     route (src, dst, way); carries: (units in a round, ((route, how often it counts),
+                                  ...))
+Task     ranks combining pre post of each unit: the ranks that hold it, and (rank, the contributions it wants) of those
+         that want it
 Found    chunks steps             a schedule, as the oracle replays it
 """
 
@@ -22,7 +25,9 @@ SECONDS = 10.0  # of one search
 CLOSE = 1e-9  # what the linear solver answers, and what it stands for
 ROUNDS = 1 << 30  # in a step, where they do not count
 
-Part = tuple[str, frozenset[int], frozenset[int], Fraction]  # copy, sum or allreduce; who has it, who wants it, how much
+Part = tuple[
+    str, frozenset[int], frozenset[int], Fraction
+]  # copy, sum or allreduce; who has it, who wants it, how much
 
 
 @dataclass(frozen=True)
@@ -102,13 +107,16 @@ def possible(machine: Machine, task: Task) -> bool:
 
 
 def least(machine: Machine, task: Task, steps: int | None, value: Fraction, chunks: int | None) -> Found | bool | None:
-    """A schedule of R/C below `value` (Found), True where there is none with C ≤ `CHUNKS` (or at `chunks`), None: undecided.
+    """A schedule of R/C below `value` (Found), True where there is none with C ≤ `CHUNKS` (or at `chunks`), None:
+    undecided.
 
     `steps` None is any number of them; the search then looks at up to `STEPS`.
     """
     if value <= 0 or not possible(machine, task):
         return True
-    if steps is not None and steps < max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0):
+    if steps is not None and steps < max(
+        (distances(machine, have)[rank] for _, have, rank in demands(task)), default=0
+    ):
         return True  # of every schedule of so many steps: there is none
     if chunks is not None and steps is not None and value * chunks <= steps:
         return True
@@ -127,7 +135,8 @@ def least(machine: Machine, task: Task, steps: int | None, value: Fraction, chun
 
 @lru_cache(maxsize=4096)
 def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, most: int) -> tuple[Found | None, int]:
-    """The schedule of fewest rounds, of `most` at most, that was found; and a number of rounds below which there is none."""
+    """The schedule of fewest rounds, of `most` at most, that was found; and a number of rounds below which there is
+    none."""
     idle = 0 if steps is None else max(0, steps - STEPS)
     count = STEPS if steps is None else min(steps, STEPS)
     if steps is None:
@@ -140,7 +149,8 @@ def fewest_rounds(machine: Machine, task: Task, chunks: int, steps: int | None, 
 
 @lru_cache(maxsize=4096)
 def fewest_steps(machine: Machine, task: Task, most: int | Fraction) -> Fraction | int | None:
-    """The least number of steps with any number of rounds, as far as below `most`; infinity as `most` where there is none."""
+    """The least number of steps with any number of rounds, as far as below `most`; infinity as `most` where there is
+    none."""
     if not possible(machine, task):
         return most
     far = max((distances(machine, have)[rank] for _, have, rank in demands(task)), default=0)
@@ -217,8 +227,13 @@ def _search(
         if cap.denominator != 1:
             raise ValueError("a capacity is no whole number of units")
         for t in range(steps):
-            load = [times * sends[c, r, t, own] for c in range(len(ids)) for r, times in members for own in (False, True)
-                    if (c, r, t, own) in sends]  # fmt: skip
+            load = [
+                times * sends[c, r, t, own]
+                for c in range(len(ids))
+                for r, times in members
+                for own in (False, True)
+                if (c, r, t, own) in sends
+            ]
             if load:
                 model.add(sum(load) <= min(int(cap), len(load) * max(times for _, times in members)) * rounds[t])
     model.add(sum(rounds) <= most)
@@ -308,7 +323,8 @@ class _Program:
         return self.columns - count
 
     def at_most(self, load: Mapping[int, float], rounds: int, cap: Fraction) -> None:
-        """What crosses is no more than `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses huge numbers."""
+        """What crosses is no more than `cap` in each of `rounds`; divided by a large `cap`, since the solver refuses
+        huge numbers."""
         scale = max(cap, Fraction(1))
         self.below.append(({j: float(times / scale) for j, times in load.items()} | {rounds: -float(cap / scale)}, 0.0))
 
@@ -325,16 +341,21 @@ class _Program:
         a, b = matrix(self.equal)
         c, d = matrix(self.below)
         objective = [cost.get(j, 0.0) for j in range(self.columns)]
-        found = linprog(objective, A_ub=c if d else None, b_ub=d or None, A_eq=a if b else None, b_eq=b or None, method="highs")
+        found = linprog(
+            objective, A_ub=c if d else None, b_ub=d or None, A_eq=a if b else None, b_eq=b or None, method="highs"
+        )
         if found.status != 0:
             return None
         near = Fraction(found.fun).limit_denominator(1000)
-        return near if abs(float(near) - found.fun) <= CLOSE * (1 + abs(found.fun)) else Fraction(found.fun * (1 - CLOSE))
+        return (
+            near if abs(float(near) - found.fun) <= CLOSE * (1 + abs(found.fun)) else Fraction(found.fun * (1 - CLOSE))
+        )
 
 
 @lru_cache(maxsize=4096)
 def flow(machine: Machine, task: Task, steps: int | None) -> Fraction:
-    """R/C of every schedule is at least this, for any C: each demand is a flow of its own, those of a unit share loads."""
+    """R/C of every schedule is at least this, for any C: each demand is a flow of its own, those of a unit share
+    loads."""
     program = _Program()
     count = 1 if steps is None else min(steps, STEPS)
     if steps is not None and steps > STEPS:
@@ -374,8 +395,8 @@ def flow(machine: Machine, task: Task, steps: int | None) -> Fraction:
 def rate(machine: Machine, parts: list[Part]) -> Fraction | None:
     """Rounds in which all parts can be moved, at any steps and in any number of chunks; None where some cannot.
 
-    Copies go along trees, which fill flows to every destination (Edmonds); sums go along the same trees backwards; an allreduce is
-    summed at any ranks and copied from there.
+    Copies go along trees, which fill flows to every destination (Edmonds); sums go along the same trees backwards; an
+    allreduce is summed at any ranks and copied from there.
     """
     return _rate(machine, tuple(parts))
 

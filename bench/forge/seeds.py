@@ -1,4 +1,5 @@
-"""The valid documents that the adversary starts from: every schema, every kind of certificate, machines of at most five ranks.
+"""The valid documents that the adversary starts from: every schema, every kind of certificate, machines of at most five
+ranks.
 
 A `Case` is a document and the files beside it. An archive of a compact schedule is a document like any other here:
 ``{"schema": "synth.bulk/1", "header": {...}, "arrays": {name: list}}``; `bench.forge.check` writes it as an archive.
@@ -72,18 +73,37 @@ def _task(pre: list, post: list, ranks: int, combining: bool = False, name: str 
 
 PACKED = "/Td6WFo"  # how a file of xz begins in base 64
 RING = Network("uneven", 4, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 3, 1), Route(3, 0, 3)))
-SWITCHED = Network("two", 2, (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))), (Cap((0, 1), 2),),
-                   wires=((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)))  # fmt: skip
+SWITCHED = Network(
+    "two",
+    2,
+    (Route(0, 1, 1, ("a",)), Route(0, 1, 2, ("b",)), Route(1, 0, 3, ("a",))),
+    (Cap((0, 1), 2),),
+    wires=((0, "a", 3), ("a", 1, 3), (0, "b", 2), ("b", 1, 2), (1, "a", 3), ("a", 0, 3)),
+)
 LINE = Network("line", 3, (Route(0, 1, 1), Route(1, 2, 1)))
 CUBE = Network("one way", 3, (Route(0, 1, 1), Route(1, 2, 1), Route(2, 0, 1)))
-HOST = _machine(3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1), 2), ((2, 3), 2)), ("s",))  # ports that carry 2 both ways together
-ROOT = _machine(3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1, 2, 3), 2),), ("s",))  # a way from 0 to 1 crosses its limit twice
-PORTS = _machine(4, _both([(a, b) for a in range(4) for b in range(a)]), (((0, 2, 6), 2), ((1, 4, 8), 2)))  # what leaves, or enters, a rank
+HOST = _machine(
+    3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1), 2), ((2, 3), 2)), ("s",)
+)  # ports that carry 2 both ways together
+ROOT = _machine(
+    3, _both([(0, 3), (1, 3), (2, 3)], 2), (((0, 1, 2, 3), 2),), ("s",)
+)  # a way from 0 to 1 crosses its limit twice
+PORTS = _machine(
+    4, _both([(a, b) for a in range(4) for b in range(a)]), (((0, 2, 6), 2), ((1, 4, 8), 2))
+)  # what leaves, or enters, a rank
 NIC = _machine(4, [*_both([(0, 1), (2, 3)], 4), *_both([(0, 4), (1, 4), (2, 4), (3, 4)], 1)], (((4, 6), 1),), ("nic",))
 HALO = _task([[0], [1]], [[2], [3]], 4)  # two messages between ranks that no link joins
 PARTS = _task([[0], [0], [1]], [[1, 2], [1, 2], [0, 2]], 3)  # an allgather of two units, one and none
 SUMS = _task([[0, 1], [0, 1]], [[0], [0]], 2, True)
-MIXED = Collective("mine", 3, (frozenset({0, 1, 2}),), (frozenset({0, 2}),), True, (), (((0, frozenset({0, 1})), (2, frozenset({1, 2}))),))
+MIXED = Collective(
+    "mine",
+    3,
+    (frozenset({0, 1, 2}),),
+    (frozenset({0, 2}),),
+    True,
+    (),
+    (((0, frozenset({0, 1})), (2, frozenset({1, 2}))),),
+)
 
 
 def _json(value: Any) -> Any:
@@ -106,7 +126,12 @@ def _left_open(doc: dict) -> dict:
     doc = copy.deepcopy(doc)
     last = doc["points"].pop()
     doc["complete"] = False
-    row = {"steps": last["steps"], "lower": last["bound"]["value"], "upper": doc["points"][-1]["bandwidth"], "reason": "the time limit"}
+    row = {
+        "steps": last["steps"],
+        "lower": last["bound"]["value"],
+        "upper": doc["points"][-1]["bandwidth"],
+        "reason": "the time limit",
+    }
     doc["open"] = [row | {"certificate": last["bound"]["certificate"]}]
     return doc
 
@@ -130,7 +155,9 @@ def frontiers() -> Iterator[Case]:
         yield Case(f"schedule {name}", "replay", doc["points"][0]["schedule"])
 
 
-def _bounds(name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]) -> Case:
+def _bounds(
+    name: str, kind: str, network: Network, task: Collective, found: list[tuple[int | None, LowerBound]]
+) -> Case:
     rows = [{"steps": steps} | bound.to_json() for steps, bound in found]
     doc = {"schema": "synth.bounds/1", "topology": network.to_json(), "collective": task.to_json(1), "bounds": rows}
     return Case(f"bounds {name}", kind, _json(doc))
@@ -143,23 +170,37 @@ def reversed_cuts(network: Network, task: Collective, steps: int | None, generat
     found = bounds.flow(turned, data, steps, generators)
     prices = [[row[0], row[2], row[1], *row[3:]] if row[0] == "link" else row for row in found.certificate["prices"]]
     problem = problem_fingerprint(network, task)
-    return LowerBound(found.value, found.certificate | {"problem": problem, "prices": prices, "reversed": True}, found.scope)
+    return LowerBound(
+        found.value, found.certificate | {"problem": problem, "prices": prices, "reversed": True}, found.scope
+    )
 
 
 def _tree() -> LowerBound:
     # without the chunk at rank 1 after step 1 nothing can reach rank 2 by step 2
     tree = {"node": [1, 1], "has": {"cuts": [[1, -1, 1, -1], [1, -1, 0, 2]]}, "not": {"dead": [-1, 1, 2]}}
     certificate = {
-        "kind": "deadline-cut-trees", "problem": problem_fingerprint(LINE, collective("broadcast", 3)), "steps": 2, "scale": 1,
-        "prices": [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]], "cuts": {"0": tree}, "generators": [],
-    }  # fmt: skip
+        "kind": "deadline-cut-trees",
+        "problem": problem_fingerprint(LINE, collective("broadcast", 3)),
+        "steps": 2,
+        "scale": 1,
+        "prices": [["link", 0, 1, 1, 0], ["link", 1, 2, 0, 1]],
+        "cuts": {"0": tree},
+        "generators": [],
+    }
     return LowerBound(Fraction(2), certificate)
 
 
-def _renumbered(name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction) -> Case:
+def _renumbered(
+    name: str, kind: str, network: Network, task: Collective, steps: int | None, certificate: dict, value: Fraction
+) -> Case:
     """The same problem with its ranks in the opposite order; the certificate keeps its own numbering."""
     turn = list(range(network.ranks))[::-1]
-    own = {"ranks": turn, "links": list(range(len(network.routes))), "limits": list(range(len(network.caps))), "units": [0]}
+    own = {
+        "ranks": turn,
+        "links": list(range(len(network.routes))),
+        "limits": list(range(len(network.caps))),
+        "units": [0],
+    }
     asked, wanted = renumbered(network.to_json(), task.to_json(1), own | {"switches": {}})
     wanted["name"] = "mine"
     made = Network.from_json(asked), Collective.from_json(wanted, 1)
@@ -186,12 +227,29 @@ def limits() -> Iterator[Case]:
     yield whole("mixed sums", "deadline-cuts, sums", topology("line:3").network(), MIXED, [2, None])
     yield whole("covers", "deadline-cuts, covers", ring, tree, [2])
     yield whole("count", "static-cuts, count", topology("line:3").network(), collective("allreduce", 3), [None])
-    yield whole("count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2])
+    yield whole(
+        "count, deadlines", "deadline-cuts, count", topology("ring:3").network(), collective("allreduce", 3), [2]
+    )
     yield whole("completing", "allreduce-cuts", RING, collective("allreduce", 4), [None, 6])
-    for name, network, task in (("two sums", topology("line:2").network(), SUMS), ("shards", topology("ring:3").network(), None)):
+    for name, network, task in (
+        ("two sums", topology("line:2").network(), SUMS),
+        ("shards", topology("ring:3").network(), None),
+    ):
         task = task or _task([[0, 1, 2]] * 3, [[0], [1], [2]], 3, True)
-        yield _bounds(f"reversed, {name}", "static-cuts, reversed", network, task, [(None, reversed_cuts(network, task, None, ()))])
-        yield _bounds(f"reversed deadlines, {name}", "deadline-cuts, reversed", network, task, [(2, reversed_cuts(network, task, 2, ()))])
+        yield _bounds(
+            f"reversed, {name}",
+            "static-cuts, reversed",
+            network,
+            task,
+            [(None, reversed_cuts(network, task, None, ()))],
+        )
+        yield _bounds(
+            f"reversed deadlines, {name}",
+            "deadline-cuts, reversed",
+            network,
+            task,
+            [(2, reversed_cuts(network, task, 2, ()))],
+        )
     yield _bounds("tree", "deadline-cut-trees", LINE, collective("broadcast", 3), [(2, _tree())])
     chunk = single_chunk.bound(star, scan, 3, bounds.flow(star, scan, 3).value)
     five = topology("ring:5").network(), collective("allreduce", 5)
@@ -216,7 +274,9 @@ def refusals() -> Iterator[Case]:
             try:
                 api.frontier(machine, name, max_steps=most, engine="exact", fresh=True, log=Path(folder) / "log")
             except InfeasibleError as error:
-                yield Case(f"infeasible {name}", kind, _json(api.infeasible_document(machine, name, error, max_steps=most)))
+                yield Case(
+                    f"infeasible {name}", kind, _json(api.infeasible_document(machine, name, error, max_steps=most))
+                )
     for name in ("broadcast", "reduce", "allgather"):
         try:
             api.large_bound(apart, name)
@@ -247,7 +307,11 @@ def refusals() -> Iterator[Case]:
                 certificate = write_proof(problem, Path(folder))
                 beside = {file.name: lines(file.read_bytes()) for file in Path(folder).iterdir()}
             else:
-                bound = bounds.steps(ring, problem.collective) if kind == "distance" else bounds.flow(ring, problem.collective, s)
+                bound = (
+                    bounds.steps(ring, problem.collective)
+                    if kind == "distance"
+                    else bounds.flow(ring, problem.collective, s)
+                )
                 certificate, beside = bound.certificate, {}
             path = refutation.write(problem, certificate, Path(folder))
             yield Case(f"refutation {name}", kind, json.loads(path.read_text()), beside)
@@ -275,7 +339,11 @@ def archive(data: bytes) -> dict:
     """A ``.npz`` archive as a document."""
     with np.load(io.BytesIO(data), allow_pickle=False) as given:
         header = json.loads(given["header"].tobytes())
-        return {"schema": "synth.bulk/1", "header": header, "arrays": {k: given[k].tolist() for k in given.files if k != "header"}}
+        return {
+            "schema": "synth.bulk/1",
+            "header": header,
+            "arrays": {k: given[k].tolist() for k in given.files if k != "header"},
+        }
 
 
 def _weighed(doc: dict) -> dict:
@@ -283,9 +351,14 @@ def _weighed(doc: dict) -> dict:
     doc = _json(doc)
     given = doc["bound"]["certificate"]
     doc["bound"]["certificate"] = {
-        "kind": "throughput-cuts", "topology": given["topology"], "collective": given["collective"], "root": given["root"],
-        "cuts": [["1", given["inside"]]], "limits": [[k, "1"] for k in given["limits"]], "potentials": [[4, "0"]],
-    }  # fmt: skip
+        "kind": "throughput-cuts",
+        "topology": given["topology"],
+        "collective": given["collective"],
+        "root": given["root"],
+        "cuts": [["1", given["inside"]]],
+        "limits": [[k, "1"] for k in given["limits"]],
+        "potentials": [[4, "0"]],
+    }
     return doc
 
 
@@ -294,13 +367,17 @@ def scale() -> Iterator[Case]:
     slow = modify.apply(topology("ring:4"), degrade=("0-1:1/2",))
     one_way = _machine(3, [(0, 1, 1), (1, 2, 2), (2, 0, 1), (1, 0, 3)])
     for name, kind, machine, what in (
-        ("allgather", "throughput-cut", slow, "allgather"), ("reduce-scatter", "throughput-cut", one_way, "reduce-scatter"),
-        ("broadcast", "throughput-cut", slow, "broadcast"), ("reduce", "throughput-cut", one_way, "reduce"),
-        ("allreduce", "throughput-cut", one_way, "allreduce"), ("allreduce parts", "allreduce-parts", slow, "allreduce"),
-        ("a shared port", "throughput-cut", NIC, "allgather"), ("alltoall", "alltoall-lengths", slow, "alltoall"),
+        ("allgather", "throughput-cut", slow, "allgather"),
+        ("reduce-scatter", "throughput-cut", one_way, "reduce-scatter"),
+        ("broadcast", "throughput-cut", slow, "broadcast"),
+        ("reduce", "throughput-cut", one_way, "reduce"),
+        ("allreduce", "throughput-cut", one_way, "allreduce"),
+        ("allreduce parts", "allreduce-parts", slow, "allreduce"),
+        ("a shared port", "throughput-cut", NIC, "allgather"),
+        ("alltoall", "alltoall-lengths", slow, "alltoall"),
         ("alltoall, a shared port", "alltoall-lengths", NIC, "alltoall"),
         ("alltoall, alike", "alltoall-lengths", topology("ring:5"), "alltoall"),
-    ):  # fmt: skip
+    ):
         found = api.large_bound(machine, what)
         assert found is not None
         doc = found.to_json(links=True)
@@ -318,9 +395,14 @@ def scale() -> Iterator[Case]:
             for i, point in enumerate(found.points):
                 point.make().save(Path(folder) / f"{i}.npz")
                 beside[f"{i}.npz"] = archive((Path(folder) / f"{i}.npz").read_bytes())
-        yield Case(f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"])
+        yield Case(
+            f"bulk {name}", "generators" if beside["0.npz"]["arrays"]["generators"] else "sends", beside["0.npz"]
+        )
         doc = _json(found.to_json({i: f"{i}.npz" for i in range(len(beside))}, links=True))
-        doc["points"], beside = doc["points"][:2], {f"{i}.npz": beside[f"{i}.npz"] for i in range(len(doc["points"][:2]))}
+        doc["points"], beside = (
+            doc["points"][:2],
+            {f"{i}.npz": beside[f"{i}.npz"] for i in range(len(doc["points"][:2]))},
+        )
         yield Case(f"large with schedules {name}", doc["bound"]["certificate"]["kind"], doc, beside)
 
 

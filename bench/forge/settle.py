@@ -1,6 +1,8 @@
-"""What an attacker does after a change: digests, values and all that is derived are computed anew, so that the document agrees with itself.
+"""What an attacker does after a change: digests, values and all that is derived are computed anew, so that the document
+agrees with itself.
 
-The checker's own functions tell what it will accept. Where it refuses, the document is left as it is: that is an answer too.
+The checker's own functions tell what it will accept. Where it refuses, the document is left as it is: that is an answer
+too.
 """
 
 from __future__ import annotations
@@ -35,9 +37,14 @@ def settle(case: Case) -> None:
     """Changes the case's document so that what it says of itself agrees, as far as that can be done."""
     with suppress(*HARMLESS):
         {
-            "frontier/1": _frontier, "bounds/1": _bounds, "infeasible/1": _infeasible, "refutation/1": _refutation, "large/1": _large,
-            "groups/1": _groups, "schedule/1": lambda case: case.doc.pop("fingerprint", None),
-        }[case.schema](case)  # fmt: skip
+            "frontier/1": _frontier,
+            "bounds/1": _bounds,
+            "infeasible/1": _infeasible,
+            "refutation/1": _refutation,
+            "large/1": _large,
+            "groups/1": _groups,
+            "schedule/1": lambda case: case.doc.pop("fingerprint", None),
+        }[case.schema](case)
 
 
 def _digests(doc: dict) -> None:
@@ -94,7 +101,12 @@ def _refutation(case: Case) -> None:
     elif certificate["kind"] == "lrat":
         task = Collective.from_json(doc["collective"], 1)
         problem = Problem(Network.from_json(doc["topology"]), task, doc["chunks"], doc["steps"], doc["rounds"])
-        certificate |= {"problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds}
+        certificate |= {
+            "problem": problem.fingerprint,
+            "chunks": problem.chunks,
+            "steps": problem.steps,
+            "rounds": problem.rounds,
+        }
         certificate["cnf"] = lrat_proofs.dimacs_hash(*lrat_proofs.formula(problem))
         content = case.files[certificate["file"]]
         certificate |= {"sha256": hashlib.sha256(packed(content)).hexdigest(), "lemmas": len(content["lrat"])}
@@ -108,7 +120,12 @@ def _frontier(case: Case) -> None:
         with suppress(*HARMLESS):
             row["schedule"].pop("fingerprint", None)
             replay = verify.schedule(row["schedule"])
-            row |= {"steps": replay.steps, "rounds": replay.rounds, "chunks": replay.chunks, "bandwidth": show(replay.bandwidth)}
+            row |= {
+                "steps": replay.steps,
+                "rounds": replay.rounds,
+                "chunks": replay.chunks,
+                "bandwidth": show(replay.bandwidth),
+            }
             combining = row["schedule"]["collective"]["combining"]
             row["same_bits"] = not combining or bool(same_bits(Schedule.from_json(row["schedule"])))
             best.append((replay.steps, replay.bandwidth))
@@ -127,7 +144,9 @@ def _point_bound(doc: dict, row: dict, replay: verify.Replay) -> None:
     bound = row["bound"]
     at = replay.chunks if bound["scope"] == "this-chunks" else None
     if bound["certificate"]["kind"] in cuts.TIMED:
-        bound["certificate"]["steps"] = bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
+        bound["certificate"]["steps"] = (
+            bound["certificate"]["steps"] if bound["certificate"]["steps"] == replay.steps else replay.steps
+        )
     value = _value(doc, bound["certificate"], replay.steps, at)
     if value > replay.bandwidth and "scale" in bound["certificate"]:
         scale = bound["certificate"]["scale"]
@@ -143,14 +162,20 @@ def _large(case: Case) -> None:
     doc = case.doc
     topology, certificate = link_columns.read(doc["topology"]), doc["bound"]["certificate"]
     doc["topology"]["unit_gbps"] = show(topology.unit_bandwidth())
-    certificate["topology"] = (path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest)(topology)
+    certificate["topology"] = (
+        path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+    )(topology)
     proved = scale_frontier.bound(certificate, topology)
     doc["bound"]["value"] = show(proved)
     for row in doc["points"]:
         header: Any = case.files.get(row.get("file"))
         if isinstance(header, dict):
             arrays = header["arrays"]
-            row |= {"steps": len(arrays["rounds"]), "chunks": header["header"]["chunks"], "rounds": sum(arrays["rounds"])}
+            row |= {
+                "steps": len(arrays["rounds"]),
+                "chunks": header["header"]["chunks"],
+                "rounds": sum(arrays["rounds"]),
+            }
         row["bandwidth"] = show(Fraction(row["rounds"], row["chunks"]))
         row["gap"] = show(Fraction(row["rounds"], row["chunks"]) / proved - 1)
 
@@ -158,7 +183,10 @@ def _large(case: Case) -> None:
 def _groups(case: Case) -> None:
     doc = case.doc
     network = Network.from_json(doc["topology"])
-    rows = tuple(Group(tuple(r["ranks"]), r["collective"], rational(r["bytes"]), r.get("root"), r.get("name", "")) for r in doc["groups"])
+    rows = tuple(
+        Group(tuple(r["ranks"]), r["collective"], rational(r["bytes"]), r.get("root"), r.get("name", ""))
+        for r in doc["groups"]
+    )
     doc["bound"]["certificate"]["problem"] = process_groups.digest(network, rows)
     with suppress(*HARMLESS):
         proved = process_groups.check(doc["bound"]["certificate"], network, rows)

@@ -1,4 +1,5 @@
-"""Each mend taken back alone, by putting the function that had the fault in the place of the mended one while a campaign runs.
+"""Each mend taken back alone, by putting the function that had the fault in the place of the mended one while a
+campaign runs.
 
 V1  a certificate that names no pair proves that nothing is to be done
 V2  of each unit the first chunk alone is compared with the collective asked for
@@ -112,13 +113,24 @@ def _v7() -> list[Patch]:
         if "certificate" in entry:
             return mended(doc, entry, points, bounds, place)
         json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"})
-        steps, lower = json_reader.number(entry["steps"], f"{place}.steps", 1), json_reader.fraction(entry["lower"], f"{place}.lower")
+        steps, lower = (
+            json_reader.number(entry["steps"], f"{place}.steps", 1),
+            json_reader.fraction(entry["lower"], f"{place}.lower"),
+        )
         return f"open at S={steps}: R/C ≥ {show(lower)} is proved"
 
     return [(exact_frontier, "_open", left_open)]
 
 
-MENDS: dict[str, Callable[[], list[Patch]]] = {"V1": _v1, "V2": _v2, "V3": _v3, "V4": _v4, "V5": _v5, "V6": _v6, "V7": _v7}
+MENDS: dict[str, Callable[[], list[Patch]]] = {
+    "V1": _v1,
+    "V2": _v2,
+    "V3": _v3,
+    "V4": _v4,
+    "V5": _v5,
+    "V6": _v6,
+    "V7": _v7,
+}
 
 
 @contextmanager

@@ -24,19 +24,22 @@ if TYPE_CHECKING:
 
 
 def open(path: str | Path = "catalog.db", *, create: bool = False) -> Store:
-    """The catalog at `path`, a context manager; made where there is none if `create`. Raises FormatError, SynthError."""
+    """The catalog at `path`, a context manager; made where there is none if `create`. Raises FormatError,
+    SynthError."""
     from synth.catalog.store.store import Store
 
     return Store.open(path, create=create)
 
 
 def collective_name(name: str) -> str:
-    """The full name of a collective that may be given by an alias, in any case; one from a file has the name it was given there."""
+    """The full name of a collective that may be given by an alias, in any case; one from a file has the name it was
+    given there."""
     return ALIASES.get(name.lower(), name.lower())
 
 
 def machine_name(name: str) -> str:
-    """The name under which a catalog keeps a machine: that of the topology that `name` stands for (dgx1: dgx1-v100), else itself."""
+    """The name under which a catalog keeps a machine: that of the topology that `name` stands for (dgx1: dgx1-v100),
+    else itself."""
     try:
         return named_topology(name).name
     except SynthError:
@@ -44,26 +47,43 @@ def machine_name(name: str) -> str:
 
 
 def listed(
-    store: Store, topology: str | None = None, collective: str | None = None, state: str | None = None, ranks: int | None = None
+    store: Store,
+    topology: str | None = None,
+    collective: str | None = None,
+    state: str | None = None,
+    ranks: int | None = None,
 ) -> tuple[list[Row], list[str]]:
     """The entries that `Store.ls` finds, and a line for each that is damaged."""
     found = list(store.ls(topology, collective, state, ranks))
-    return [row for row in found if not isinstance(row, FormatError)], [str(row) for row in found if isinstance(row, FormatError)]
+    return [row for row in found if not isinstance(row, FormatError)], [
+        str(row) for row in found if isinstance(row, FormatError)
+    ]
 
 
 def document(entry: Entry) -> dict:
     """An entry as the JSON document ``synth.entry/1`` (docs/catalog.md)."""
     found = entry.frontier
     return {
-        "schema": "synth.entry/1", "fingerprint": entry.fingerprint, "topology": entry.topology, "collective": entry.collective,
-        "roots": list(entry.roots), "ranks": entry.ranks, "options": dict(entry.options), "state": entry.state, "reason": entry.reason,
-        "seconds": entry.seconds, "provenance": entry.provenance.to_json(), "certificate": entry.certificate,
-        "frontier": None if found is None else found.to_json(), "measurements": list(entry.measurements),
-    }  # fmt: skip
+        "schema": "synth.entry/1",
+        "fingerprint": entry.fingerprint,
+        "topology": entry.topology,
+        "collective": entry.collective,
+        "roots": list(entry.roots),
+        "ranks": entry.ranks,
+        "options": dict(entry.options),
+        "state": entry.state,
+        "reason": entry.reason,
+        "seconds": entry.seconds,
+        "provenance": entry.provenance.to_json(),
+        "certificate": entry.certificate,
+        "frontier": None if found is None else found.to_json(),
+        "measurements": list(entry.measurements),
+    }
 
 
 def verify(store: Store) -> Iterator[Checked]:
-    """Every entry of the catalog, replayed and re-checked without a solver; bad ones are told like good ones, not raised."""
+    """Every entry of the catalog, replayed and re-checked without a solver; bad ones are told like good ones, not
+    raised."""
     from synth.catalog.store.verify import check
 
     return check(store)
@@ -95,7 +115,8 @@ def measured(store: Store, document: str | Path | dict) -> list[Attached]:
 
 
 def export(entry: Entry, to: str = "msccl-xml", **options: Any) -> Exported:
-    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export_program` has them.
+    """A point of an entry, or with `every` all points, in the form of a runtime; options as `synth.api.export_program`
+    has them.
 
     Raises SynthError where the entry has no point, or its schedules are too large to write out.
     """

@@ -32,11 +32,13 @@ def build_catalog(
     retry_failed: bool = False,
     listen: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """Answer every task of the job file `fleet` in the catalog `db`, made where there is none; what it answers is skipped.
+    """Answer every task of the job file `fleet` in the catalog `db`, made where there is none; what it answers is
+    skipped.
 
-    Tasks run in `jobs` processes of this machine, in this process (`inline`), on the Dask scheduler at the address `dask`
-    ("local": one of our own), or in SLURM jobs as the job file says. `time_limit`, wall seconds, replaces that of every
-    task, `budget` that of the whole job. Raises FormatError (the job file, with its line), UsageError, SynthError;
+    Tasks run in `jobs` processes of this machine, in this process (`inline`), on the Dask scheduler at the address
+    `dask` ("local": one of our own), or in SLURM jobs as the job file says. `time_limit`, wall seconds, replaces that
+    of every task, `budget` that of the whole job. Raises FormatError (the job file, with its line), UsageError,
+    SynthError;
     `synth.catalog.jobs.run.Interrupted` on Ctrl-C, after which the same call continues.
     """
     from synth.catalog.jobs.queue import items
@@ -58,14 +60,18 @@ def plan_catalog(
     fleet: str | Path, db: str | Path = "catalog.db", *, time_limit: float | None = None, retry_open: bool = False,
     retry_failed: bool = False,
 ) -> list[Item]:  # fmt: skip
-    """What `build_catalog` would do: each task, whether the catalog answers it, and an estimate of its seconds, in its order."""
+    """What `build_catalog` would do: each task, whether the catalog answers it, and an estimate of its seconds, in its
+    order."""
     from synth.catalog.jobs.queue import Queue, items
     from synth.catalog.store.store import Store
 
     job, path = _fleet(fleet), Path(db)
     tasks = _tasks(job, path, time_limit)
     # no catalog is made where nothing is to be solved
-    with TemporaryDirectory() as empty, Store.open(path if path.exists() else Path(empty) / "none.db", create=not path.exists()) as store:
+    with (
+        TemporaryDirectory() as empty,
+        Store.open(path if path.exists() else Path(empty) / "none.db", create=not path.exists()) as store,
+    ):
         listed = items(tasks, store, retry_open=retry_open, retry_failed=retry_failed)
     return [item for item in listed if item.fate != "todo"] + Queue(listed).waiting
 

@@ -24,7 +24,8 @@ def topology(
     degrade: Sequence[str] = (),
     links: str | Path | None = None,
 ) -> Topology:
-    """A machine by name, file, dump or value, with the user's changes: an allocation, broken, slow or measured links."""
+    """A machine by name, file, dump or value, with the user's changes: an allocation, broken, slow or measured
+    links."""
     from synth.topologies import modify
 
     if isinstance(spec, Topology) and file is None:
@@ -39,7 +40,12 @@ def named_topology(spec: str | Path | Topology) -> Topology:
 
     if isinstance(spec, Topology):
         return spec
-    if isinstance(spec, Path) or os.sep in str(spec) or Path(str(spec)).is_file() or Path(str(spec)).suffix.lower() in FILES:
+    if (
+        isinstance(spec, Path)
+        or os.sep in str(spec)
+        or Path(str(spec)).is_file()
+        or Path(str(spec)).suffix.lower() in FILES
+    ):
         return _load(Path(spec))
     return topologies.topology(str(spec))
 
@@ -50,7 +56,9 @@ def _load(path: Path) -> Topology:
     return importers.load(path)
 
 
-def collective(name: str | Path | Collective, ranks: int, roots: Sequence[int] = (), sizes: Sequence | None = None) -> Collective:
+def collective(
+    name: str | Path | Collective, ranks: int, roots: Sequence[int] = (), sizes: Sequence | None = None
+) -> Collective:
     """A collective by name, or from a file with pre, post and combining."""
     if isinstance(name, Collective):
         if name.ranks != ranks:

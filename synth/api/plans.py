@@ -44,7 +44,8 @@ def export_plan(
     min_size: int = 0,
     max_size: int | None = None,
 ) -> Exported:
-    """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot say.
+    """The texts of a plan in the format `to`, one of `FORMATS`, and one remark for each thing that the format cannot
+    say.
 
     The options are those of `export`. Raises SynthError where nothing of the plan can be exported, naming why.
     """
@@ -62,7 +63,17 @@ def export_plan(
         return load("synth.export.plans.mcrdl:export")(plan)
     if kind == "json":
         return _json(plan)
-    wishes = _wishes(plan, kind, runtime, topology, rank_map, (assume_root, assume_nvlink, assume_one_node), in_place, min_size, max_size)
+    wishes = _wishes(
+        plan,
+        kind,
+        runtime,
+        topology,
+        rank_map,
+        (assume_root, assume_nvlink, assume_one_node),
+        in_place,
+        min_size,
+        max_size,
+    )
     if kind == "nccl-tuner-csv":
         from synth.export.plans.nccl_tuner_csv import csv
 
@@ -87,9 +98,16 @@ def _json(plan: Plan) -> Exported:
 
 
 def _wishes(
-    plan: Plan, kind: str, runtime: str, topology: str | Path | Topology | None, rank_map: Sequence[int] | None, assumed: tuple,
-    in_place: InPlace | None, low: int, high: int | None,
-):  # fmt: skip
+    plan: Plan,
+    kind: str,
+    runtime: str,
+    topology: str | Path | Topology | None,
+    rank_map: Sequence[int] | None,
+    assumed: tuple,
+    in_place: InPlace | None,
+    low: int,
+    high: int | None,
+):
     """What is asked for schedules on a network: the machine is the one named, or the one that the network is."""
     from synth.export.exported_files import Wish
     from synth.export.request import Machine, Request
@@ -126,4 +144,7 @@ def _devices(plan: Plan, topology: object) -> list[str]:
     labels = sorted(plan.labels)
     if topology is not None or not labels or labels == list(range(len(labels))):
         return []
-    return [f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the communicator"]
+    return [
+        f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
+        f"communicator"
+    ]

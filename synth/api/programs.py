@@ -37,21 +37,29 @@ def lower(
 ) -> Program:
     """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
 
-    The options are those of synth.program.lowering.lower. Raises VerificationError for a wrong schedule, SynthError naming the limit
-    of the runtime that is met, UsageError for more sends than synth.program.checked_lowering takes.
+    The options are those of synth.program.lowering.lower. Raises VerificationError for a wrong schedule, SynthError
+    naming the limit of the runtime that is met, UsageError for more sends than synth.program.checked_lowering takes.
     """
     from synth.program import checked_lowering
 
     return checked_lowering.lower(
-        schedule, runtime=runtime, protocol=protocol, instances=instances, in_place=in_place, fuse=fuse, aggregate=aggregate, lanes=lanes,
+        schedule,
+        runtime=runtime,
+        protocol=protocol,
+        instances=instances,
+        in_place=in_place,
+        fuse=fuse,
+        aggregate=aggregate,
+        lanes=lanes,
         name=name,
-    )  # fmt: skip
+    )
 
 
 def read(
     path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
 ) -> Program | Schedule | Frontier:  # fmt: skip
-    """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError, UsageError."""
+    """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError,
+    UsageError."""
     if path.suffix == ".npz":
         from synth.checker.documents import schedule_archive
         from synth.scale.greedy.bulk_expansion import schedule
@@ -63,7 +71,12 @@ def read(
 
 
 def lowered(
-    given: Program | Schedule | Frontier, point: int | None, size: int | None, runtime: str, protocol: str, instances: int
+    given: Program | Schedule | Frontier,
+    point: int | None,
+    size: int | None,
+    runtime: str,
+    protocol: str,
+    instances: int,
 ) -> tuple[Program, Network | None]:
     """A program, and the network that it brings if it was lowered from a schedule or a point of a frontier."""
     if isinstance(given, Frontier):
@@ -99,7 +112,8 @@ def load_program(
     instances: int = 1,
     in_place: InPlace | None = None,
 ) -> Program:
-    """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier, lowered.
+    """The Program in any file: Program as JSON or text, MSCCL-IR, a MSCCL++ plan, or a schedule or point of a frontier,
+    lowered.
 
     Schedules may be compact ones (``.npz``, of the flow methods), as long as they are small enough to write out.
 
@@ -111,7 +125,9 @@ def load_program(
         return found
     if isinstance(found, Frontier):
         if point is None and len(found.points) > 1:
-            raise UsageError(f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table")
+            raise UsageError(
+                f"{path} has {len(found.points)} points; choose one, 1 to {len(found.points)} in the order of its table"
+            )
         found = chosen_point(found, point, None).schedule
     return lower(found, runtime=runtime or "synth", protocol=protocol, instances=instances, in_place=in_place)
 
@@ -125,7 +141,8 @@ def lint(
     in_place: InPlace | None = None,
     point: int | None = None,
 ) -> Report:
-    """What is wrong with a program, or with the one in a file of any kind that `load_program` reads, and what is proved of it.
+    """What is wrong with a program, or with the one in a file of any kind that `load_program` reads, and what is proved
+    of it.
 
     `runtime`: whose rules hold and whose FIFOs it gets (default: this project's executors). `collective`, `roots`: what
     a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
@@ -183,24 +200,40 @@ def export_program(
     links = None if machine is None else machine.network()
     ranks, said, facts = rank_map, [], None if machine is None else Machine.of(machine)
     if isinstance(found, Frontier | Schedule):
-        ranks, facts, said = placed(found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map)
+        ranks, facts, said = placed(
+            found.network, found.labels if isinstance(found, Frontier) else (), machine, rank_map
+        )
     request = Request(runtime, facts, None, size, assume_root, assume_nvlink, assume_one_node, _timeline)
     wish = exported_files.Wish(
-        to, request, protocol, instances, in_place, None if ranks is None else tuple(ranks), links, point, tuple(sizes), element,
-        min_size, max_size,
-    )  # fmt: skip
+        to,
+        request,
+        protocol,
+        instances,
+        in_place,
+        None if ranks is None else tuple(ranks),
+        links,
+        point,
+        tuple(sizes),
+        element,
+        min_size,
+        max_size,
+    )
     if every and not isinstance(found, Frontier):
         raise UsageError("--all is for a frontier; this is one schedule or program")
-    made = exported_files.folder(found, wish) if every and isinstance(found, Frontier) else exported_files.one(found, wish)
+    made = (
+        exported_files.folder(found, wish) if every and isinstance(found, Frontier) else exported_files.one(found, wish)
+    )
     return replace(made, remarks=(*said, *made.remarks))
 
 
 def placed(
     network: Network, labels: Sequence[int], machine: Topology | None, rank_map: Sequence[int] | None
 ) -> tuple[Sequence[int], Machine | None, list[str]]:
-    """The machine's rank of each rank of `network`, what is known of the machine (None: nothing), and what the user should hear.
+    """The machine's rank of each rank of `network`, what is known of the machine (None: nothing), and what the user
+    should hear.
 
-    `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … Raises UsageError where the machine has another size.
+    `labels`: the machine's own numbers of the ranks, () for 0, 1, 2, … Raises UsageError where the machine has another
+    size.
     """
     from synth.export import rank_map as rankmap
     from synth.export.request import Machine
@@ -213,9 +246,17 @@ def placed(
     ranks = default if rank_map is None else rank_map
     if rank_map is None and links is not None:
         ranks, matched = rank_placement.place(network, links, default)
-        said += [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"] if matched else []
+        said += (
+            [f"ranks of {network.name} matched to those of {links.name}: {','.join(map(str, ranks))}"]
+            if matched
+            else []
+        )
     facts = None if machine is None else Machine.of(machine)
-    if machine is None and (made_for := rank_placement.known(network)) is not None and sorted(ranks) == list(range(network.ranks)):
+    if (
+        machine is None
+        and (made_for := rank_placement.known(network)) is not None
+        and sorted(ranks) == list(range(network.ranks))
+    ):
         facts = Machine.of(made_for).relabelled(ranks)
     return ranks, facts, said
 

@@ -19,9 +19,14 @@ LISTED = 256
 
 
 def infeasible_document(
-    topology: str | Path | Topology, collective: str | Path | Collective, error: InfeasibleError, *, roots: Sequence[int] = (),
-    sizes: Sequence | None = None, max_steps: int | None = None,
-) -> dict | None:  # fmt: skip
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    error: InfeasibleError,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    max_steps: int | None = None,
+) -> dict | None:
     """The document (docs/formats.md) of an InfeasibleError that `pareto` or `bound` raised with these arguments.
 
     None where the error has no certificate. `max_steps`: what was allowed, where that is the reason.
@@ -30,7 +35,9 @@ def infeasible_document(
     kind = certificate.get("kind")
     if "problem" in certificate and kind in ("unreachable", "distance", "too-few-steps"):
         task = task_of(collective, machine.ranks, roots, sizes)
-        return _document(machine.network().to_json(), task.to_json(1), None if kind == "unreachable" else max_steps, certificate)
+        return _document(
+            machine.network().to_json(), task.to_json(1), None if kind == "unreachable" else max_steps, certificate
+        )
     if isinstance(collective, Collective) or machine.ranks <= LISTED:
         task = task_of(collective, machine.ranks, roots, sizes)
         found = unreachable(machine, task)
@@ -49,4 +56,10 @@ def infeasible_document(
 
 
 def _document(topology: dict, collective: dict | str, most: int | None, certificate: dict) -> dict:
-    return {"schema": SCHEMA, "topology": topology, "collective": collective, "max_steps": most, "certificate": certificate}
+    return {
+        "schema": SCHEMA,
+        "topology": topology,
+        "collective": collective,
+        "max_steps": most,
+        "certificate": certificate,
+    }

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Page(NamedTuple):
-    """`html`: the whole file; `entries`: how many it shows; `wrong`: a line for each that failed its check and is not drawn."""
+    """`html`: the whole file; `entries`: how many it shows; `wrong`: a line for each that failed its check and is not
+    drawn."""
 
     html: str
     entries: int
@@ -19,12 +20,18 @@ class Page(NamedTuple):
 
 
 def report(
-    given: Given | Sequence[Given], *, title: str = "synth report", topology: str | None = None, collective: str | None = None,
+    given: Given | Sequence[Given],
+    *,
+    title: str = "synth report",
+    topology: str | None = None,
+    collective: str | None = None,
     verify: bool = True,
-) -> Page:  # fmt: skip
-    """One HTML page that works offline: frontiers with their bounds, schedules step by step, times, certificates, provenance.
+) -> Page:
+    """One HTML page that works offline: frontiers with their bounds, schedules step by step, times, certificates,
+    provenance.
 
-    `given`: files (a catalog; JSON of a frontier, a large frontier, a plan, a schedule, measurements) or values of these kinds.
+    `given`: files (a catalog; JSON of a frontier, a large frontier, a plan, a schedule, measurements) or values of
+    these kinds.
     `topology`, `collective`: only these entries of a catalog. `verify`: re-check everything first.
     Raises FormatError for a file that is none of these, UsageError where there is nothing to show.
     """

@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 
 def baseline(
-    name: str, topology: str | Path | Topology | Network, collective: str | Path | Collective, *, roots: Sequence[int] = (),
+    name: str,
+    topology: str | Path | Topology | Network,
+    collective: str | Path | Collective,
+    *,
+    roots: Sequence[int] = (),
     pieces: int | None = None,
-) -> Schedule:  # fmt: skip
+) -> Schedule:
     """A known algorithm on the same links, replayed: ring, tree (double binary), recursive-doubling or direct.
 
-    `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or the
-    links do not carry it.
+    `pieces`: of pipelined broadcasts and trees. Raises UsageError where the algorithm does not do the collective, or
+    the links do not carry it.
     """
     from synth.checker.schedule import replay
     from synth.scale.baselines import algorithms as baselines
@@ -72,14 +76,17 @@ def run(
 ) -> Ran:
     """Run a program once and compare every element of every output with the definition of its collective.
 
-    `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack (their type
-    and size count), else random ones of `size` bytes (default: 1 MiB, or the next size that divides). `outputs`: the same for
-    the results, which are then put there too. Arrays in a GPU's memory are worked on where they are, on the caller's `stream`
-    (their library's current one unless given); `prepare` launches again without looking at them. A schedule, or `point` of a
-    frontier (from 1; default: the best at that size), is lowered first, for `runtime`, with `protocol` and `instances`, and
-    brings its network; anything else takes times from `topology`, if given. `collective`, `roots`: what a file computes
-    where it does not say. `runtime` also gives the bytes of a FIFO operation. `data=False`: only the time. `options` are the
-    executor's: for reference depth, part, local, delays, trace.
+    `arrays`: the inputs by rank, a list or one array with a row a rank, of NumPy, CuPy, torch or anything with DLPack
+    (their type and size count), else random ones of `size` bytes (default: 1 MiB, or the next size that divides).
+    `outputs`: the same for the results, which are then put there too. Arrays in a GPU's memory are worked on where they
+    are, on the caller's
+    `stream` (their library's current one unless given); `prepare` launches again without looking at them. A schedule,
+    or `point` of a frontier (from 1; default: the best at that size), is lowered first, for `runtime`, with `protocol`
+    and
+    `instances`, and brings its network; anything else takes times from `topology`, if given. `collective`, `roots`:
+    what a file computes where it does not say. `runtime` also gives the bytes of a FIFO operation. `data=False`: only
+    the time.
+    `options` are the executor's: for reference depth, part, local, delays, trace.
 
     Raises VerificationError where an output is wrong or something is read before it is written, DeadlockError (with its
     cycle), SynthError for a size that does not divide.
@@ -92,7 +99,9 @@ def run(
     found, network = lowered(found, point, size, runtime or "synth", protocol or "Simple", instances)
     given = {"runtime": runtime, "protocol": protocol} | options
     given = {name: value for name, value in given.items() if value is not None}
-    call = calls.Call(found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound)
+    call = calls.Call(
+        found, network if machine is None else machine.network(), size, dtype, op, in_place, seed, data, bound
+    )
     if arrays is not None and dlpack.is_device(arrays):
         return prepared_launch.run_there(call, arrays, outputs, stream, executor, given)
     if stream is not None:
@@ -118,11 +127,13 @@ def prepare(
     instances: int = 1,
     **options: object,
 ) -> Prepared:
-    """A program with the caller's `arrays` and `outputs`, compiled and allocated for: its `launch(stream)` neither allocates nor
-    waits and may be captured in a CUDA graph, `finish()` waits and tells a deadlock. Nothing is compared with the definition.
+    """A program with the caller's `arrays` and `outputs`, compiled and allocated for: its `launch(stream)` neither
+    allocates nor waits and may be captured in a CUDA graph, `finish()` waits and tells a deadlock. Nothing is compared
+    with the definition.
 
-    Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end. Raises
-    UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to its elements.
+    Arrays and the other options are those of `run`; of executors cuda, and host, whose launches wait for their end.
+    Raises UsageError in one line where an array is of another size, type or device, not contiguous or not aligned to
+    its elements.
     """
     from synth.runtime import call as calls
     from synth.runtime import prepared_launch
@@ -130,7 +141,9 @@ def prepare(
     found = _opened(program, None, collective, roots)
     found, network = lowered(found, point, None, "synth", protocol or "Simple", instances)
     given = {name: value for name, value in ({"protocol": protocol} | options).items() if value is not None}
-    return prepared_launch.prepare(calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given)
+    return prepared_launch.prepare(
+        calls.Call(found, network, op=op, in_place=in_place), arrays, outputs, executor, given
+    )
 
 
 def bench(
@@ -152,10 +165,10 @@ def bench(
     check: bool | None = None,
     **options: object,
 ) -> Measured:
-    """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of `baselines`
-    on the links of the schedule; of these copy and nccl are no programs but the GPU's memcpy and NCCL, timed beside them where
-    the executor can. The reference executor's times are modelled. `options` are the executor's. Raises VerificationError
-    where an output is wrong.
+    """Times over `sizes` in bytes of every point of a frontier (or `point`), or of one schedule or program, and of
+    `baselines` on the links of the schedule; of these copy and nccl are no programs but the GPU's memcpy and NCCL,
+    timed beside them where the executor can. The reference executor's times are modelled. `options` are the executor's.
+    Raises VerificationError where an output is wrong.
     """
     from synth.runtime.benchmark import bench as measure
 
@@ -180,11 +193,11 @@ def emulate(
     stretches: Sequence[int] = (),
     **options: object,
 ) -> Emulated:
-    """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where there is
-    none, unless given), and the negative control. An execution-driven model, not a measurement.
+    """Predicted and emulated time of each point at each size in bytes, beside `baselines` (the ring, or direct where
+    there is none, unless given), and the negative control. An execution-driven model, not a measurement.
 
-    By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches` runs the
-    best of each size also at real time so many times longer. `options` are the executor's.
+    By `executor` reference, or by host or cuda, whose kernel keeps the time while it moves the data; there, `stretches`
+    runs the best of each size also at real time so many times longer. `options` are the executor's.
     """
     from synth.runtime.benchmark import emulation
 
@@ -220,7 +233,9 @@ def _candidates(
 
     if isinstance(found, Program):
         if baselines or point is not None or instances != 1:
-            raise UsageError("points, instances and baselines go with a schedule or a frontier; this is a program already")
+            raise UsageError(
+                "points, instances and baselines go with a schedule or a frontier; this is a program already"
+            )
         return [(Candidate(found.name, found), None)], None
     network = found.network
     if isinstance(found, Frontier):
@@ -242,7 +257,8 @@ def _candidates(
 
 
 def trace(done: Ran) -> str:
-    """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no times."""
+    """The Chrome trace of a run, which Perfetto opens. Raises UsageError where `run` was not asked for it, or knew no
+    times."""
     from synth.export.chrome_trace import chrome
 
     if done.execution.events is None:
@@ -258,7 +274,10 @@ def _opened(
     """What is to be run, read from a file where it is one, and said what it computes."""
     from synth.program.program import Program
 
-    path, root = Path(given) if isinstance(given, str | Path) else None, roots[0] if collective is None and len(roots) == 1 else None
+    path, root = (
+        Path(given) if isinstance(given, str | Path) else None,
+        roots[0] if collective is None and len(roots) == 1 else None,
+    )
     found = given if path is None else read(path, None, root, runtime)
     if not isinstance(found, Program | Schedule | Frontier):
         raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")

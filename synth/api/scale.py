@@ -1,4 +1,5 @@
-"""Machines of any size by flow methods: bounds, frontiers, allocations, process groups, and NCCL-like algorithms beside them."""
+"""Machines of any size by flow methods: bounds, frontiers, allocations, process groups, and NCCL-like algorithms beside
+them."""
 
 from __future__ import annotations
 
@@ -29,10 +30,15 @@ EXPLAINED = 1024
 
 
 def large_bound(
-    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), engine: str = "flow",
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    *,
+    roots: Sequence[int] = (),
+    engine: str = "flow",
     time_limit: float | None = None,
-) -> Large | None:  # fmt: skip
-    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to `bound`.
+) -> Large | None:
+    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to
+    `bound`.
 
     After `time_limit` seconds it is the best bound so far, and `Large.open` says that there may be a sharper one.
     """
@@ -49,7 +55,8 @@ def large_bound(
 
 
 def large_document(found: Large, files: dict[int, str] | None = None) -> dict:
-    """`found` as a JSON document that can be verified alone: with the links of its machine, unless its name makes the very same."""
+    """`found` as a JSON document that can be verified alone: with the links of its machine, unless its name makes the
+    very same."""
     machine, named = found.topology, known(found.topology.name)
     same = named is not None and all(
         getattr(machine, key) == getattr(named, key) for key in ("ranks", "switches", "unit", "links", "limits")
@@ -73,8 +80,9 @@ def explain(
 ) -> Explanation:  # fmt: skip
     """The optimal rate of a collective beside rings and double binary trees on the same links, and what limits it.
 
-    After `time_limit` seconds it is what was found by then, and `Explanation.open` says what is missing. Raises InfeasibleError,
-    with two ranks as its certificate, where the links do not connect the ranks, UsageError for more than `EXPLAINED` ranks.
+    After `time_limit` seconds it is what was found by then, and `Explanation.open` says what is missing. Raises
+    InfeasibleError, with two ranks as its certificate, where the links do not connect the ranks, UsageError for more
+    than `EXPLAINED` ranks.
     """
     from synth.scale.baselines.comparison import explain as explained
     from synth.solvers.processes.deadline import until
@@ -82,7 +90,8 @@ def explain(
     machine = named_topology(topology)
     if machine.ranks > EXPLAINED:
         raise UsageError(
-            f"{machine.name} has {machine.ranks} ranks: rings are looked for on up to {EXPLAINED}; `synth bound` says its optimum"
+            f"{machine.name} has {machine.ranks} ranks: rings are looked for on up to {EXPLAINED}; `synth bound` "
+            f"says its optimum"
         )
     machine = machine.live()
     task = task_of(collective, machine.ranks)
@@ -105,7 +114,8 @@ def explain(
 
 
 def unreachable(topology: str | Path | Topology, collective: Collective) -> tuple[Network, dict] | None:
-    """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of; None: there is none."""
+    """The proof that some rank cannot be reached over the links that carry anything, and the network it speaks of;
+    None: there is none."""
     try:
         network = named_topology(topology).live().network()
     except SynthError:
@@ -126,7 +136,8 @@ def _apart(network: Network, collective: Collective) -> InfeasibleError | None:
 
 
 class FewerAllocations(UndecidedError):
-    """The time limit came before all classes were rated: `found` are those that were, `open` says in words which are missing."""
+    """The time limit came before all classes were rated: `found` are those that were, `open` says in words which are
+    missing."""
 
     def __init__(self, found: list[tuple[Allocation, Rates]], first: int) -> None:
         self.found, self.open = found, f"classes of {first} GPUs or more that are not listed"
@@ -144,8 +155,8 @@ def allocations(
 ) -> list[tuple[Allocation, Rates]]:
     """The classes of allocations of a machine up to isomorphism with the optimal rates of the collectives `names`.
 
-    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect. After `time_limit` seconds
-    FewerAllocations has what was found by then.
+    `sizes`: how many GPUs (3 and more unless given); `every`: also those that the links do not connect. After
+    `time_limit` seconds FewerAllocations has what was found by then.
     """
     from synth.scale.baselines import allocations as flows
     from synth.solvers.processes.deadline import TimeUp, check, until
@@ -166,12 +177,19 @@ def allocations(
 
 
 def groups(
-    topology: str | Path | Topology, given: str | Path | Sequence[Group], *, chunks: int | None = None, search: bool = True,
-    time_limit: float | None = None, progress: Callable[[str], None] = lambda text: None,
-) -> Together:  # fmt: skip
-    """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all, replayed.
+    topology: str | Path | Topology,
+    given: str | Path | Sequence[Group],
+    *,
+    chunks: int | None = None,
+    search: bool = True,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Together:
+    """Several process groups at once (a file, or `Group`s): the joint bound, that of each alone, and a schedule of all,
+    replayed.
 
-    `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found by then, and
+    `chunks`: chunks of each unit of data; `search=False`: no schedule. After `time_limit` seconds it is what was found
+    by then, and
     `Together.open` says what is missing; UndecidedError where that is not even the joint bound.
     """
     from synth.checker.certificates import process_groups

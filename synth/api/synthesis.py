@@ -34,7 +34,8 @@ BOUND_EFFORT = 20.0  # wall seconds of `bound` for better bounds than the quick 
 
 
 class FewerBounds(UndecidedError):
-    """The time limit, or the default effort, came before all bounds: `found` are those that there are, as `bound` returns them."""
+    """The time limit, or the default effort, came before all bounds: `found` are those that there are, as `bound`
+    returns them."""
 
     def __init__(self, found: list[tuple[int | None, LowerBound]], over: str = "the time limit is over") -> None:
         super().__init__(f"{over}; {len(found)} bound{'' if len(found) == 1 else 's'} found")
@@ -76,18 +77,19 @@ def frontier(
 ) -> Frontier | Large:
     """The Pareto frontier between steps and rounds per chunk, each point with its proof.
 
-    `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or "auto":
-    flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact synthesis, and
-    where that leaves something open the points of flow methods that improve on it (`Point.construction` says so); where the time
-    is over before exact synthesis has a bound, flow methods alone.
+    `engine`: "exact" synthesis, "flow" methods (for any size: a `Large`, every point with its certified gap), or
+    "auto": flow above `synth.frontiers.engine_choice.exact_ranks` ranks for the collectives that it knows, below exact
+    synthesis, and where that leaves something open the points of flow methods that improve on it (`Point.construction`
+    says so); where the time is over before exact synthesis has a bound, flow methods alone.
 
-    `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank may relay, by SCCL's
-    encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3 is asked the deciding questions again
-    (`synth.pareto.cross_check`). `Frontier.answers` says which solver answered what.
+    `max_extra_rounds` is SCCL's k: schedules of S steps take at most S + k rounds. `extra_memory`: chunks that a rank
+    may relay, by SCCL's encoding alone. Both are for collectives that copy and their reversals. With `cross_check` z3
+    is asked the deciding questions again (`synth.pareto.cross_check`). `Frontier.answers` says which solver answered
+    what.
 
-    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or `Large.open`;
-    flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of many ranks the seconds that
-    they need (`synth.frontiers.engine_choice.kept`). Raises
+    Seconds are wall time. A budget that runs out is no error: what it left open stands in `Frontier.open` or
+    `Large.open`; flow methods get a tenth of it, a second at least, even where exact synthesis has used it up, and of
+    many ranks the seconds that they need (`synth.frontiers.engine_choice.kept`). Raises
     InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C. The same call
     continues from `log` (default: a file in the cache directory) unless `fresh`.
     """
@@ -98,18 +100,34 @@ def frontier(
     machine = named_topology(topology)
     if engine_choice.engine_of(engine, machine, collective) == "flow":
         own = {
-            "encoding": encoding != "auto", "solver": solver != "auto", "sweep": sweep != "guided", "proof": proof is not None,
-            "max-extra-rounds": max_extra_rounds is not None, "extra-memory": extra_memory is not None, "cross-check": cross_check,
-        }  # fmt: skip
+            "encoding": encoding != "auto",
+            "solver": solver != "auto",
+            "sweep": sweep != "guided",
+            "proof": proof is not None,
+            "max-extra-rounds": max_extra_rounds is not None,
+            "extra-memory": extra_memory is not None,
+            "cross-check": cross_check,
+        }
         wrong = [f"--{name}" for name, given in own.items() if given]
         if wrong:
             name = engine_choice.flow_task(machine, collective, roots, sizes)[0]
             known = "" if engine == "flow" else f", which are taken above {engine_choice.exact_ranks(name)} ranks,"
-            raise UsageError(f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out")
-        return _flow(machine, engine_choice.flow_task(machine, collective, roots, sizes), on_event, time_limit, max_steps, max_chunks)
+            raise UsageError(
+                f"flow methods{known} have no {' and no '.join(wrong)}; add --engine exact, or leave that out"
+            )
+        return _flow(
+            machine,
+            engine_choice.flow_task(machine, collective, roots, sizes),
+            on_event,
+            time_limit,
+            max_steps,
+            max_chunks,
+        )
     task = task_of(collective, machine.ranks, roots, sizes)
     if task.combining and not task.reversible and (max_extra_rounds is not None or extra_memory is not None):
-        named = " and ".join(n for n, x in (("--max-extra-rounds", max_extra_rounds), ("--extra-memory", extra_memory)) if x is not None)
+        named = " and ".join(
+            n for n, x in (("--max-extra-rounds", max_extra_rounds), ("--extra-memory", extra_memory)) if x is not None
+        )
         raise UsageError(f"{task.name} has engines of its own, which know no {named}; leave that out")
     if extra_memory is not None:
         if cross_check:
@@ -138,7 +156,8 @@ def frontier(
 
 
 def _cross_checked(found: Frontier, options: Options, on_event: Listener | None, seconds: float | None) -> Frontier:
-    """Return `found` with z3's answers to its deciding questions. On Ctrl-C SweepInterrupted holds `found` without them."""
+    """Return `found` with z3's answers to its deciding questions. On Ctrl-C SweepInterrupted holds `found` without
+    them."""
     from synth.pareto.cross_check import cross_check
     from synth.pareto.events import Event
     from synth.solvers.processes.jobs import stop
@@ -154,9 +173,15 @@ def _cross_checked(found: Frontier, options: Options, on_event: Listener | None,
 
 
 def _flow(
-    machine: Topology, task: tuple[str, int], on_event: Listener | None, time_limit: float | None, most: int | None, chunks: int | None
+    machine: Topology,
+    task: tuple[str, int],
+    on_event: Listener | None,
+    time_limit: float | None,
+    most: int | None,
+    chunks: int | None,
 ) -> Large:
-    """What flow methods find, as far as so many steps and chunks go; what they sum ends with the same bits on all ranks anyway."""
+    """What flow methods find, as far as so many steps and chunks go; what they sum ends with the same bits on all ranks
+    anyway."""
     from synth.frontiers import engine_choice
 
     try:
@@ -193,8 +218,9 @@ def solve(
     """Is there a schedule with `chunks` chunks per unit, `steps` steps and `rounds` rounds? Sat, Unsat or Unknown.
 
     With encoding "auto" the lower bounds are asked first; Unsat then names the bound. Sat schedules have been replayed.
-    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only. `extra_memory` (chunks that
-    a rank may relay) and `pipeline` (a new run starts every so many steps, one round each) are limits that SCCL's encoding keeps.
+    Allreduce, scan and other combining collectives that are no reversal have engines of their own: "auto" only.
+    `extra_memory` (chunks that a rank may relay) and `pipeline` (a new run starts every so many steps, one round each)
+    are limits that SCCL's encoding keeps.
     """
     from synth.checker.documents import refutation
     from synth.checker.schedule import replay as verify
@@ -205,9 +231,14 @@ def solve(
     from synth.solvers.processes.jobs import stop
 
     if min(chunks, steps, rounds) < 1 or rounds < steps:
-        raise UsageError(f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S")
+        raise UsageError(
+            f"C={chunks} S={steps} R={rounds}: all at least 1, and each step has at least one round, so R >= S"
+        )
     if steps > MOST_STEPS or max(chunks, rounds) > MOST_ASKED:
-        raise UsageError(f"C={chunks} S={steps} R={rounds}: at most {MOST_STEPS} steps and {MOST_ASKED} chunks and rounds can be asked for")
+        raise UsageError(
+            f"C={chunks} S={steps} R={rounds}: at most {MOST_STEPS} steps and {MOST_ASKED} chunks and rounds can be "
+            f"asked for"
+        )
     network = named_topology(topology).network()
     task = task_of(collective, network.ranks, roots, sizes)
     problem = Problem(network, task, chunks, steps, rounds)
@@ -217,13 +248,22 @@ def solve(
     if limits and proof is not None:
         raise UsageError(f"--proof proves that there is no schedule at all; leave it or {named} out")
     if direct and (limits or encoding != "auto" or solver not in ("auto", "cadical")):
-        raise UsageError(f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}")
-    began, budget, said = time.monotonic(), Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic), None
+        raise UsageError(
+            f"{task.name} has engines of its own, with cadical; remove {named or '--encoding and --solver'}"
+        )
+    began, budget, said = (
+        time.monotonic(),
+        Budget(time_limit, seed=seed, jobs=workers(jobs), deterministic=deterministic),
+        None,
+    )
     try:
         if encoding == "auto":
             said = problem_bounds.ask(problem, budget)
             if said is not None and said.certificate is not None:
-                return Unsat(said.reason, proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)))
+                return Unsat(
+                    said.reason,
+                    proof=None if proof is None else str(refutation.write(problem, said.certificate, proof)),
+                )
         if time_limit is not None:
             budget = replace(budget, seconds=max(0.1, time_limit - (time.monotonic() - began)))
         if direct:
@@ -232,7 +272,9 @@ def solve(
             verdict = point_query.solve(problem, budget)
         else:
             tell = (lambda text: on_event(Event("query", text, steps))) if on_event else None
-            verdict = race.solve(problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits)
+            verdict = race.solve(
+                problem, budget=budget, encoding=encoding, solver=solver, proof=proof, on_event=tell, limits=limits
+            )
     finally:
         stop()
     if direct and isinstance(verdict, Unknown) and said is not None:
@@ -245,14 +287,20 @@ def solve(
 
 
 def bound(
-    topology: str | Path | Topology, collective: str | Path | Collective, *, roots: Sequence[int] = (), sizes: Sequence | None = None,
-    max_steps: int | None = None, time_limit: float | None = None,
-) -> list[tuple[int | None, LowerBound]]:  # fmt: skip
+    topology: str | Path | Topology,
+    collective: str | Path | Collective,
+    *,
+    roots: Sequence[int] = (),
+    sizes: Sequence | None = None,
+    max_steps: int | None = None,
+    time_limit: float | None = None,
+) -> list[tuple[int | None, LowerBound]]:
     """Every lower bound with its certificate: (0, on steps), (S, on R/C at S steps) ..., (None, on R/C at any S).
 
-    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds with
-    those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
-    rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds for better ones.
+    Stops at the first S whose bound is the one for any S, or at `max_steps`. Raises InfeasibleError, and FewerBounds
+    with those that it has after `time_limit` seconds, BoundsInterrupted on Ctrl-C. Where sums differ from
+    rank to rank and there are more than 16 there is a quick bound at once, and without a limit `BOUND_EFFORT` seconds
+    for better ones.
     """
     from synth import bounds
     from synth.bounds import single_chunk
@@ -294,7 +342,8 @@ def bound(
 
 
 def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = None) -> list[str]:
-    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing established.
+    """Replay and re-check a schedule, frontier or refutation, from a file or a value; one line for each thing
+    established.
 
     `proof` is the folder of proof files (default: the folder of the file). Raises VerificationError with the place of
     what is wrong, FormatError for a file that is none of these.
@@ -304,7 +353,8 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
 
         return [scale_frontier.schedule(schedule_archive.load(Path(given))), ARCHIVED]
     collecting = gc.isenabled()
-    gc.disable()  # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
+    # a document of 10 MB is a million objects without one cycle, and looking for cycles is a third of the time
+    gc.disable()
     try:
         return _verified(given, proof)
     finally:

@@ -33,7 +33,8 @@ SIZES = tuple(1 << k for k in range(10, 31))  # 1 KiB to 1 GiB
 ALWAYS = ("ring", "tree", "direct")  # baselines that are always chosen from
 LIBRARY = ("ring", "tree")  # those that NCCL has itself
 REFERENCE_PROTOCOLS = (
-    "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between protocols by its times"
+    "the reference executor cuts slices as a protocol does, and charges nothing else for it: a choice between "
+    "protocols by its times"
     " is no evidence for a GPU"
 )
 
@@ -70,17 +71,21 @@ def tune(
     jobs: int | None = None,
     on_event: Listener | None = None,
 ) -> Plan:
-    """What to run at which size: of every point of the frontiers in every way, ring, tree and direct and other `baselines`, other
-    backends' logs, and without any times NCCL's own ring and tree by the same model.
+    """What to run at which size: of every point of the frontiers in every way, ring, tree and direct and other
+    `baselines`, other backends' logs, and without any times NCCL's own ring and tree by the same model.
 
-    `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those given
-    (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` (default: where there is
-    a `topology`) schedules are looked for, too, whose chunks divide every size, for runtimes that do not pad. `measured`:
-    documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose frontiers and measurements of this machine
-    count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these the cost model decides. `protocols`,
-    `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL and, over NVLink alone, LL128
-    in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1% of measured times, none of
-    predicted ones). `dtype`: of the elements that chunks are made of. `ranks`: for logs without a topology.
+    `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those
+    given (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` (default:
+    where there is a `topology`) schedules are looked for, too, whose chunks divide every size, for runtimes that do not
+    pad.
+    `measured`: documents that ``synth bench`` wrote, or files of them; `catalog`: a database whose frontiers and
+    measurements of this machine count too; `logs`: (backend, file) of nccl-tests' or OSU's output. Without any of these
+    the cost model decides.
+    `protocols`,
+    `instances`: the ways to run a schedule (default: those that were measured; by the model Simple, LL and, over NVLink
+    alone, LL128 in one instance). `tolerance`: the loss, as a share, that is accepted to save a switch (default: 1% of
+    measured times, none of predicted ones). `dtype`: of the elements that chunks are made of. `ranks`: for logs without
+    a topology.
     `time_limit`: seconds of wall time for all of it.
 
     Raises UsageError, FormatError with file and place, SynthError where nothing says how long anything takes.
@@ -103,7 +108,11 @@ def tune(
     if dividing and machine is None:
         raise UsageError("schedules that divide every size are synthesized for a machine: name it (--topo)")
     if machine is not None and divide:
-        looking = search if end is not None else replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
+        looking = (
+            search
+            if end is not None
+            else replace(search, end=time.monotonic() + DIVIDING_SECONDS, limit="the default effort")
+        )
         works = [_with_dividing(work, machine, wish, looking, len(works) - place) for place, work in enumerate(works)]
     works = [work._replace(measured=(*work.measured, *logged(logs, work, in_place))) for work in works]
     facts = [_facts(work, machine) for work in works]
@@ -117,7 +126,8 @@ def _facts(work: Work, machine: Topology | None) -> Machine | None:
 
 
 def import_plan(path: str | Path, collective: str | None = None, ranks: int | None = None) -> Plan:
-    """The plan in a tuning table of MCR-DL's form; operation and ranks where the file does not say them. Raises FormatError."""
+    """The plan in a tuning table of MCR-DL's form; operation and ranks where the file does not say them. Raises
+    FormatError."""
     from synth.catalog.tuner.mcrdl import load
 
     return load(Path(path), collective, ranks)
@@ -136,14 +146,17 @@ def _ways(protocols: Sequence[str], instances: Sequence[int]) -> tuple[tuple[str
 
 
 def _with_dividing(work: Work, machine: Topology, wish: _Wish, search: Search, to_come: int) -> Work:
-    """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked for."""
+    """`work` with schedules whose chunks divide every size, and a note where the time was over before all were looked
+    for."""
     if work.flows:
         note = "schedules that divide every size are not looked for: the machine is too large for exact synthesis"
         return work._replace(notes=(*work.notes, note))
     made: list[Schedule] = []
     late: list[int] = []
     for place, one in enumerate(work.frontiers):
-        schedules, missing = dividing_schedules(one, machine, wish.sizes, wish.element, search, to_come + len(work.frontiers) - place - 1)
+        schedules, missing = dividing_schedules(
+            one, machine, wish.sizes, wish.element, search, to_come + len(work.frontiers) - place - 1
+        )
         made += schedules
         late += missing
     if not late:
@@ -180,14 +193,20 @@ def _answer(
 
 
 def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
-    """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links carry them."""
+    """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links
+    carry them."""
     from synth.catalog.tuner.candidates import Named
     from synth.catalog.tuner.cost_terms import shape
     from synth.scale.baselines.algorithms import SUMMARIES
 
     points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
-    timed = not work.measured and search.end is not None  # then times of the points are predicted first, while there is time
-    made = [Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s, shape=shape(s) if timed and search.left else None) for s in points]
+    timed = (
+        not work.measured and search.end is not None
+    )  # then times of the points are predicted first, while there is time
+    made = [
+        Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s, shape=shape(s) if timed and search.left else None)
+        for s in points
+    ]
     if work.network is None or not work.frontiers:
         if wish.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
@@ -206,8 +225,10 @@ def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
 
 
 def _plan(
-    works: Sequence[Work], answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]], facts: Machine | None
-) -> Plan:  # fmt: skip
+    works: Sequence[Work],
+    answers: Sequence[tuple[Answer, Model | None, tuple[Measurement, ...]]],
+    facts: Machine | None,
+) -> Plan:
     from synth.catalog.tuner import cost_model
 
     algorithms: list = []
@@ -225,9 +246,11 @@ def _plan(
         says += [m.says for m in measured] or [model.says if model else ""]
         before = f"{work.name}: " if len(works) > 1 else ""
         notes += [before + note for note in answer.notes]
-        notes += [before + "the frontier is not complete: what is open may hold better points" for f in work.frontiers if not f.complete][
-            :1
-        ]
+        notes += [
+            before + "the frontier is not complete: what is open may hold better points"
+            for f in work.frontiers
+            if not f.complete
+        ][:1]
         if len({m.modelled for m in measured}) > 1:
             notes.append(before + "modelled and measured times are compared here, which says little about a machine")
         if len({m.protocol for m in measured if m.modelled}) > 1:
@@ -236,7 +259,16 @@ def _plan(
     source = "measured" if any(not m.modelled for _, _, measured in answers for m in measured) else "model"
     said = "; ".join(dict.fromkeys(text for text in says if text))
     return Plan(
-        tuple(algorithms), tuple(tables), source, said, networks[0] if networks else None, labels, models, tuple(dict.fromkeys(notes)),
-        () if facts is None else tuple(tuple(sorted(facts.kinds[route.src, route.dst])) for route in networks[0].routes),
+        tuple(algorithms),
+        tuple(tables),
+        source,
+        said,
+        networks[0] if networks else None,
+        labels,
+        models,
+        tuple(dict.fromkeys(notes)),
+        ()
+        if facts is None
+        else tuple(tuple(sorted(facts.kinds[route.src, route.dst])) for route in networks[0].routes),
         () if facts is None else facts.nodes,
-    )  # fmt: skip
+    )

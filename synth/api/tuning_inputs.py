@@ -28,18 +28,23 @@ if TYPE_CHECKING:
 MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
 TRIES = 3  # numbers of chunks, the best first
 SECONDS = 3.0  # wall time for one of them, where nothing limits all
-DIVIDING_SECONDS = 20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
+DIVIDING_SECONDS = (
+    20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
+)
 
 
-# Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of one frontier:
+# Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of
+# one frontier:
 # what flow methods may add to it, about.
 FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
-AFTER = 3.0  # what the baselines and predictions of the points take after they are written out, at most about, per second of that
+# what the baselines and predictions of the points take after they are written out, at most about, per second of that
+AFTER = 3.0
 
 
 @dataclass(frozen=True)
 class Search:
-    """How frontiers and schedules are searched: all of it until `end` (seconds of `clock`; None: no limit), which `limit` names."""
+    """How frontiers and schedules are searched: all of it until `end` (seconds of `clock`; None: no limit), which
+    `limit` names."""
 
     end: float | None = None
     jobs: int | None = None
@@ -69,12 +74,15 @@ class Work(NamedTuple):
 
 
 def frontier(given: Frontier | str | Path) -> Frontier:
-    """A value, or what a file holds, its schedules replayed. Raises FormatError, VerificationError, UsageError for something else."""
+    """A value, or what a file holds, its schedules replayed. Raises FormatError, VerificationError, UsageError for
+    something else."""
     from synth.checker.schedule import replay
 
     found = given if isinstance(given, Frontier) else read(Path(given))
     if not isinstance(found, Frontier):
-        raise UsageError(f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one")
+        raise UsageError(
+            f"{given} holds a {type(found).__name__.lower()}, not a frontier; `synth pareto -o` writes one"
+        )
     for point in found.points:
         replay.schedule(point.schedule)
     return found
@@ -104,13 +112,21 @@ def measurements(
 
 
 def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -> list[Measurement]:
-    """What the logs say of the collective of `work`. Raises FormatError, UsageError where they are of different numbers of ranks."""
+    """What the logs say of the collective of `work`. Raises FormatError, UsageError where they are of different numbers
+    of ranks."""
     from synth.catalog.tuner import logs as readers
 
-    found = [m for backend, file in logs for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)]
+    found = [
+        m
+        for backend, file in logs
+        for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)
+    ]
     counts = {m.ranks for m in (*work.measured, *found)}
     if len(counts) > 1:
-        raise UsageError(f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say which: ranks")
+        raise UsageError(
+            f"logs and measurements of {work.name} are of {' and '.join(map(str, sorted(counts)))} ranks; say "
+            f"which: ranks"
+        )
     return found
 
 
@@ -124,13 +140,16 @@ def works(
     search: Search,
     catalog: str | Path | None = None,
 ) -> list[Work]:
-    """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else synthesized.
+    """The collectives that were asked for, each with what is known of it: frontiers given, else of `catalog`, else
+    synthesized.
 
     Raises UsageError where nothing is known.
     """
     network = None if machine is None else machine.network()
     asked = [collective] if isinstance(collective, str) else list(collective)
-    names = list(dict.fromkeys(asked)) or list(dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held]))
+    names = list(dict.fromkeys(asked)) or list(
+        dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held])
+    )
     if not names:
         raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
     found = []
@@ -138,7 +157,9 @@ def works(
         count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
         own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
         if len({f.collective for f in own}) > 1:
-            raise UsageError(f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)")
+            raise UsageError(
+                f"the frontiers of {name} are of different roots or ranks; give those of one, or say which (--root)"
+            )
         timed = any(m.collective == name for m in held)
         task = own[0].collective if own else _task(name, count, root, timed)
         notes: tuple[str, ...] = ()
@@ -151,7 +172,9 @@ def works(
         there = next((f.network for f in own), network)
         for other in (*(f.network for f in own), *((network,) if network else ())):
             if there is not None and not _same(other, there):
-                raise UsageError(f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine")
+                raise UsageError(
+                    f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine"
+                )
         wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
         measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
         found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows))
@@ -159,7 +182,8 @@ def works(
 
 
 def _task(name: str, ranks: int | None, root: int | None, timed: bool) -> Collective | None:
-    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody does."""
+    """The collective of that name; None for one that only measurements know. Raises UsageError for one that nobody
+    does."""
     try:
         return task_of(name, ranks or 2 + (root or 0), () if root is None else (root,))
     except UsageError:
@@ -175,8 +199,8 @@ def _same(one: Network, other: Network) -> bool:
 def _kept(
     catalog: str | Path | None, machine: Topology, task: Collective, search: Search
 ) -> tuple[list[Frontier], tuple[str, ...], bool]:  # fmt: skip
-    """The frontier of the catalog that answers this, up to numbering, replayed; notes that say so, and which points it lacks; and
-    whether it is of flow methods."""
+    """The frontier of the catalog that answers this, up to numbering, replayed; notes that say so, and which points it
+    lacks; and whether it is of flow methods."""
     if catalog is None:
         return [], (), False
     from synth.catalog.store.store import Store
@@ -194,9 +218,11 @@ def _kept(
     )
 
 
-def _synthesized(machine: Topology, task: Collective, search: Search, to_come: int) -> tuple[Frontier, tuple[str, ...], bool]:
-    """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks; and
-    whether it is of flow methods."""
+def _synthesized(
+    machine: Topology, task: Collective, search: Search, to_come: int
+) -> tuple[Frontier, tuple[str, ...], bool]:
+    """The frontier of one collective, of `to_come` that share what is left of the time; notes of points that it lacks;
+    and whether it is of flow methods."""
     left = search.left
     limit = None if left is None else left * search.for_frontiers / to_come / (1 + FLOWS_ADD)
     made = synthesis.frontier(machine, task, time_limit=limit, jobs=search.jobs, on_event=search.on_event)
@@ -208,8 +234,9 @@ def _synthesized(machine: Topology, task: Collective, search: Search, to_come: i
 
 
 def _written_out(found: Large, network: Network, task: Collective, search: Search) -> tuple[Frontier, tuple[str, ...]]:
-    """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that are too large to
-    be written out, or for which no time is left, judged by what the one before took for each of its chunks."""
+    """The points of the flow methods as ordinary schedules, those of the fewest steps first; and notes of those that
+    are too large to be written out, or for which no time is left, judged by what the one before took for each of its
+    chunks."""
     from synth.scale.greedy.bulk_expansion import TooLarge, schedule
 
     bound = LowerBound(found.bound, found.certificate)
@@ -226,7 +253,9 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
         try:
             one = replace(schedule(point.make()), network=network)
         except TooLarge as error:
-            notes.append(f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate")
+            notes.append(
+                f"the point of {point.steps} steps is too large to write out ({error.sends} sends): not a candidate"
+            )
         except SynthError as error:
             notes.append(f"the point of {point.steps} steps cannot be written out ({error}): not a candidate")
         else:
@@ -234,17 +263,20 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
         took = search.clock() - start
         pace, spent = took / point.chunks, spent + took
     if late:
-        notes.append(f"{search.limit} left no time to write out the points of {', '.join(map(str, late))} steps: not candidates")
+        notes.append(
+            f"{search.limit} left no time to write out the points of {', '.join(map(str, late))} steps: not candidates"
+        )
     return Frontier(network, task, tuple(points), notes=found.notes), tuple(notes)
 
 
 def dividing(
     found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: Search, to_come: int = 1
 ) -> tuple[list[Schedule], list[int]]:
-    """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of the
-    frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give.
+    """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of
+    the frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give.
 
-    And the numbers of steps at which the time was over before all were tried. `to_come`: frontiers that share what is left of it.
+    And the numbers of steps at which the time was over before all were tried. `to_come`: frontiers that share what is
+    left of it.
     """
     count = gcd(*sizes) // element if all(size % element == 0 for size in sizes) else 0
     units = found.collective.buffer_units

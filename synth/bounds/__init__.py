@@ -1,4 +1,5 @@
-"""Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.checker.certificates.cuts` re-checks.
+"""Lower bounds on steps and on rounds per chunk, each with a certificate that `synth.checker.certificates.cuts`
+re-checks.
 
     steps      the least number of steps                              distance, unreachable
     flow       R/C at S steps or at any, for every number of chunks   deadline-cuts, static-cuts
@@ -27,7 +28,11 @@ __all__ = ["allreduce", "completes", "completing", "flow", "rounds", "steps"]
 
 
 def flow(
-    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None, cycles: int | None = None
+    network: Network,
+    collective: Collective,
+    steps: int | None,
+    generators: Sequence[Any] | None = None,
+    cycles: int | None = None,
 ) -> LowerBound:
     """R/C of every schedule of `steps` steps, or of any number when None, is at least this.
 
@@ -39,7 +44,9 @@ def flow(
     """
     from synth.bounds.dual_rounding import exact
 
-    found = _checked(network, collective, exact(_solved(network, collective, steps, generators, cycles=cycles)).certificate(), steps)
+    found = _checked(
+        network, collective, exact(_solved(network, collective, steps, generators, cycles=cycles)).certificate(), steps
+    )
     if steps is not None and len(canonical(found.certificate)) > LONG:
         always = _checked(network, collective, flow(network, collective, None, generators).certificate, steps)
         return always if always.value == found.value else found
@@ -58,12 +65,17 @@ def rounds(
     from synth.bounds.dual_rounding import exact
 
     certificate = exact(_solved(network, collective, steps, generators, 1 / chunks)).certificate()
-    found = [_checked(network, collective, made, steps, chunks) for made in (certificate, *([bound.certificate] if bound else []))]
+    found = [
+        _checked(network, collective, made, steps, chunks)
+        for made in (certificate, *([bound.certificate] if bound else []))
+    ]
     best = max(found, key=lambda b: b.value)
     return int(best.value * chunks), best
 
 
-def allreduce(network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None) -> LowerBound:
+def allreduce(
+    network: Network, collective: Collective, steps: int | None, generators: Sequence[Any] | None = None
+) -> LowerBound:
     """As `flow`, for collectives that combine: the greatest of it and of the bounds that are valid for every S.
 
     These are the flow's own, and for allreduce the one by the rank that completes first.
@@ -84,15 +96,20 @@ def completes(collective: Collective) -> bool:
 def completing(
     network: Network, collective: Collective, steps: int | None = None, generators: Sequence[Any] | None = None
 ) -> LowerBound | None:  # fmt: skip
-    """A bound on R/C of a collective that combines, by the rank that completes first, at any S; None where that says nothing."""
+    """A bound on R/C of a collective that combines, by the rank that completes first, at any S; None where that says
+    nothing."""
     from synth.bounds.first_completion import by_roots
 
     if not completes(collective):
         return None
-    return _checked(network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps)
+    return _checked(
+        network, collective, by_roots(network, collective, _own(network, collective, generators)).certificate, steps
+    )
 
 
-def _checked(network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None) -> LowerBound:
+def _checked(
+    network: Network, collective: Collective, certificate: dict, steps: int | None, chunks: int | None = None
+) -> LowerBound:
     """The bound with the value that the checker finds: what is returned has been checked."""
     from synth.checker.certificates.cuts import check
 
@@ -129,6 +146,11 @@ def _own(network: Network, collective: Collective, given: Sequence[Any] | None) 
 
 def _count(collective: Collective) -> int:
     """Sends that a chunk needs at least, counted by who completes first (docs/proofs.md); 0 where that says nothing."""
-    if collective.combining and collective.wants is None and collective.units == 1 and collective.pre == collective.post:
+    if (
+        collective.combining
+        and collective.wants is None
+        and collective.units == 1
+        and collective.pre == collective.post
+    ):
         return 2 * (len(collective.pre[0]) - 1)
     return 0

@@ -1,10 +1,11 @@
 """Whether the least R/C of all numbers of steps is attained by any of them.
 
-Let a schedule of C chunks a unit have R/C equal to the bound of a packing of cuts that has the same prices in every step. Then
-nothing is wasted: in each step, the first and the last too, every link or limit that has a price is used to the full, and each chunk
-enters each of its cuts exactly once. What is sent in the first step is sent by a rank that has it at the start. A chunk that enters a
-cut in the last step reaches one rank of it and has not been in it before, so no other rank of that cut wants it. Where some link or
-limit with a price has no chunk to carry in its first step, or in its last, there is no such schedule.
+Let a schedule of C chunks a unit have R/C equal to the bound of a packing of cuts that has the same prices in every
+step. Then nothing is wasted: in each step, the first and the last too, every link or limit that has a price is used to
+the full, and each chunk enters each of its cuts exactly once. What is sent in the first step is sent by a rank that has
+it at the start. A chunk that enters a cut in the last step reaches one rank of it and has not been in it before, so no
+other rank of that cut wants it. Where some link or limit with a price has no chunk to carry in its first step, or in
+its last, there is no such schedule.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ Cuts = list[frozenset[int]]
 
 
 def never_attained(network: Network, collective: Collective, floor: LowerBound) -> bool:
-    """Whether `floor`, a bound for every number of steps by ``static-cuts``, is proved to be attained by none; False proves nothing.
+    """Whether `floor`, a bound for every number of steps by ``static-cuts``, is proved to be attained by none; False
+    proves nothing.
 
-    The problem copies, and the certificate speaks of this very problem (for one that combines: ask of its reversal, with a bound of
-    that); it is taken to be valid.
+    The problem copies, and the certificate speaks of this very problem (for one that combines: ask of its reversal,
+    with a bound of that); it is taken to be valid.
     """
     certificate = floor.certificate or {}
     if certificate.get("kind") != "static-cuts" or certificate.get("count") or collective.combining or floor.value <= 0:
@@ -32,7 +34,8 @@ def never_attained(network: Network, collective: Collective, floor: LowerBound) 
         return False
     cuts = _cuts(certificate)
     return any(
-        not any(_first(collective, cuts, u, v) for u, v in links) or not any(_last(collective, cuts, u, v) for u, v in links)
+        not any(_first(collective, cuts, u, v) for u, v in links)
+        or not any(_last(collective, cuts, u, v) for u, v in links)
         for links in _priced(network, certificate)
     )
 
@@ -42,13 +45,19 @@ def _priced(network: Network, certificate: dict) -> Iterator[list[tuple[int, int
     for kind, *row in certificate["prices"]:
         if row[-1] > 0:
             routes = network.caps[row[0]].routes if kind == "limit" else ()
-            yield [(row[0], row[1])] if kind == "link" else [(network.routes[i].src, network.routes[i].dst) for i in routes]
+            yield (
+                [(row[0], row[1])]
+                if kind == "link"
+                else [(network.routes[i].src, network.routes[i].dst) for i in routes]
+            )
 
 
 def _cuts(certificate: dict) -> dict[int, Cuts]:
     """The cuts of each unit as sets of ranks: those of representatives, carried to the others by the generators."""
     cuts = {
-        int(unit): [frozenset(n for n, theta in enumerate(thetas) if theta >= 0) for weight, *thetas in rows if weight > 0]
+        int(unit): [
+            frozenset(n for n, theta in enumerate(thetas) if theta >= 0) for weight, *thetas in rows if weight > 0
+        ]
         for unit, rows in certificate["cuts"].items()
     }
     queue = list(cuts)

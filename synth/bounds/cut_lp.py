@@ -34,7 +34,11 @@ SUMS_RANKS = 10  # independent sums are looked for up to here; on larger network
 
 def entered(network: Network, cut: Cut, steps: int) -> list[tuple[int, int]]:
     """The (route, step) pairs whose sends enter the cut: from outside at step - 1 to inside at step."""
-    return [(i, t) for i, route in enumerate(network.routes) for t in range(max(1, cut[route.src] + 2), min(steps, cut[route.dst]) + 1)]
+    return [
+        (i, t)
+        for i, route in enumerate(network.routes)
+        for t in range(max(1, cut[route.src] + 2), min(steps, cut[route.dst]) + 1)
+    ]
 
 
 def paid(network: Network, item: Item, steps: int) -> list[tuple[int, int]]:
@@ -88,7 +92,8 @@ class Master:
         self.count = count
         self._number_columns()
         self.lp = LinearProgram(
-            [1.0] * self.steps + [0.0] * (self.size - self.steps), [floor] * self.steps + [0.0] * (self.size - self.steps)
+            [1.0] * self.steps + [0.0] * (self.size - self.steps),
+            [floor] * self.steps + [0.0] * (self.size - self.steps),
         )
         self.capacities = self._add_capacities()
         self.order: list[tuple[Share, Item]] = []
@@ -111,7 +116,10 @@ class Master:
             same = orbits(len(self.network.routes), [g.routes for g in share.group])
             useful: set[tuple[int, int]] = set()
             for demand in share.demands:
-                reach = self.far[demand] = distances_from(self.network, sorted(demand.sources)), distances_from(back, [demand.dst])
+                reach = self.far[demand] = (
+                    distances_from(self.network, sorted(demand.sources)),
+                    distances_from(back, [demand.dst]),
+                )
                 for i, route in enumerate(self.network.routes):
                     useful.update((i, t) for t in self._times(reach[0][route.src], reach[1][route.dst]))
             if self.count or share.covers:  # these are paid by sends of no use too
@@ -130,7 +138,10 @@ class Master:
     def _add_capacities(self) -> list[tuple[str, int, int]]:
         """Rows Σ load - Σ bandwidth · r ≤ 0, one per orbit of links or limits and step; returns what each row is."""
         rows: dict[tuple[str, int, int], dict[int, float]] = {}
-        of_route = [[("link", self.routes[i])] + [("limit", self.caps[k]) for k in ks] for i, ks in enumerate(self.network.caps_of)]
+        of_route = [
+            [("link", self.routes[i])] + [("limit", self.caps[k]) for k in ks]
+            for i, ks in enumerate(self.network.caps_of)
+        ]
         for share in self.shares:
             for (i, t), column in share.columns.items():
                 for kind, k in of_route[i]:
@@ -151,7 +162,8 @@ class Master:
         return list(rows)
 
     def run(self, cycles: int | None = None) -> float:
-        """Add violated cuts until there are none; returns the optimum (or, after `cycles`, or very many, a bound below it)."""
+        """Add violated cuts until there are none; returns the optimum (or, after `cycles`, or very many, a bound below
+        it)."""
         loads = [1e-3] * self.size
         searches = [_Search(self, share) for share in self.shares]
         first = [(share, cut) for share in self.shares for demand in share.demands for cut in self._first_cuts(demand)]
@@ -203,7 +215,8 @@ class Master:
         return bool(rows)
 
     def packing(self) -> tuple[dict[tuple[str, int, int], float], list[tuple[Share, Item, float]], float]:
-        """Duals of the last optimum: price per link or limit orbit and step, weight per cut and unit, weight of the count."""
+        """Duals of the last optimum: price per link or limit orbit and step, weight per cut and unit, weight of the
+        count."""
         n = len(self.capacities)
         prices = {key: -mu for key, mu in zip(self.capacities, self.duals[:n], strict=True) if mu < -1e-12}
         count = self.duals[n] if self.count else 0.0
@@ -263,7 +276,9 @@ class _Search:
         return found + [cut for family in self.share.families for cut in self._violated(family)]
 
     def _violated(self, family: Family) -> list[tuple[Share, Cut]]:
-        gates = [gate[n] for gate, ranks in zip(self.gates, (family.outside, family.inside), strict=True) for n in ranks]
+        gates = [
+            gate[n] for gate, ranks in zip(self.gates, (family.outside, family.inside), strict=True) for n in ranks
+        ]
         for gate in gates:
             self.graph.set_arc_capacity(gate, SCALE << 12)
         self.graph.solve(*self.ends)

@@ -74,7 +74,11 @@ class Packing:
 
     def _total(self) -> int:
         return sum(
-            size * (sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ())) + self.sends * self.count)
+            size
+            * (
+                sum(w * gain(self.collective, u, item, self.layers) for w, item in self.cuts.get(u, ()))
+                + self.sends * self.count
+            )
             for u, size in self.orbits.items()
         )
 
@@ -84,10 +88,13 @@ class Packing:
         return -(-(chunks * self._total() + spare) // self.scale)
 
     def fit(self) -> bool:
-        """Cut the weights down to what the prices allow, heaviest first; False where the prices themselves are too high."""
+        """Cut the weights down to what the prices allow, heaviest first; False where the prices themselves are too
+        high."""
         if self.count < 0 or min(self.slacks(), default=0) < 0:
             return False
-        if self.count and any(self.capacity(i, t) < 0 for i in range(len(self.network.routes)) for t in range(1, self.layers + 1)):
+        if self.count and any(
+            self.capacity(i, t) < 0 for i in range(len(self.network.routes)) for t in range(1, self.layers + 1)
+        ):
             return False
         for unit, rows in self.cuts.items():
             left: dict[tuple[int, int], int] = {}
@@ -117,7 +124,10 @@ class Packing:
         return doc | ({"count": self.count} if self.count else {}) | ({"covers": covers} if covers else {})
 
     def _rows(self, covers: bool) -> dict[str, list]:
-        kept = {str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers] for u, rows in sorted(self.cuts.items())}
+        kept = {
+            str(u): [[w, *item] for w, item in rows if isinstance(item, Cover) == covers]
+            for u, rows in sorted(self.cuts.items())
+        }
         return {u: rows for u, rows in kept.items() if rows}
 
 
@@ -128,7 +138,8 @@ def _order(row: tuple[int, Item]) -> tuple:
 def show_prices(
     network: Network, links: dict[int, list[int]], limits: dict[int, list[int]], generators: Sequence[Generator]
 ) -> list[list]:  # fmt: skip
-    """Rows of prices, one for each orbit that is not free; a link of several between the same ranks is told by its switches."""
+    """Rows of prices, one for each orbit that is not free; a link of several between the same ranks is told by its
+    switches."""
     shown: list[list] = []
     of_route = orbits(len(network.routes), [g.routes for g in generators])
     of_limit = orbits(len(network.caps), [cap_permutation(network, g) for g in generators])
@@ -188,9 +199,18 @@ def _scaled(master: Master, scale: int, prices: dict, images: dict, count: float
     steps = None if master.static else master.steps
     sizes = {share.unit: share.orbit for share in master.shares}
     return Packing(
-        master.network, master.collective, steps, scale, master.generators, tables["link"], tables["limit"], cuts, sizes,
-        whole(count), master.count,
-    )  # fmt: skip
+        master.network,
+        master.collective,
+        steps,
+        scale,
+        master.generators,
+        tables["link"],
+        tables["limit"],
+        cuts,
+        sizes,
+        whole(count),
+        master.count,
+    )
 
 
 def _spent(master: Master, prices: dict[tuple[str, int, int], float]) -> float:

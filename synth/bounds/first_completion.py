@@ -5,7 +5,8 @@ other rank still receives after it; and all sends together join every pair. Thes
 loads `before` and `after` that share the links, and a chunk has some q:
 
     minimise R   with   Σ_q λ_q = 1,   Σ_q (before_q + after_q) on k ≤ bandwidth_k · R,
-                        before_q crosses every cut around q, after_q enters every other rank, both cross every cut: λ_q times
+                        before_q crosses every cut around q, after_q enters every other rank, both cross every cut: λ_q
+                        times
 
 Time reversal turns an allreduce into another (every pair stays joined), so the reversed network gives a second bound.
 """
@@ -147,7 +148,8 @@ class Roots:
         return found
 
     def bound(self, *, turned: bool, original: tuple[Network, Collective]) -> LowerBound:
-        """The best exact packing from the last dual, as a certificate (`original`: what was asked, before any reversal)."""
+        """The best exact packing from the last dual, as a certificate (`original`: what was asked, before any
+        reversal)."""
         n = len(self.capacities)
         prices = {key: max(0.0, -mu) for key, mu in zip(self.capacities, self.duals[1:], strict=False)}
         images: dict[int, list[tuple[float, str, Side]]] = {root.rank: [] for root in self.roots}
@@ -171,17 +173,24 @@ class Roots:
         self, scale: int, prices: dict, images: dict, *, near: bool, turned: bool, original: tuple[Network, Collective]
     ) -> LowerBound:
         whole = (lambda v: round(v * scale)) if near else (lambda v: int(v * scale * (1 - 1e-12)))
-        tables = {kind: {k: [whole(prices[kind, same[k]])] for k in range(len(same))} for kind, same in self.alike.items()}
+        tables = {
+            kind: {k: [whole(prices[kind, same[k]])] for k in range(len(same))} for kind, same in self.alike.items()
+        }
         spent = sum(r.units * tables["link"][i][0] for i, r in enumerate(self.network.routes))
         if spent + sum(c.units * tables["limit"][k][0] for k, c in enumerate(self.network.caps)) > scale:
             return LowerBound(Fraction(0), {})
-        room = [tables["link"][i][0] + sum(tables["limit"][k][0] for k in self.network.caps_of[i]) for i in range(len(self.network.routes))]
+        room = [
+            tables["link"][i][0] + sum(tables["limit"][k][0] for k in self.network.caps_of[i])
+            for i in range(len(self.network.routes))
+        ]
         parts, values = {}, []
         for rank, rows in images.items():
             left = {"before": list(room), "after": list(room)}
             part: dict = {"before": [], "after": [0] * self.network.ranks, "overall": []}
             total = 0
-            for weight, family, inside in sorted(((whole(w), f, s) for w, f, s in rows), key=lambda row: (-row[0], row[1], sorted(row[2]))):
+            for weight, family, inside in sorted(
+                ((whole(w), f, s) for w, f, s in rows), key=lambda row: (-row[0], row[1], sorted(row[2]))
+            ):
                 phases = ("before", "after") if family == "overall" else (family,)
                 ways = self.entering(inside)
                 fits = min([weight, *(left[phase][i] for phase in phases for i in ways)])

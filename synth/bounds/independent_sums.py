@@ -1,8 +1,9 @@
 """Sums that cannot be had from one another: how many sends must enter a cut at least.
 
 Let the ranks D inside a cut want different sums. What enters the cut are sums too, each over some contributions from
-outside; restricted to those, every sum wanted in D is a combination of what entered. So as many sends enter as the wanted
-sums, restricted so, are linearly independent. Prefix sums are: eight ranks of a scan, every other one inside, need four.
+outside; restricted to those, every sum wanted in D is a combination of what entered. So as many sends enter as the
+wanted sums, restricted so, are linearly independent. Prefix sums are: eight ranks of a scan, every other one inside,
+need four.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Family(NamedTuple):
 
 
 def independent(collective: Collective, unit: int, outside: Iterable[int], inside: Iterable[int]) -> int:
-    """How many of the sums that the ranks `inside` want, restricted to `outside`, are independent modulo 2 (no more than truly are)."""
+    """How many of the sums that the ranks `inside` want, restricted to `outside`, are independent modulo 2 (no more
+    than truly are)."""
     out = frozenset(outside) & collective.pre[unit]
     wants = {sum(1 << i for i in collective.wanted(unit, d) & out) for d in inside if d in collective.post[unit]}
     return rank(wants)
@@ -45,7 +47,8 @@ def rank(masks: Iterable[int]) -> int:
 
 
 def families(collective: Collective, unit: int) -> list[Family]:
-    """Pairs of sets with two independent sums or more: all that come from triangles of wants, or a sample where they are many."""
+    """Pairs of sets with two independent sums or more: all that come from triangles of wants, or a sample where they
+    are many."""
     if not collective.combining or collective.wants is None:
         return []
     found: list[Family] = []
@@ -90,7 +93,9 @@ def _sample(collective: Collective, unit: int) -> list[Family]:
             break
         family = Family(frozenset(), frozenset(), 0)
         while pairs := _more(collective, unit, family):
-            few = min(rng.choices(pairs, k=3), key=lambda pair: len(collective.wanted(unit, pair[1])))  # leave room for more
+            few = min(
+                rng.choices(pairs, k=3), key=lambda pair: len(collective.wanted(unit, pair[1]))
+            )  # leave room for more
             family = _grown(family, few)
             if family.sums > 1:
                 found[family] = None

@@ -19,7 +19,8 @@ MOST_SENDS = 4
 
 
 class Cover(NamedTuple):
-    """At least `sends` sends of each chunk go into `rank` after step `time` ("in"), or leave it by step `time` ("out")."""
+    """At least `sends` sends of each chunk go into `rank` after step `time` ("in"), or leave it by step `time`
+    ("out")."""
 
     side: str
     rank: int

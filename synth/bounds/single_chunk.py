@@ -1,8 +1,8 @@
 """Prices that every schedule of one chunk pays for, found by column generation, and the bound that they prove.
 
-A schedule with many chunks is a mixture of schedules for one chunk. The least rounds of a mixture of those known so far is a
-linear program; its dual prices bandwidth, and a schedule for one chunk that pays less than all known ones is asked of
-CaDiCaL. Where there is none the prices bound R/C for every number of chunks, and CaDiCaL's proof is the certificate
+A schedule with many chunks is a mixture of schedules for one chunk. The least rounds of a mixture of those known so far
+is a linear program; its dual prices bandwidth, and a schedule for one chunk that pays less than all known ones is asked
+of CaDiCaL. Where there is none the prices bound R/C for every number of chunks, and CaDiCaL's proof is the certificate
 (`synth.checker.certificates.single_chunk`). Flows cannot see what this does: that one address holds one sum at a time.
 """
 
@@ -38,7 +38,8 @@ Loads = tuple[tuple[int, ...], ...]  # of each route, at each step: how often on
 def bound(network: Network, collective: Collective, steps: int, above: Fraction) -> LowerBound | None:
     """A bound on R/C at `steps`, for every number of chunks, that is more than `above`; None where none is found.
 
-    For collectives that combine one unit, of few ranks. The effort is limited by counts, so that the answer is always the same.
+    For collectives that combine one unit, of few ranks. The effort is limited by counts, so that the answer is always
+    the same.
     """
     if not _small(network, collective, steps):
         return None
@@ -48,7 +49,13 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
         return None
     if found is None:
         return None
-    certificate = {"kind": "one-chunk", "problem": problem_fingerprint(network, collective), "steps": steps, "generators": [], **found}
+    certificate = {
+        "kind": "one-chunk",
+        "problem": problem_fingerprint(network, collective),
+        "steps": steps,
+        "generators": [],
+        **found,
+    }
     try:
         value = cuts.check(certificate, network.to_json(), collective.to_json(1), steps=steps)
     except VerificationError:  # the proof is too long
@@ -57,7 +64,8 @@ def bound(network: Network, collective: Collective, steps: int, above: Fraction)
 
 
 def too_few(network: Network, collective: Collective, steps: int) -> LowerBound | None:
-    """That more than so many steps are needed, where no schedule for one chunk has so few; None where one has, or that is not found out.
+    """That more than so many steps are needed, where no schedule for one chunk has so few; None where one has, or that
+    is not found out.
 
     As `bound`, for collectives that combine one unit, of few ranks, with limited effort.
     """
@@ -92,7 +100,9 @@ def _small(network: Network, collective: Collective, steps: int) -> bool:
     """Whether what one chunk may do is little enough to be gone through."""
     if collective.units != 1 or not collective.combining or steps < 1:
         return False
-    return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(network.routes) <= MOST_VARIABLES
+    return (steps + 1) * network.ranks * (len(collective.pre[0]) + 1) + 2 * steps * len(
+        network.routes
+    ) <= MOST_VARIABLES
 
 
 class _Spent(Exception):
@@ -106,11 +116,14 @@ class _Generation:
         self.network, self.collective, self.steps = network, collective, steps
         self.problem = Instance(network.to_json(), collective.to_json(1), False)
         self.names = single_chunk.Names(self.problem, 0, steps)
-        self.resources = [((i,), r.units) for i, r in enumerate(network.routes)] + [(c.routes, c.units) for c in network.caps]
+        self.resources = [((i,), r.units) for i, r in enumerate(network.routes)] + [
+            (c.routes, c.units) for c in network.caps
+        ]
         self.columns: list[Loads] = []
 
     def run(self, above: Fraction) -> dict | None:
-        """Prices and the proof, as fields of the certificate; None where it takes too many schedules or mixtures attain `above`."""
+        """Prices and the proof, as fields of the certificate; None where it takes too many schedules or mixtures attain
+        `above`."""
         scale, prices, least = 1, [[0] * self.steps for _ in self.resources], 1
         while (loads := self._ask(prices, least)) is not None:
             self.columns.append(loads)
@@ -122,13 +135,18 @@ class _Generation:
         return self._proved(scale, prices, least) if self.columns and least > above * scale else None
 
     def _mixture(self) -> tuple[float, list[float]] | None:
-        """The least R/C of a mixture of the known schedules, and the dual price of each resource at each step (resource by resource)."""
+        """The least R/C of a mixture of the known schedules, and the dual price of each resource at each step (resource
+        by resource)."""
         size = len(self.columns)
         program = LinearProgram([0.0] * size + [1.0] * self.steps)
         rows: list[tuple[float | None, dict[int, float], float | None]] = []
         for routes, units in self.resources:
             for t in range(self.steps):
-                row = {c: -float(load) for c, loads in enumerate(self.columns) if (load := sum(loads[r][t] for r in routes))}
+                row = {
+                    c: -float(load)
+                    for c, loads in enumerate(self.columns)
+                    if (load := sum(loads[r][t] for r in routes))
+                }
                 rows.append((0.0, row | {size + t: float(units)}, None))
         program.add_rows([*rows, (1.0, dict.fromkeys(range(size), 1.0), None)])
         solved = program.solve()
@@ -154,7 +172,8 @@ class _Generation:
         return sum(a * b for row, sent in zip(paid, loads, strict=True) for a, b in zip(row, sent, strict=True))
 
     def _ask(self, prices: Sequence[Sequence[int]], least: int) -> Loads | None:
-        """The loads of a schedule for one chunk that pays less than `least`; None where there is none. Raises `_Spent`."""
+        """The loads of a schedule for one chunk that pays less than `least`; None where there is none. Raises
+        `_Spent`."""
         model = Model()
         model.clauses = self._clauses(prices, least)
         model.variables = max((abs(x) for clause in model.clauses for x in clause), default=0)

@@ -1,7 +1,9 @@
-"""A quick lower bound on rounds per chunk where ranks want different sums: what enters one set of ranks, of a few that are tried.
+"""A quick lower bound on rounds per chunk where ranks want different sums: what enters one set of ranks, of a few that
+are tried.
 
-The certificate is a ``static-cuts`` one with a single cut: every link into the set is priced, or a limit that all links into one
-of its ranks share. As many sends enter as the sums that are wanted inside are independent, without what is inside (docs/proofs.md).
+The certificate is a ``static-cuts`` one with a single cut: every link into the set is priced, or a limit that all links
+into one of its ranks share. As many sends enter as the sums that are wanted inside are independent, without what is
+inside (docs/proofs.md).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Prices = dict[tuple[str, int], tuple[int, Fraction]]  # units of a link or limit
 
 
 def fenced(network: Network, collective: Collective) -> LowerBound | None:
-    """The greatest bound by one such set, for any number of steps; None where there are several units, or every set has what it wants."""
+    """The greatest bound by one such set, for any number of steps; None where there are several units, or every set has
+    what it wants."""
     if collective.units != 1 or not collective.combining:
         return None
     best: tuple[Fraction, frozenset[int], Prices] | None = None
@@ -38,13 +41,20 @@ def fenced(network: Network, collective: Collective) -> LowerBound | None:
     for (kind, index), (units, price) in prices.items():
         route, whole = network.routes[index] if kind == "link" else None, int(price * send)
         rows.append(
-            ["limit", index, whole] if route is None else ["link", route.src, route.dst, *([list(route.via)] if route.via else []), whole]
+            ["limit", index, whole]
+            if route is None
+            else ["link", route.src, route.dst, *([list(route.via)] if route.via else []), whole]
         )
         scale += units * whole
     certificate = {
-        "kind": "static-cuts", "problem": problem_fingerprint(network, collective), "steps": None, "scale": scale,
-        "prices": rows, "cuts": {"0": [[send, *(1 if n in inside else -1 for n in range(network.ranks))]]}, "generators": [],
-    }  # fmt: skip
+        "kind": "static-cuts",
+        "problem": problem_fingerprint(network, collective),
+        "steps": None,
+        "scale": scale,
+        "prices": rows,
+        "cuts": {"0": [[send, *(1 if n in inside else -1 for n in range(network.ranks))]]},
+        "generators": [],
+    }
     return LowerBound(check(certificate, network.to_json(), collective.to_json(1)), certificate)
 
 
@@ -58,7 +68,8 @@ def _sets(ranks: int) -> Iterator[frozenset[int]]:
 
 
 def _prices(network: Network, inside: frozenset[int]) -> Prices:
-    """What is priced: for each rank of the set the links from outside, or the limit on all of them that lets the least through."""
+    """What is priced: for each rank of the set the links from outside, or the limit on all of them that lets the least
+    through."""
     found: Prices = {}
     for rank in inside:
         into = [r for r in network.into[rank] if network.routes[r].src not in inside]

@@ -1,6 +1,7 @@
 """Entry: what a catalog keeps of one problem: its frontier, where it comes from, and what was measured.
 
-Entry       fingerprint topology collective ranks options state frontier certificate reason seconds provenance measurements
+Entry       fingerprint topology collective ranks options state frontier certificate reason seconds provenance
+            measurements
 Provenance  versions seed solver encoding machine created time_limit memory
 """
 
@@ -23,7 +24,8 @@ Options = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Provenance:
-    """Who made an entry: versions of synth, Python and the solvers by name, the seed, what was asked for, and when (UTC, ISO 8601).
+    """Who made an entry: versions of synth, Python and the solvers by name, the seed, what was asked for, and when
+    (UTC, ISO 8601).
 
     `time_limit` (wall seconds) and `memory` (bytes) are what the task was allowed, None for no limit.
     """
@@ -55,12 +57,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Entry:
-    """One problem of a catalog, keyed by `fingerprint` (see `fingerprint`): of the network, the collective and the options.
+    """One problem of a catalog, keyed by `fingerprint` (see `fingerprint`): of the network, the collective and the
+    options.
 
-    `state`: "done" (the frontier is complete, or all that the options ask for is decided), "open" (a budget ran out: the
-    frontier holds its intervals), "infeasible" (`certificate` proves it) or "failed" (`reason`: two crashes).
-    `frontier`: in every state but "failed" it is given, as it says what the problem is; without points where nothing was
-    found or nothing exists. `measurements`: documents ``synth.measured/1`` of this problem's programs.
+    `state`: "done" (the frontier is complete, or all that the options ask for is decided), "open" (a budget ran out:
+    the frontier holds its intervals), "infeasible" (`certificate` proves it) or "failed" (`reason`: two crashes).
+    `frontier`: in every state but "failed" it is given, as it says what the problem is; without points where nothing
+    was found or nothing exists. `measurements`: documents ``synth.measured/1`` of this problem's programs.
     """
 
     fingerprint: str
@@ -92,15 +95,19 @@ class Entry:
 def fingerprint(network: Network, collective: Collective, options: Options = ()) -> str:
     """SHA-256 over links, limits, before and after, and the options that change the answer (in any order).
 
-    Names, latencies and the GB/s of one unit are no part of it: the frontier is the same, and is given for the machine asked for.
+    Names, latencies and the GB/s of one unit are no part of it: the frontier is the same, and is given for the machine
+    asked for.
     """
     return _digest([problem_fingerprint(network, collective), sorted(map(list, options))])
 
 
 def large_fingerprint(topology: Topology, collective: str, root: int | None, options: Options = ()) -> str:
-    """The same for the flow engines: over links and limits with exact bandwidths, the collective's name and root, the options."""
+    """The same for the flow engines: over links and limits with exact bandwidths, the collective's name and root, the
+    options."""
     live = topology.live()
-    found = hashlib.sha256(canonical(["flow", live.ranks, len(live.switches), collective, root, sorted(map(list, options))]))
+    found = hashlib.sha256(
+        canonical(["flow", live.ranks, len(live.switches), collective, root, sorted(map(list, options))])
+    )
     words: dict[int, str] = {}  # a million links share a few bandwidths
     for item in (*live.links, *live.limits):
         if id(item.bandwidth) not in words:

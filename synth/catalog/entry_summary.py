@@ -1,4 +1,5 @@
-"""What an entry says, read without its schedules and without making values of its certificates: for tables of many entries."""
+"""What an entry says, read without its schedules and without making values of its certificates: for tables of many
+entries."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from synth.errors import FormatError
 from synth.model.rational import rational
 
 OPTIMAL = "optimal"
-Interval = tuple[int, Fraction, Fraction | None]  # steps, the least possible R/C as far as it is proved, the least reached
+Interval = tuple[
+    int, Fraction, Fraction | None
+]  # steps, the least possible R/C as far as it is proved, the least reached
 
 
 @dataclass(frozen=True)
 class Told:
-    """`rows`: an interval for each number of steps; `reached`: steps and R/C of the points, of flow methods above `bound`."""
+    """`rows`: an interval for each number of steps; `reached`: steps and R/C of the points, of flow methods above
+    `bound`."""
 
     row: Row
     versions: Mapping[str, str]
@@ -32,7 +36,8 @@ class Told:
 
 
 def told(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[int, str, str]]) -> Told:
-    """From an entry's row, what is kept of its making, its document, and of its points steps, R/C and status. Raises FormatError."""
+    """From an entry's row, what is kept of its making, its document, and of its points steps, R/C and status. Raises
+    FormatError."""
     part = "row"
     try:
         versions = json.loads(provenance)["versions"]
@@ -59,7 +64,8 @@ def told(row: Row, provenance: str, frontier: Blob | None, points: list[tuple[in
 
 
 def _head(frontier: Blob) -> dict[str, Any]:
-    """A frontier's document up to its points: keys are in order, and schedules, which are nearly all of it, come after these."""
+    """A frontier's document up to its points: keys are in order, and schedules, which are nearly all of it, come after
+    these."""
     data = unpack_bytes(frontier)
     try:
         doc = json.loads(data[: data.index(b',"points":[')] + b"}")

@@ -1,7 +1,8 @@
-"""Problems that are equal up to the numbering of their ranks: an invariant that selects candidates, and the exact map between two.
+"""Problems that are equal up to the numbering of their ranks: an invariant that selects candidates, and the exact map
+between two.
 
-The invariant is colour refinement (Weisfeiler and Leman, 1968) over ranks, links, limits and units of data; the map is the
-search of `synth.model.symmetry`, and is checked link by link.
+The invariant is colour refinement (Weisfeiler and Leman, 1968) over ranks, links, limits and units of data; the map is
+the search of `synth.model.symmetry`, and is checked link by link.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ ROUNDS = 3
 
 
 class Relabelling(NamedTuple):
-    """Where each rank, route (by index) and unit of data of the problem that is kept is in the problem that is asked."""
+    """Where each rank, route (by index) and unit of data of the problem that is kept is in the problem that is
+    asked."""
 
     ranks: tuple[int, ...]
     routes: tuple[int, ...]
@@ -41,11 +43,20 @@ def invariant(network: Network, collective: Collective, options: Options = ()) -
     wanted = [dict(row) for row in collective.wants] if collective.wants is not None else [{} for _ in collective.pre]
     for _ in range(ROUNDS):
         caps = [
-            _word(cap.units, *sorted(_word(r.units, colours[r.src], colours[r.dst]) for r in (network.routes[i] for i in cap.routes)))
+            _word(
+                cap.units,
+                *sorted(
+                    _word(r.units, colours[r.src], colours[r.dst]) for r in (network.routes[i] for i in cap.routes)
+                ),
+            )
             for cap in network.caps
         ]
         units = [
-            _word(_words(colours, pre), _words(colours, post), sorted(_word(colours[r], _words(colours, own)) for r, own in want.items()))
+            _word(
+                _words(colours, pre),
+                _words(colours, post),
+                sorted(_word(colours[r], _words(colours, own)) for r, own in want.items()),
+            )
             for pre, post, want in zip(collective.pre, collective.post, wanted, strict=True)
         ]
         seen: list[list[str]] = [[colours[r]] for r in ranks]
@@ -59,7 +70,14 @@ def invariant(network: Network, collective: Collective, options: Options = ()) -
             for r in post:
                 seen[r].append(f"wants {word}")
         colours = [_word(own[0], *sorted(own[1:])) for own in seen]
-    kinds = [sorted(colours), sorted(caps), sorted(units), collective.combining, len(network.routes), sorted(map(list, options))]
+    kinds = [
+        sorted(colours),
+        sorted(caps),
+        sorted(units),
+        collective.combining,
+        len(network.routes),
+        sorted(map(list, options)),
+    ]
     return hashlib.sha256(canonical(kinds)).hexdigest()
 
 

@@ -18,7 +18,8 @@ from synth.model.topology import Network, Route
 
 @dataclass(frozen=True)
 class Move:
-    """From the problem that is kept to the one that is asked. Everything in `kept` numbering goes in, everything in `asked` comes out."""
+    """From the problem that is kept to the one that is asked. Everything in `kept` numbering goes in, everything in
+    `asked` comes out."""
 
     kept: tuple[Network, Collective]
     asked: tuple[Network, Collective]
@@ -41,20 +42,28 @@ class Move:
     @cached_property
     def route(self) -> dict[tuple, Route]:
         """The route that each route, by its ends and switches, becomes."""
-        return {(r.src, r.dst, r.via): self.asked[0].routes[i] for r, i in zip(self.kept[0].routes, self.map.routes, strict=True)}
+        return {
+            (r.src, r.dst, r.via): self.asked[0].routes[i]
+            for r, i in zip(self.kept[0].routes, self.map.routes, strict=True)
+        }
 
     def ranked(self, row: Sequence[Any]) -> list[Any]:
         """A list with one item for each rank."""
         return [row[r] for r in inverse(self.map.ranks)]
 
 
-def frontier(given: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()) -> Frontier:
-    """`given` for `network` and `collective`, which `map` makes of its own: schedules replay, certificates prove the same bounds."""
+def frontier(
+    given: Frontier, network: Network, collective: Collective, map: Relabelling, labels: Sequence[int] = ()
+) -> Frontier:
+    """`given` for `network` and `collective`, which `map` makes of its own: schedules replay, certificates prove the
+    same bounds."""
     move = Move((given.network, given.collective), (network, collective), map)
     points = tuple(_point(p, move) for p in given.points)
     opened = tuple(replace(o, certificate=certificate(o.certificate, move)) if o.certificate else o for o in given.open)
     bounds = tuple((steps, _bound(b, move)) for steps, b in given.bounds)
-    return replace(given, network=network, collective=collective, points=points, open=opened, bounds=bounds, labels=tuple(labels))
+    return replace(
+        given, network=network, collective=collective, points=points, open=opened, bounds=bounds, labels=tuple(labels)
+    )
 
 
 def _point(given: Point, move: Move) -> Point:
@@ -89,7 +98,10 @@ def certificate(given: dict, move: Move) -> dict:
         case "distance":
             return moved | {"pair": _pair(given["pair"], move)}
         case "unreachable":
-            return moved | {"pair": _pair(given["pair"], move), "closed": sorted(move.map.ranks[r] for r in given["closed"])}
+            return moved | {
+                "pair": _pair(given["pair"], move),
+                "closed": sorted(move.map.ranks[r] for r in given["closed"]),
+            }
         case "one-chunk" | "too-few-steps":
             return moved | {"numbering": _numbering(given.get("numbering"), move)}
         case "static-cuts" | "deadline-cuts" | "deadline-cut-trees" | "allreduce-cuts":
@@ -118,10 +130,12 @@ def _packing(given: dict, move: Move) -> dict:
     if "roots" in given:
         moved["roots"] = {
             str(ranks[int(name)]): {
-                "before": _cuts(part["before"], move), "after": move.ranked(part["after"]), "overall": _cuts(part["overall"], move),
+                "before": _cuts(part["before"], move),
+                "after": move.ranked(part["after"]),
+                "overall": _cuts(part["overall"], move),
             }
             for name, part in given["roots"].items()
-        }  # fmt: skip
+        }
     return moved
 
 
@@ -134,7 +148,10 @@ def _price(row: list, move: Move) -> list:
 
 
 def _generator(given: list, move: Move) -> list:
-    return [_conjugate(pi, where) for pi, where in zip(given, (move.map.ranks, move.map.units, move.map.routes), strict=False)]
+    return [
+        _conjugate(pi, where)
+        for pi, where in zip(given, (move.map.ranks, move.map.units, move.map.routes), strict=False)
+    ]
 
 
 def _conjugate(pi: Sequence[int], where: Sequence[int]) -> list[int]:
@@ -154,7 +171,8 @@ def _cuts(part: Any, move: Move) -> Any:
 
 
 def _numbering(before: dict | None, move: Move) -> dict:
-    """Where ranks, links, limits, units and switches of the asked problem are in the one that the proof was written for."""
+    """Where ranks, links, limits, units and switches of the asked problem are in the one that the proof was written
+    for."""
     switches = {
         b: a
         for r, i in zip(move.kept[0].routes, move.map.routes, strict=True)

@@ -1,4 +1,5 @@
-"""What `synth report` shows, from files and values: catalogs, frontiers, plans, schedules, measurements. Each is re-checked first.
+"""What `synth report` shows, from files and values: catalogs, frontiers, plans, schedules, measurements. Each is
+re-checked first.
 
 Nothing that fails its check is drawn: its sheet says what is wrong, and `Found.wrong` holds the line.
 """

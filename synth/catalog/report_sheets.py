@@ -29,7 +29,8 @@ BOUND_CHECKED = "the bound was added up again when this page was made; schedules
 
 @dataclass
 class Making:
-    """`verify`: whether to check. `measured`: documents by the name of their file, each for the first problem it belongs to."""
+    """`verify`: whether to check. `measured`: documents by the name of their file, each for the first problem it
+    belongs to."""
 
     verify: bool
     measured: list[tuple[str, dict]] = field(default_factory=list)
@@ -38,7 +39,11 @@ class Making:
     def of(self, topology: str, collective: str, ranks: int, root: int | None) -> tuple[dict, ...]:
         """The measured documents of this problem; they are then no entries of their own."""
         here = (topology, collective, ranks, root)
-        mine = [k for k, (_, d) in enumerate(self.measured) if (d["topology"], d["collective"], d["ranks"], d["root"]) == here]
+        mine = [
+            k
+            for k, (_, d) in enumerate(self.measured)
+            if (d["topology"], d["collective"], d["ranks"], d["root"]) == here
+        ]
         self.used.update(mine)
         return tuple(self.measured[k][1] for k in mine)
 
@@ -62,10 +67,14 @@ def read(name: str, reader: Callable[[], Value]) -> Value:
 
 def wrong(name: str, topology: str, collective: str, ranks: int, error: Exception, rows: Rows) -> Sheet:
     """The sheet of what failed its check."""
-    return sections.of_nothing(About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown"))
+    return sections.of_nothing(
+        About(name, provenance=rows), topology, collective, ranks, WRONG, (str(error), "nothing of it is shown")
+    )
 
 
-def of_value(value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, making: Making) -> Iterator[Sheet]:
+def of_value(
+    value: Entry | Frontier | Large | Plan | Schedule, name: str, rows: Rows, making: Making
+) -> Iterator[Sheet]:
     """The sheets of `value`, called `name`, with `rows` of provenance. Raises FormatError."""
     match value:
         case Entry():
@@ -128,11 +137,20 @@ def _large(doc: dict) -> Large | None:
         return None
     if machine.ranks != told["ranks"] or machine.unit_bandwidth() != rational(told["unit_gbps"]):
         return None
-    points = tuple(LargePoint(r["steps"], rational(r["bandwidth"]), r["chunks"], str(r["engine"]), _unmade) for r in doc["points"])
+    points = tuple(
+        LargePoint(r["steps"], rational(r["bandwidth"]), r["chunks"], str(r["engine"]), _unmade) for r in doc["points"]
+    )
     return Large(
-        machine, doc["collective"], doc["root"], rational(bound["value"]), bound["certificate"], doc["least_steps"], points,
-        doc["seconds"], tuple(doc["notes"]),
-    )  # fmt: skip
+        machine,
+        doc["collective"],
+        doc["root"],
+        rational(bound["value"]),
+        bound["certificate"],
+        doc["least_steps"],
+        points,
+        doc["seconds"],
+        tuple(doc["notes"]),
+    )
 
 
 def _unmade() -> Bulk:
@@ -157,7 +175,16 @@ def _of_plan(plan: Plan, name: str, rows: Rows, making: Making) -> list[Sheet]:
                     exact_frontier.document(algorithm.schedule.to_json())
             except VerificationError as error:
                 what = VerificationError(str(error), algorithm.label)
-                return [wrong(name, plan.topology.name if plan.topology else "", "plan", max(t.ranks for t in plan.tables), what, rows)]
+                return [
+                    wrong(
+                        name,
+                        plan.topology.name if plan.topology else "",
+                        "plan",
+                        max(t.ranks for t in plan.tables),
+                        what,
+                        rows,
+                    )
+                ]
     called = [f"{name} {table.collective}" for table in plan.tables]
     return read(name, lambda: plans.of_plan(plan, [About(one, provenance=rows) for one in called]))
 
@@ -191,8 +218,16 @@ def _origin(entry: Entry) -> Rows:
     options = ", ".join(f"{key}={value}" for key, value in entry.options)
     limit = "" if made.time_limit is None else f"{made.time_limit:g} s"
     rows = (
-        ("entry", entry.fingerprint), ("state", entry.state), ("made", made.created), ("on", made.machine), ("versions", versions),
-        ("encoding", made.encoding), ("solver", made.solver), ("seed", str(made.seed)), ("options", options), ("time limit", limit),
+        ("entry", entry.fingerprint),
+        ("state", entry.state),
+        ("made", made.created),
+        ("on", made.machine),
+        ("versions", versions),
+        ("encoding", made.encoding),
+        ("solver", made.solver),
+        ("seed", str(made.seed)),
+        ("options", options),
+        ("time limit", limit),
         ("seconds", f"{entry.seconds:.3g}"),
-    )  # fmt: skip
+    )
     return tuple((key, value) for key, value in rows if value)

@@ -1,1 +1,2 @@
-"""What `synth verify` trusts: replay of schedules, every certificate, whole documents. Imports values and errors only."""
+"""What `synth verify` trusts: replay of schedules, every certificate, whole documents. Imports values and errors
+only."""

@@ -14,11 +14,13 @@ _LOW = (1 << 31) - 1
 
 
 def fits(most: int, what: str, place: str) -> None:
-    """Raises VerificationError unless `most`, a Python integer that no sum of `what` exceeds, leaves room in an int64."""
+    """Raises VerificationError unless `most`, a Python integer that no sum of `what` exceeds, leaves room in an
+    int64."""
     if most >= MOST:
         raise VerificationError(f"{what} add up to {most}; sums up to {MOST - 1} are checked", place)
 
 
 def total(values: np.ndarray) -> int:
-    """The sum of an int64 array of fewer than 2^31 numbers, whatever they are: halves of them are added, which cannot wrap."""
+    """The sum of an int64 array of fewer than 2^31 numbers, whatever they are: halves of them are added, which cannot
+    wrap."""
     return (int((values >> 31).sum()) << 31) + int((values & _LOW).sum())

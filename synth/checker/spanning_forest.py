@@ -1,8 +1,9 @@
 """Checks forests at any scale, from nothing but the topology and the forest: no code of what builds them is used.
 
-Trees span and hang on their roots; each hop is a way of links and switches that the topology has; generators keep links,
-limits and bandwidths, commute, and move every rank unless they are the identity; every rank's shard is moved whole; and the
-load of each link and each limit is counted exactly, on orbits of links, without making the images of trees.
+Trees span and hang on their roots; each hop is a way of links and switches that the topology has; generators keep
+links, limits and bandwidths, commute, and move every rank unless they are the identity; every rank's shard is moved
+whole; and the load of each link and each limit is counted exactly, on orbits of links, without making the images of
+trees.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MOST = 1 << 62
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found: seconds per GB of a shard, GB/s of algorithmic bandwidth, hops of the deepest tree, trees, links in use."""
+    """What was found: seconds per GB of a shard, GB/s of algorithmic bandwidth, hops of the deepest tree, trees, links
+    in use."""
 
     time: Fraction
     bandwidth: Fraction
@@ -45,7 +47,10 @@ def verify(forest: Forest) -> Verified:
     order, label = _group(forest)
     _shards(forest, label)
     load = _loads(forest, len(wires.src), images, order)
-    time = max(_slowest(load, wires.width, forest.weight), _slowest(_limit_loads(wires, load), wires.limit_width, forest.weight))
+    time = max(
+        _slowest(load, wires.width, forest.weight),
+        _slowest(_limit_loads(wires, load), wires.limit_width, forest.weight),
+    )
     if time > forest.time:
         _fail(f"needs {time} s per GB of a shard, more than the {forest.time} it states", "time")
     shards = 1 if forest.collective in ROOTED else forest.topology.ranks
@@ -70,7 +75,12 @@ def _shapes(forest: Forest) -> None:
             _fail(f"expected integers of shape {(count, ranks)}", name)
     if ((forest.roots < 0) | (forest.roots >= ranks)).any():
         _fail("is no rank", "roots")
-    if forest.weights.shape != (count,) or forest.weights.dtype.kind != "i" or (forest.weights <= 0).any() or forest.weight <= 0:
+    if (
+        forest.weights.shape != (count,)
+        or forest.weights.dtype.kind != "i"
+        or (forest.weights <= 0).any()
+        or forest.weight <= 0
+    ):
         _fail("are positive integers, one a tree", "weights")
     longest = max(map(len, forest.paths), default=0)
     if forest.weight * ranks * ranks * max(longest, 1) >= MOST or int(forest.weights.max()) * count >= MOST:
@@ -162,7 +172,11 @@ def _link_images(wires: _Wires, permutation: np.ndarray, place: str) -> np.ndarr
         _fail("carries a rank to a switch", place)
     src, dst = permutation[wires.src], permutation[wires.dst]
     here, there = wires.here, wires.order(src, dst)
-    if (wires.src[here] != src[there]).any() or (wires.dst[here] != dst[there]).any() or (wires.kind[here] != wires.kind[there]).any():
+    if (
+        (wires.src[here] != src[there]).any()
+        or (wires.dst[here] != dst[there]).any()
+        or (wires.kind[here] != wires.kind[there]).any()
+    ):
         _fail("does not keep links and their bandwidths", place)
     image = np.empty(len(here), np.int64)
     image[there] = here
@@ -200,7 +214,8 @@ def _orbits(size: int, images: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _group(forest: Forest) -> tuple[int, np.ndarray]:
-    """The order of the group and the orbits of ranks, after checking that it is commutative and moves all ranks or none."""
+    """The order of the group and the orbits of ranks, after checking that it is commutative and moves all ranks or
+    none."""
     ranks = forest.topology.ranks
     moves = [pi[:ranks] for pi in forest.generators]
     for a, pi in enumerate(forest.generators):
@@ -265,4 +280,7 @@ def _limit_loads(wires: _Wires, load: np.ndarray) -> np.ndarray:
 
 def _slowest(load: np.ndarray, widths: Sequence[tuple[Fraction, np.ndarray]], weight: int) -> Fraction:
     """The longest time of a link or limit: units over it, as parts of a shard, by its bandwidth."""
-    return max((Fraction(int(load[chosen].max()), weight) / value for value, chosen in widths if chosen.any()), default=Fraction(0))
+    return max(
+        (Fraction(int(load[chosen].max()), weight) / value for value, chosen in widths if chosen.any()),
+        default=Fraction(0),
+    )

@@ -33,14 +33,31 @@ class _Number(click.ParamType):
 @click.option("--topo", metavar="NAME", help="A machine or family (`synth topo list`).")
 @click.option("--topo-file", type=click.Path(), metavar="FILE", help="A topology file or a dump of a real machine.")
 @change_options
-@click.option("--coll", default="broadcast,allgather,allreduce", show_default=True, metavar="NAMES", help="Collectives, with commas.")
-@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; 3 and more unless given.")
-@click.option("--pcie", type=_Number(), metavar="GBPS", help="Let PCIe of that many GB/s join, also where the fast links do not span.")
 @click.option(
-    "--switching", type=_Number(), default="0", metavar="US", help="µs that using PCIe beside the fast links costs (Blink's T_dpa)."
+    "--coll",
+    default="broadcast,allgather,allreduce",
+    show_default=True,
+    metavar="NAMES",
+    help="Collectives, with commas.",
+)
+@click.option("--gpus", type=Ranks(), metavar="3,4,8", help="Sizes of the allocations; 3 and more unless given.")
+@click.option(
+    "--pcie",
+    type=_Number(),
+    metavar="GBPS",
+    help="Let PCIe of that many GB/s join, also where the fast links do not span.",
+)
+@click.option(
+    "--switching",
+    type=_Number(),
+    default="0",
+    metavar="US",
+    help="µs that using PCIe beside the fast links costs (Blink's T_dpa).",
 )
 @click.option("--size", type=Size(), default="1GB", show_default=True, metavar="SIZE", help="Message size for --pcie.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
+@click.option(
+    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
+)
 @output_options
 def allocations(**given: Any) -> int:
     """List the classes of allocations of a machine up to isomorphism, with the optimal rate of each collective.
@@ -71,8 +88,13 @@ def allocations(**given: Any) -> int:
     unit = topology.network().unit
     slow = None
     if given["pcie"] is not None:
-        slow = {a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"]) for a, r in rows}
-    content = rate_tables.allocations(f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing)
+        slow = {
+            a.ranks: joined(a.network, r.best, a.connected, given["pcie"], given["switching"], given["size"])
+            for a, r in rows
+        }
+    content = rate_tables.allocations(
+        f"allocations of {topology.name}: 1 unit = {show(unit)} GB/s", unit, names, rows, slow, missing
+    )
 
     def document() -> dict:
         out = [
@@ -85,7 +107,12 @@ def allocations(**given: Any) -> int:
             }
             for a, r in rows
         ]  # fmt: skip
-        return {"topology": topology.name, "unit_gbps": show(unit), "classes": out, **({"open": list(missing)} if missing else {})}
+        return {
+            "topology": topology.name,
+            "unit_gbps": show(unit),
+            "classes": out,
+            **({"open": list(missing)} if missing else {}),
+        }
 
     deliver(document, lambda: tables.print_report(content), given["output"], given["form"])
     return UNDECIDED if missing else 0

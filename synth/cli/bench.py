@@ -16,31 +16,62 @@ from synth.cli.root import CONTEXT
 
 @click.command(context_settings=CONTEXT, short_help="Time programs over sizes, with nccl-tests' columns.")
 @click.argument("file", type=FILE)
-@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`).")
+@click.option(
+    "--executor", default="reference", show_default=True, metavar="NAME", help="Whose times (`synth list executors`)."
+)
 @click.option("--sizes", type=Sizes(), default="1KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
-@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.")
-@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given.")
-@click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered.")
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="NAME",
+    help="Beside it: ring, tree, .. on its links; copy, nccl on GPUs.",
+)
+@click.option(
+    "--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point only; all of them unless given."
+)
+@click.option(
+    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128, for what is lowered."
+)
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of what is lowered: copies side by side.")
-@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
+@click.option(
+    "--dtype",
+    default="float32",
+    show_default=True,
+    metavar="TYPE",
+    help="float64 .. float16, bfloat16, int8 .. uint64.",
+)
 @click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 @click.option("--coll", metavar="NAME", help="What the program computes, where the file does not say.")
 @click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
 @machine_options
 @click.option(
-    "--repeats", type=Positive(), default=5, show_default=True, metavar="N", help="Launches that count, of executors with a clock."
+    "--repeats",
+    type=Positive(),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Launches that count, of executors with a clock.",
 )
 @click.option("--warmup", type=Positive(), default=1, show_default=True, metavar="N", help="Launches before them.")
 @click.option("--check/--no-check", default=None, help="Compare every element; unless said: where a clock is read.")
-@click.option("--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each.")
+@click.option(
+    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
+)
 @click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
-@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.01),
+    metavar="SECONDS",
+    help="Of the same: give up when nothing has moved for so long.",
+)
 @click.option("--no-graphs", is_flag=True, help="Of cuda: time launches one by one, not in replays of CUDA graphs.")
 @output_options
 def bench(file: Path, output: str | None, form: str | None, **given: Any) -> None:
     """Time every point of a frontier, or one schedule or program, over sizes: algorithmic bandwidth is size/time, bus
-    bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says so.
+    bandwidth nccl-tests'. The reference executor's times are modelled, the host's those of CPU threads; the table says
+    so.
 
     \b
     Example:
@@ -58,7 +89,11 @@ def bench(file: Path, output: str | None, form: str | None, **given: Any) -> Non
         "ranks_on", "threads", "timeout",
     )  # fmt: skip
     done = api.bench(
-        file, topology=machine, collective=given["coll"], roots=given["root"] or (), **{key: given[key] for key in same},
+        file,
+        topology=machine,
+        collective=given["coll"],
+        roots=given["root"] or (),
+        **{key: given[key] for key in same},
         graphs=False if given["no_graphs"] else None,
-    ).to_json()  # fmt: skip
+    ).to_json()
     deliver(lambda: done, lambda: print_report(measured(done)), output, form)

@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from synth.cli.framework.infeasible_document import witnessed
-from synth.cli.framework.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options, task
+from synth.cli.framework.options import (
+    chosen_collective,
+    chosen_machine,
+    collective_options,
+    machine_options,
+    output_options,
+    task,
+)
 from synth.cli.framework.output import deliver, ready, remark
 from synth.cli.framework.types import Duration, Positive
 from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
@@ -16,10 +23,18 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 @click.command(context_settings=CONTEXT, short_help="Lower bounds and their certificates.")
 @machine_options
 @collective_options
-@click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
-              help="Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.")  # fmt: skip
+@click.option(
+    "--engine",
+    "method",
+    type=click.Choice(["auto", "exact", "flow"], case_sensitive=False),
+    default="auto",
+    show_default=True,
+    help="Bounds for each number of steps, or flow bounds for any number of ranks; auto: flow above 64.",
+)
 @click.option("--max-steps", type=Positive(), metavar="N", help="Bounds for up to N steps.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; the bounds found by then are printed.")
+@click.option(
+    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; the bounds found by then are printed."
+)
 @output_options
 def bound(**given: Any) -> int:
     """Print every lower bound with its certificate: on steps, on rounds per chunk, and at each number of steps.
@@ -41,7 +56,12 @@ def bound(**given: Any) -> int:
     if large is not None:
         from synth.view import scale_table as view
 
-        deliver(lambda: api.large_document(large), lambda: tables.print_report(view.bound(large)), given["output"], given["form"])
+        deliver(
+            lambda: api.large_document(large),
+            lambda: tables.print_report(view.bound(large)),
+            given["output"],
+            given["form"],
+        )
         return UNDECIDED if large.open else 0
     collective = chosen_collective(given, topology)
     code, left = 0, ""
@@ -55,9 +75,11 @@ def bound(**given: Any) -> int:
     except BoundsInterrupted as stop:
         code, left, found = INTERRUPTED, "Ctrl-C came", stop.found
     deliver(
-        lambda: tables.bounds_document(topology, collective, found), lambda: tables.print_bounds(topology, collective, found),
-        given["output"], given["form"],
-    )  # fmt: skip
+        lambda: tables.bounds_document(topology, collective, found),
+        lambda: tables.print_bounds(topology, collective, found),
+        given["output"],
+        given["form"],
+    )
     if left:
         remark(f"left open: {left} before the bounds at more steps")
     return code

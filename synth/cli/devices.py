@@ -12,8 +12,8 @@ from synth.cli.root import CONTEXT
 @click.command(context_settings=CONTEXT, short_help="GPUs, what runs here and where, what is missing.")
 @output_options
 def devices(output: str | None, form: str | None) -> None:
-    """Show the GPUs and which reach each other's memory, what each executor would run on, and what it lacks with the command
-    that installs it.
+    """Show the GPUs and which reach each other's memory, what each executor would run on, and what it lacks with the
+    command that installs it.
 
     \b
     Example:

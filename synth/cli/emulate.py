@@ -20,20 +20,37 @@ from synth.errors import VerificationError
 @click.option("--executor", default="reference", show_default=True, metavar="NAME", help="reference, host or cuda.")
 @click.option("--sizes", type=Sizes(), default="64KiB:256MiB:x4", show_default=True, metavar="LOW:HIGH:xF",
               help="LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
-@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="Beside the points; ring, or else direct, unless given.")
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="NAME",
+    help="Beside the points; ring, or else direct, unless given.",
+)
 @click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Simple, LL or LL128.")
 @click.option("--instances", type=Positive(), default=1, metavar="N", help="Of each program: copies side by side.")
-@click.option("--paced", "stretches", type=Stretches(), metavar="4,8,16,32", help="Of host and cuda: hold real time to so many times that.")
+@click.option(
+    "--paced",
+    "stretches",
+    type=Stretches(),
+    metavar="4,8,16,32",
+    help="Of host and cuda: hold real time to so many times that.",
+)
 @click.option("--threads", type=Positive(), metavar="N", help="Of the same: threads of each thread block.")
-@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.01),
+    metavar="SECONDS",
+    help="Of the same: give up when nothing has moved for so long.",
+)
 @output_options
 def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> None:
-    """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its program takes
-    over FIFOs and links of the same α and β, and the regret of choosing by prediction. Then the same with one link at half
-    its bandwidth and with ten times the latency, which must be heard (exit code 5 where it is not).
+    """For each size: the time that S·α + (R/C)·bytes/β predicts for every point of a frontier, the time that its
+    program takes over FIFOs and links of the same α and β, and the regret of choosing by prediction. Then the same with
+    one link at half its bandwidth and with ten times the latency, which must be heard (exit code 5 where it is not).
 
-    By host and cuda the kernel itself keeps that time while it moves the data. With --paced the best of each size also runs at
-    real time so many times longer. It is an execution-driven model, not a measurement of any machine.
+    By host and cuda the kernel itself keeps that time while it moves the data. With --paced the best of each size also
+    runs at real time so many times longer. It is an execution-driven model, not a measurement of any machine.
 
     \b
     Example:
@@ -49,4 +66,6 @@ def emulate(file: Path, output: str | None, form: str | None, **given: Any) -> N
     deliver(lambda: done, lambda: print_reports(emulated(done)), output, form)
     deaf = [control["change"] for control in done["controls"] if not control["heard"]]
     if deaf:
-        raise VerificationError(f"the {done['executor']} executor does not hear a change of the links: {', '.join(deaf)}")
+        raise VerificationError(
+            f"the {done['executor']} executor does not hear a change of the links: {', '.join(deaf)}"
+        )

@@ -7,7 +7,13 @@ from typing import Any
 import click
 
 from synth.cli.framework.infeasible_document import witnessed
-from synth.cli.framework.options import chosen_collective, chosen_machine, collective_options, machine_options, output_options
+from synth.cli.framework.options import (
+    chosen_collective,
+    chosen_machine,
+    collective_options,
+    machine_options,
+    output_options,
+)
 from synth.cli.framework.output import deliver, ready
 from synth.cli.framework.progress import waiting
 from synth.cli.framework.types import Duration
@@ -17,10 +23,13 @@ from synth.cli.root import CONTEXT, INTERRUPTED, UNDECIDED
 @click.command(context_settings=CONTEXT, short_help="The optimum against rings and trees.")
 @machine_options
 @collective_options
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
+@click.option(
+    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
+)
 @output_options
 def explain(**given: Any) -> int:
-    """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say what limits it.
+    """Compare the optimal rate of a collective with what rings and double binary trees reach on the same links, and say
+    what limits it.
 
     \b
     Examples:

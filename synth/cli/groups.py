@@ -18,10 +18,19 @@ from synth.errors import UsageError
 @click.command(context_settings=CONTEXT, short_help="Several process groups at once.")
 @machine_options
 @click.option("--file", "groups_file", type=FILE, metavar="FILE", help="The groups, as YAML or JSON (docs/groups.md).")
-@click.option("--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound.")
+@click.option(
+    "--chunks", type=Positive(), metavar="N", help="Chunks of each unit of data; more come nearer to the bound."
+)
 @click.option("--bound-only", is_flag=True, help="Print the bounds and look for no schedule.")
-@click.option("--schedule", type=FILE, metavar="OUT.json", help="Write the schedule of all groups, as verify, show and export take it.")
-@click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed.")
+@click.option(
+    "--schedule",
+    type=FILE,
+    metavar="OUT.json",
+    help="Write the schedule of all groups, as verify, show and export take it.",
+)
+@click.option(
+    "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what is found by then is printed."
+)
 @output_options
 def groups(**given: Any) -> int:
     """Bound and schedule several process groups that use the machine at the same time.

@@ -17,22 +17,44 @@ FAILED = 5
 
 @click.command(context_settings=CONTEXT, short_help="Find what is wrong with anyone's program; prove what is right.")
 @click.argument("file", type=FILE)
-@click.option("--runtime", metavar="NAME", help="Whose rules it must obey: msccl, executor, rccl, mscclpp; synth's unless given.")
-@click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
-@click.option("--root", type=Ranks(), metavar="0", help="The root of a rooted collective; the one that the data shows unless given.")
 @click.option(
-    "--in-place", type=click.Choice(["out", "in", "both"], case_sensitive=False), help="How it is called; as the file claims unless given."
+    "--runtime", metavar="NAME", help="Whose rules it must obey: msccl, executor, rccl, mscclpp; synth's unless given."
+)
+@click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
+@click.option(
+    "--root",
+    type=Ranks(),
+    metavar="0",
+    help="The root of a rooted collective; the one that the data shows unless given.",
+)
+@click.option(
+    "--in-place",
+    type=click.Choice(["out", "in", "both"], case_sensitive=False),
+    help="How it is called; as the file claims unless given.",
 )
 @click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point.")
-@click.option("-o", "--output", metavar="FILE", help="Write the report to FILE too, as JSON unless --format says text; - is stdout.")
-@click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="What to print or write.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write the report to FILE too, as JSON unless --format says text; - is stdout.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), help="What to print or write."
+)
 def lint(
-    file: Path, runtime: str | None, coll: str | None, root: list[int] | None, in_place: str | None, point: int | None, output: str | None,
+    file: Path,
+    runtime: str | None,
+    coll: str | None,
+    root: list[int] | None,
+    in_place: str | None,
+    point: int | None,
+    output: str | None,
     form: str | None,
-) -> int:  # fmt: skip
-    """Check FILE (MSCCL-IR, a MSCCL++ plan, a program, a schedule) without running it: the rules of the runtime's loader,
-    that every output ends right in every order in which the thread blocks can run, and up to which size no rank waits
-    for ever. Every finding names the gpu, the thread block and the step.
+) -> int:
+    """Check FILE (MSCCL-IR, a MSCCL++ plan, a program, a schedule) without running it: the rules of the runtime's
+    loader, that every output ends right in every order in which the thread blocks can run, and up to which size no rank
+    waits for ever. Every finding names the gpu, the thread block and the step.
 
     \b
     Example:

@@ -21,7 +21,8 @@ Row = tuple[str, str, str]
 @click.argument("kind", metavar="|".join(TABLES))
 @output_options
 def lists(kind: str, output: str | None, form: str | None) -> None:
-    """Show the topologies, collectives, encodings, solvers, exporters or executors there are, and what one of them lacks.
+    """Show the topologies, collectives, encodings, solvers, exporters or executors there are, and what one of them
+    lacks.
 
     \b
     Example:
@@ -35,16 +36,24 @@ def lists(kind: str, output: str | None, form: str | None) -> None:
         raise UsageError(mistaken("list", kind, list(TABLES), f"there are {', '.join(TABLES)}"))
     rows = listed(name)
     columns = (("name", "left"), ("what", "left"), ("available", "left"))
-    document: Any = [{"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2].removeprefix("no: ")} for row in rows]
+    document: Any = [
+        {"name": row[0], "what": row[1], "missing": None if row[2] == "yes" else row[2].removeprefix("no: ")}
+        for row in rows
+    ]
     deliver(lambda: document, lambda: print_report(Report("", columns, tuple(rows))), output, form)
 
 
 def listed(kind: str) -> list[Row]:
-    """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's name clash."""
+    """Name, summary and "yes" or what to install, of everything in the table `kind`. Raises SynthError on a plug-in's
+    name clash."""
     rows = {
-        "topologies": _topologies, "collectives": _collectives, "encodings": _encodings, "solvers": _solvers, "exporters": _exporters,
+        "topologies": _topologies,
+        "collectives": _collectives,
+        "encodings": _encodings,
+        "solvers": _solvers,
+        "exporters": _exporters,
         "executors": _executors,
-    }[kind]()  # fmt: skip
+    }[kind]()
     added = table(kind, [row[0] for row in rows])
     return rows + [(name, f"plug-in {target}", "yes") for name, target in sorted(added.items())]
 
@@ -66,13 +75,19 @@ def _collectives() -> list[Row]:
 def _encodings() -> list[Row]:
     from synth.encodings import ENCODINGS, SUMMARIES
 
-    return [("auto", "a race of those that suit the problem", "yes"), *((name, SUMMARIES[name], _missing(name)) for name in ENCODINGS)]
+    return [
+        ("auto", "a race of those that suit the problem", "yes"),
+        *((name, SUMMARIES[name], _missing(name)) for name in ENCODINGS),
+    ]
 
 
 def _solvers() -> list[Row]:
     from synth.encodings import SOLVERS, SUMMARIES
 
-    return [("auto", "a race of those that suit the encoding", "yes"), *((name, SUMMARIES[name], _missing(name)) for name in SOLVERS)]
+    return [
+        ("auto", "a race of those that suit the encoding", "yes"),
+        *((name, SUMMARIES[name], _missing(name)) for name in SOLVERS),
+    ]
 
 
 def _exporters() -> list[Row]:

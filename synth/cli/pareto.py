@@ -36,23 +36,48 @@ BUDGET = ("time", "memory", "interrupted", "crash")  # reasons to stop that more
 @collective_options
 @click.option("--max-steps", type=Positive(), metavar="N", help="Look no further than N steps.")
 @click.option("--max-chunks", type=Positive(), metavar="N", help="Split a unit of data into N chunks at most.")
-@click.option("--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k.")
-@click.option("--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes).")
+@click.option(
+    "--max-extra-rounds", type=click.IntRange(0), metavar="K", help="S + K rounds at most in S steps: SCCL's k."
+)
+@click.option(
+    "--size", type=Size(), metavar="1MB", help="Print the one point to use at this size, and why (1KB = 1024 bytes)."
+)
 @click.option("--same-bits", is_flag=True, help="Only schedules that leave the same floating-point sums on all ranks.")
-@click.option("--sweep", type=click.Choice(["guided", "blind"], case_sensitive=False), default="guided", show_default=True,
-              help="By the bounds, or SCCL's loop over steps, rounds and chunks.")  # fmt: skip
-@click.option("--engine", "method", type=click.Choice(["auto", "exact", "flow"], case_sensitive=False), default="auto", show_default=True,
-              help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.")  # fmt: skip
+@click.option(
+    "--sweep",
+    type=click.Choice(["guided", "blind"], case_sensitive=False),
+    default="guided",
+    show_default=True,
+    help="By the bounds, or SCCL's loop over steps, rounds and chunks.",
+)
+@click.option(
+    "--engine",
+    "method",
+    type=click.Choice(["auto", "exact", "flow"], case_sensitive=False),
+    default="auto",
+    show_default=True,
+    help="Exact synthesis, or flow methods for any number of ranks; auto: flow above 64.",
+)
 @click.option(
     "--schedules",
     type=FILE,
     metavar="DIR",
-    help="Write the schedules here, a file each, and frontier.json beside them (flow methods: FILE.schedules, with -o).",
+    help="Write the schedules here, a file each, and frontier.json beside them (flow methods: FILE.schedules, with "
+    "-o).",
 )
 @engine_options
-@click.option("--cross-check", is_flag=True, help="Ask z3 the questions that decide the frontier again; exit code 5 where it differs.")
+@click.option(
+    "--cross-check",
+    is_flag=True,
+    help="Ask z3 the questions that decide the frontier again; exit code 5 where it differs.",
+)
 @click.option("--fresh", is_flag=True, help="Begin anew, whatever an interrupted run left.")
-@click.option("--log", type=FILE, metavar="FILE", help="Keep results here as they come; a file in the cache directory unless given.")
+@click.option(
+    "--log",
+    type=FILE,
+    metavar="FILE",
+    help="Keep results here as they come; a file in the cache directory unless given.",
+)
 @click.option("--plot", type=FILE, metavar="FILE.svg", help="Draw the frontier (.svg, .png or .pdf).")
 @output_options
 def pareto(**given: Any) -> int:
@@ -80,12 +105,19 @@ def pareto(**given: Any) -> int:
         drawable(given["plot"].suffix)
         if engine_of(given["method"].lower(), topology, collective) == "flow":
             raise UsageError(
-                "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws any frontier"
+                "--plot draws what exact synthesis finds; add --engine exact, or take `synth report`, which draws "
+                "any frontier"
             )
-    asked = {key: given[key] for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")}
+    asked = {
+        key: given[key]
+        for key in ("max_steps", "max_chunks", "max_extra_rounds", "same_bits", "fresh", "log", "cross_check")
+    }
     code, interrupted = 0, None
     try:
-        with witnessed(given, topology, collective), progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen:
+        with (
+            witnessed(given, topology, collective),
+            progress(f"{given['coll']} on {topology.name}", given["verbose"]) as listen,
+        ):
             asked |= {"sweep": given["sweep"].lower(), "on_event": listen, "engine": given["method"].lower()}
             frontier = api.frontier(topology, collective, **asked, **engine(given))
     except SweepInterrupted as stop:
@@ -146,7 +178,8 @@ def _a_document(output: str | None, form: str | None) -> bool:
 
 
 def _compact(frontier: Any, folder: Path) -> tuple[dict[int, str], int]:
-    """Writes a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand and those after it.
+    """Writes a compact file for each point, but for those with too many sends to list; Ctrl-C loses the file in hand
+    and those after it.
 
     Returns the name of each file that was written, by its point, and the exit code.
     """
@@ -183,13 +216,16 @@ def _kept(frontier: Any, files: dict[int, str]) -> Any:
 
 
 def _small(frontier: Any, folder: Path) -> None:
-    """Writes a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their proofs."""
+    """Writes a JSON file for each schedule of exact synthesis, and frontier.json, which holds them all with their
+    proofs."""
     folder.mkdir(exist_ok=True)
     for i, point in enumerate(frontier.points):
         name = f"{i + 1:02}-{frontier.collective.name}-S{point.steps}.json"
         write(folder / name, json.dumps(point.schedule.to_json()) + "\n")
     write(folder / "frontier.json", json.dumps(frontier.to_json()) + "\n")
-    remark(f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them")
+    remark(
+        f"wrote {counted(len(frontier.points), 'schedule')} and frontier.json to {folder}; `synth verify` replays them"
+    )
 
 
 def _draw(frontier: Any, path: Path) -> None:

@@ -17,12 +17,17 @@ WRONG = 5  # the exit code of a failed verification
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--output", required=True, metavar="FILE.html", help="Where the page goes; - is stdout.")
 @click.option("--title", default="synth report", show_default=True, metavar="TEXT", help="What stands at its top.")
-@click.option("--topo", metavar="NAME", help="Of a catalog: only entries of this topology, as `synth catalog ls` names it.")
+@click.option(
+    "--topo", metavar="NAME", help="Of a catalog: only entries of this topology, as `synth catalog ls` names it."
+)
 @click.option("--coll", metavar="NAME", help="Of a catalog: only entries of this collective.")
-@click.option("--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first.")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Replay schedules and re-check certificates first."
+)
 def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, coll: str | None, verify: bool) -> int:
-    """Write one HTML file about FILE (a catalog, a frontier, a plan, a schedule, measurements), which needs no network: plots with
-    lower bounds, every schedule step by step on the drawn machine, times against size, certificates in words.
+    """Write one HTML file about FILE (a catalog, a frontier, a plan, a schedule, measurements), which needs no network:
+    plots with lower bounds, every schedule step by step on the drawn machine, times against size, certificates in
+    words.
 
     What fails its check is not drawn but named, and the exit code is 5.
 
@@ -38,7 +43,10 @@ def report(files: tuple[Path, ...], output: str, title: str, topo: str | None, c
         click.echo(page.html, nl=False)
     else:
         write(Path(output), page.html)
-        remark(f"{output}: {page.entries} entr{'y' if page.entries == 1 else 'ies'}, {len(page.html.encode()) / 1e6:.2f} MB")
+        remark(
+            f"{output}: {page.entries} entr{'y' if page.entries == 1 else 'ies'}, "
+            f"{len(page.html.encode()) / 1e6:.2f} MB"
+        )
     for line in page.wrong:
         remark(f"error: {line}")
     return WRONG if page.wrong else 0

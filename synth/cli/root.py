@@ -17,16 +17,24 @@ from synth.cli.framework.suggestions import mistaken
 from synth.errors import SynthError, UsageError
 
 UNDECIDED, INTERRUPTED = 4, 130
-CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "SYNTH", "max_content_width": 110}
+CONTEXT: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "auto_envvar_prefix": "SYNTH",
+    "max_content_width": 110,
+}
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are named, and which knows the nearest name of one that does not exist.
+    """A group whose commands are imported when they are named, and which knows the nearest name of one that does not
+    exist.
 
-    `lazy` says where each command is, `briefs` what it does, in a line: a group with briefs shows its help without importing a command.
+    `lazy` says where each command is, `briefs` what it does, in a line: a group with briefs shows its help without
+    importing a command.
     """
 
-    def __init__(self, *args: Any, lazy: Mapping[str, str], briefs: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, lazy: Mapping[str, str], briefs: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy
         self.briefs = briefs
@@ -51,7 +59,9 @@ class Commands(click.Group):
         module, _, attr = target.partition(":")
         return getattr(import_module(module), attr)
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click's, with "did you mean"."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
@@ -83,7 +93,9 @@ def _guarded(run: Any) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except click.UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # a group without a command (Click 8.2): its help, as -h prints it
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # a group without a command (Click 8.2): its help, as -h prints it
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         _debug()
@@ -104,7 +116,9 @@ def _guarded(run: Any) -> int:
     except Exception as error:
         _debug()
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return _say(f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1)
+        return _say(
+            f"error: internal error, {what}; please report it with what the same command prints under SYNTH_DEBUG=1", 1
+        )
 
 
 def _say(text: str, code: int) -> int:
@@ -133,7 +147,10 @@ COMMANDS = {  # the main job first
     "explain": ("synth.cli.explain:explain", "The optimum against rings and trees."),
     "allocations": ("synth.cli.allocations:allocations", "Optimal rates of every allocation of a machine."),
     "groups": ("synth.cli.groups:groups", "Several process groups at once."),
-    "catalog": ("synth.cli.catalog.group:catalog", "Algorithms of all machines in one database: build, list, show, export, check."),
+    "catalog": (
+        "synth.cli.catalog.group:catalog",
+        "Algorithms of all machines in one database: build, list, show, export, check.",
+    ),
     "report": ("synth.cli.report:report", "One HTML page: frontiers, schedules step by step, times, proofs."),
     "topo": ("synth.cli.topo:topo", "List, show, import, match and draw topologies."),
     "list": ("synth.cli.lists:lists", "What there is, and what is missing."),

@@ -19,9 +19,26 @@ from synth.model.topology import Topology
 
 # options that api.run calls the same
 SAME = (
-    "executor", "size", "dtype", "op", "in_place", "point", "runtime", "protocol", "instances", "seed", "depth", "part", "delays",
-    "processes", "threads", "timeout", "clock", "stretch", "ranks_on",
-)  # fmt: skip
+    "executor",
+    "size",
+    "dtype",
+    "op",
+    "in_place",
+    "point",
+    "runtime",
+    "protocol",
+    "instances",
+    "seed",
+    "depth",
+    "part",
+    "delays",
+    "processes",
+    "threads",
+    "timeout",
+    "clock",
+    "stretch",
+    "ranks_on",
+)
 
 
 class AnySize(Size):
@@ -34,36 +51,92 @@ class AnySize(Size):
 
 @click.command(context_settings=CONTEXT, short_help="Run a program: is it right, how long does it take?")
 @click.argument("file", type=FILE, required=False)
-@click.option("--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo.")
-@click.option("--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`).")
 @click.option(
-    "--size", type=AnySize(), metavar="1MB", help="Of the larger of one rank's buffers; unless given 1 MB, or the next that chunks divide."
+    "--baseline", metavar="NAME", help="Instead of FILE: ring, tree, recursive-doubling or direct, of --coll on --topo."
 )
-@click.option("--exact-size", is_flag=True, help="Refuse a size that no call has, instead of running the nearest below it.")
-@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="float64 .. float16, bfloat16, int8 .. uint64.")
+@click.option(
+    "--executor", default="reference", show_default=True, metavar="NAME", help="Who runs it (`synth list executors`)."
+)
+@click.option(
+    "--size",
+    type=AnySize(),
+    metavar="1MB",
+    help="Of the larger of one rank's buffers; unless given 1 MB, or the next that chunks divide.",
+)
+@click.option(
+    "--exact-size", is_flag=True, help="Refuse a size that no call has, instead of running the nearest below it."
+)
+@click.option(
+    "--dtype",
+    default="float32",
+    show_default=True,
+    metavar="TYPE",
+    help="float64 .. float16, bfloat16, int8 .. uint64.",
+)
 @click.option("--op", default="sum", show_default=True, metavar="OP", help="sum, prod, min, max or avg.")
 @click.option("--in-place", is_flag=True, help="Input and output are one buffer, as in NCCL.")
-@click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point; the best at that size unless given.")
-@click.option("--runtime", metavar="NAME", help="Lower for it and cut as it does: msccl, executor, rccl; this project's own unless given.")
+@click.option(
+    "--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point; the best at that size unless given."
+)
+@click.option(
+    "--runtime",
+    metavar="NAME",
+    help="Lower for it and cut as it does: msccl, executor, rccl; this project's own unless given.",
+)
 @click.option("--protocol", metavar="NAME", help="Simple, LL or LL128; the program's own unless given.")
-@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of a schedule: copies side by side, each for its share.")
+@click.option(
+    "--instances",
+    type=Positive(),
+    default=1,
+    metavar="N",
+    help="Of a schedule: copies side by side, each for its share.",
+)
 @click.option("--coll", metavar="NAME", help="What it computes, where the file does not say.")
 @click.option("--root", type=Ranks(), metavar="0", help="The root of --coll, or of a file's broadcast or reduce.")
 @machine_options
-@click.option("--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given.")
+@click.option(
+    "--depth", type=Positive(), metavar="1..8", help="Operations that a connection holds; the protocol's unless given."
+)
 @click.option("--part", type=Positive(), metavar="N", help="Most chunks of one FIFO operation; what fits unless given.")
 @click.option("--block-gbps", metavar="GB/s", help="What one thread block can copy or send; no limit unless given.")
 @click.option("--delays", type=int, metavar="SEED", help="Blocks pause at random: what is right must stay right.")
-@click.option("-n", "--processes", type=Positive(), metavar="8", help="Of the mpi executor: as many as ranks, which it takes unless given.")
-@click.option("--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each.")
-@click.option("--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block.")
-@click.option("--timeout", type=click.FloatRange(0.01), metavar="SECONDS", help="Of the same: give up when nothing has moved for so long.")
-@click.option("--clock", metavar="NAME", help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.")
+@click.option(
+    "-n",
+    "--processes",
+    type=Positive(),
+    metavar="8",
+    help="Of the mpi executor: as many as ranks, which it takes unless given.",
+)
+@click.option(
+    "--ranks-on", type=Places(), metavar="0,1,2,3", help="Of host and cuda: each rank's GPU; a launch for each."
+)
+@click.option(
+    "--threads", type=Positive(), metavar="N", help="Of the host and cuda executors: threads of each thread block."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.01),
+    metavar="SECONDS",
+    help="Of the same: give up when nothing has moved for so long.",
+)
+@click.option(
+    "--clock",
+    metavar="NAME",
+    help="Of the same: logical, the model's time kept by the kernel; paced, real time held to it.",
+)
 @click.option("--stretch", type=Positive(), metavar="K", help="Of --clock paced: real time is K times the model's.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Of the random data.")
-@click.option("--no-data/--check", help="Only the time, with nothing moved or compared / every element compared, which is the default.")
+@click.option(
+    "--no-data/--check",
+    help="Only the time, with nothing moved or compared / every element compared, which is the default.",
+)
 @click.option("--no-bound", is_flag=True, help="Do not work out the certified bound on the time.")
-@click.option("--trace", type=FILE, metavar="FILE", help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.")
+@click.option(
+    "--trace",
+    type=FILE,
+    metavar="FILE",
+    help="Write the timeline of the run to FILE, for Perfetto or chrome://tracing.",
+)
 @output_options
 def run(file: Path | None, output: str | None, form: str | None, **given: Any) -> None:
     """Run FILE (MSCCL-IR, a program, a schedule, a frontier) once, on random data, and compare every element of every
@@ -92,9 +165,16 @@ def run(file: Path | None, output: str | None, form: str | None, **given: Any) -
 
     def carried_out() -> Any:
         return api.run(
-            source, topology=machine, collective=named, roots=(given["root"] or ()) if file else (), data=not given["no_data"],
-            bound=not given["no_bound"], local=_speed(given["block_gbps"]), trace=True if given["trace"] else None, **same,
-        )  # fmt: skip
+            source,
+            topology=machine,
+            collective=named,
+            roots=(given["root"] or ()) if file else (),
+            data=not given["no_data"],
+            bound=not given["no_bound"],
+            local=_speed(given["block_gbps"]),
+            trace=True if given["trace"] else None,
+            **same,
+        )
 
     try:
         try:

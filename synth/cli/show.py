@@ -16,21 +16,55 @@ from synth.cli.root import CONTEXT
 @click.argument("file", type=FILE)
 @click.option("--point", type=Positive(), metavar="N", help="Of a frontier: the N-th point.")
 @click.option("--runtime", metavar="NAME", help="Lower for it: msccl, executor, rccl; this project's own unless given.")
-@click.option("--protocol", default="Simple", show_default=True, metavar="NAME", help="Of a schedule: Simple, LL or LL128.")
-@click.option("--instances", type=Positive(), default=1, metavar="N", help="Of a schedule: copies side by side, each for its share.")
 @click.option(
-    "--in-place", type=click.Choice(["out", "in", "both"], case_sensitive=False), help="Of a schedule: how it is called; both if it can be."
+    "--protocol", default="Simple", show_default=True, metavar="NAME", help="Of a schedule: Simple, LL or LL128."
 )
-@click.option("--root", type=Ranks(), metavar="0", help="Of a file that is a broadcast or reduce: its root, where the data do not show it.")
-@click.option("--svg", type=FILE, metavar="FILE", help="Draw it into FILE: thread blocks downwards, time to the right, messages as arrows.")
+@click.option(
+    "--instances",
+    type=Positive(),
+    default=1,
+    metavar="N",
+    help="Of a schedule: copies side by side, each for its share.",
+)
+@click.option(
+    "--in-place",
+    type=click.Choice(["out", "in", "both"], case_sensitive=False),
+    help="Of a schedule: how it is called; both if it can be.",
+)
+@click.option(
+    "--root",
+    type=Ranks(),
+    metavar="0",
+    help="Of a file that is a broadcast or reduce: its root, where the data do not show it.",
+)
+@click.option(
+    "--svg",
+    type=FILE,
+    metavar="FILE",
+    help="Draw it into FILE: thread blocks downwards, time to the right, messages as arrows.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write to FILE instead; - is stdout.")
-@click.option("--format", "form", type=click.Choice(["text", "json"], case_sensitive=False), default="text", help="What to print or write.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"], case_sensitive=False),
+    default="text",
+    help="What to print or write.",
+)
 def show(
-    file: Path, point: int | None, runtime: str | None, protocol: str, instances: int, in_place: str | None, root: list[int] | None,
-    svg: Path | None, output: str | None, form: str,
-) -> None:  # fmt: skip
-    """Print the program in FILE (MSCCL-IR, a MSCCL++ plan, a program; a schedule or a frontier's point is lowered first):
-    what every thread block of every rank does, one line an instruction.
+    file: Path,
+    point: int | None,
+    runtime: str | None,
+    protocol: str,
+    instances: int,
+    in_place: str | None,
+    root: list[int] | None,
+    svg: Path | None,
+    output: str | None,
+    form: str,
+) -> None:
+    """Print the program in FILE (MSCCL-IR, a MSCCL++ plan, a program; a schedule or a frontier's point is lowered
+    first): what every thread block of every rank does, one line an instruction.
 
     \b
     Example:

@@ -31,7 +31,12 @@ from synth.model.rational import counted, show
 @click.option("--chunks", type=Positive(), required=True, metavar="C", help="Chunks that a unit of data is split into.")
 @click.option("--steps", type=Positive(), required=True, metavar="S", help="Synchronous steps.")
 @click.option("--rounds", type=Positive(), required=True, metavar="R", help="Rounds in all the steps together.")
-@click.option("--pipeline", type=Positive(), metavar="P", help="A new run starts every P steps (SCCL's encoding; one round a step).")
+@click.option(
+    "--pipeline",
+    type=Positive(),
+    metavar="P",
+    help="A new run starts every P steps (SCCL's encoding; one round a step).",
+)
 @engine_options
 @output_options
 def solve(**given: Any) -> None:
@@ -57,11 +62,16 @@ def solve(**given: Any) -> None:
                 rate = show(Fraction(given["pipeline"], given["chunks"]))
                 remark(f"repeated, a run may start every {counted(given['pipeline'], 'step')}: {rate} rounds per chunk")
             deliver(
-                schedule.to_json, lambda: tables.print_schedule(schedule, verdict.cost, topology.labels), given["output"], given["form"]
+                schedule.to_json,
+                lambda: tables.print_schedule(schedule, verdict.cost, topology.labels),
+                given["output"],
+                given["form"],
             )
         case Unsat():
             proof = f"; proof in {verdict.proof}" if verdict.proof else ""
             raise InfeasibleError(f"{asked}: proved infeasible, {verdict.reason}{proof}")
         case Unknown():
             detail = f" ({verdict.detail})" if verdict.detail else ""
-            raise UndecidedError(f"{asked}: undecided, {tables.WHY.get(verdict.reason, verdict.reason)}{detail}; raise --time-limit")
+            raise UndecidedError(
+                f"{asked}: undecided, {tables.WHY.get(verdict.reason, verdict.reason)}{detail}; raise --time-limit"
+            )

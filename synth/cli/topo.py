@@ -51,7 +51,8 @@ def list_(ctx: click.Context, **given: Any) -> None:
 @change_options
 @output_options
 def show_(name: str, **given: Any) -> None:
-    """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology file.
+    """Print a topology: its links or their matrix, shared limits, distances, symmetries and remarks. JSON is a topology
+    file.
 
     \b
     Examples:
@@ -64,12 +65,19 @@ def show_(name: str, **given: Any) -> None:
     from synth.view.tables import print_reports
 
     topology = api.topology(name, **changes(given))
-    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, _symmetries(topology))), given["output"], given["form"])
+    deliver(
+        lambda: dump(topology),
+        lambda: print_reports(topology_report(topology, _symmetries(topology))),
+        given["output"],
+        given["form"],
+    )
 
 
 @click.command("import", context_settings=CONTEXT, short_help="Read a dump of a real machine.")
 @click.argument("file", type=FILE)
-@click.option("--gbps-per-link", metavar="GB/s", help="Of one NVLink or xGMI link each way, where the dump does not say.")
+@click.option(
+    "--gbps-per-link", metavar="GB/s", help="Of one NVLink or xGMI link each way, where the dump does not say."
+)
 @click.option("--pcie-gbps", metavar="GB/s", help="Of a PCIe slot each way, where the dump does not say.")
 @change_options
 @output_options
@@ -90,7 +98,12 @@ def import_(file: Path, gbps_per_link: str | None, pcie_gbps: str | None, **give
     from synth.view.tables import print_reports
 
     topology = api.topology(importers.load(file, gbps_per_link, pcie_gbps), **changes(given))
-    deliver(lambda: dump(topology), lambda: print_reports(topology_report(topology, _symmetries(topology))), given["output"], given["form"])
+    deliver(
+        lambda: dump(topology),
+        lambda: print_reports(topology_report(topology, _symmetries(topology))),
+        given["output"],
+        given["form"],
+    )
 
 
 @click.command(context_settings=CONTEXT, short_help="Which known machine is this?")
@@ -112,7 +125,9 @@ def match(name: str, **given: Any) -> None:
     topology = api.topology(name, **changes(given))
     found = known_machine(topology)
     if found is None:
-        raise SynthError(f"{name} is none of the known machines and families; it needs no name: --topo-file takes it as it is")
+        raise SynthError(
+            f"{name} is none of the known machines and families; it needs no name: --topo-file takes it as it is"
+        )
     document = {
         "schema": "synth.match/1", "topology": topology.name, "machine": found.machine, "ranks": list(found.ranks),
         "labels": list(found.labels), "scale": show(found.scale), "same": list(found.same),
@@ -147,7 +162,8 @@ def draw(name: str, output: str | None, **given: Any) -> None:
 
 
 def _symmetries(topology: Topology) -> tuple[int, str]:
-    """How many generators the automorphisms have, and how many automorphisms there are, as far as they are worth counting."""
+    """How many generators the automorphisms have, and how many automorphisms there are, as far as they are worth
+    counting."""
     from synth.model import symmetry
 
     generators = symmetry.generators(topology.network())

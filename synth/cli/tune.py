@@ -15,7 +15,14 @@ from synth.cli.framework.types import Duration, Positive
 from synth.cli.root import CONTEXT
 from synth.errors import UsageError
 
-CONFLICTS = {"topo": "topo", "topo_file": "topo-file", "from_files": "from", "measured": "measured", "db": "db", "logs": "log"}
+CONFLICTS = {
+    "topo": "topo",
+    "topo_file": "topo-file",
+    "from_files": "from",
+    "measured": "measured",
+    "db": "db",
+    "logs": "log",
+}
 
 
 class Log(click.ParamType):
@@ -52,28 +59,57 @@ class Share(click.ParamType):
 
 @click.command(context_settings=CONTEXT, short_help="Which algorithm for which message sizes: a plan.")
 @machine_options
-@click.option("--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all.")
+@click.option(
+    "--coll", multiple=True, metavar="NAME", help="A collective (repeatable, or with commas): one plan for all."
+)
 @click.option("--root", type=int, metavar="0", help="The root of a rooted collective; rank 0 unless given.")
 @click.option("--sizes", type=Sizes(2), default="1KiB:1GiB", show_default=True, metavar="LOW:HIGH[:xF]",
               help="To judge at: LOW, LOW times F, ... up to HIGH, as nccl-tests counts; or 1KB,6MB.")  # fmt: skip
-@click.option("--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable).")
-@click.option("--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable).")
-@click.option("--db", type=FILE, metavar="FILE", help="A catalog whose frontiers and measurements of this machine count.")
+@click.option(
+    "--from", "from_files", type=FILE, multiple=True, metavar="FILE", help="A frontier, instead of --topo (repeatable)."
+)
+@click.option(
+    "--measured", type=FILE, multiple=True, metavar="FILE", help="Times that `synth bench -o` wrote (repeatable)."
+)
+@click.option(
+    "--db", type=FILE, metavar="FILE", help="A catalog whose frontiers and measurements of this machine count."
+)
 @click.option("--log", "logs", type=Log(), multiple=True, metavar="BACKEND=FILE",
               help="nccl-tests' or OSU's output: nccl=FILE, mpi=FILE, nccl/ring/LL=FILE (repeatable).")  # fmt: skip
 @click.option("--gpus", type=Positive(), metavar="N", help="Ranks of logs that do not say, where no machine is named.")
-@click.option("--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable).")
-@click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
-@click.option("--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable).")
 @click.option(
-    "--dividing/--no-dividing", default=None, help="Look for schedules, too, whose chunks divide every size; where there is --topo."
+    "--baseline", "baselines", multiple=True, metavar="NAME", help="To choose from too: ring, tree, ... (repeatable)."
 )
-@click.option("--tolerance", type=Share(), metavar="1%", help="Loss that saves a switch; 1% of measured times, 0 of predicted ones.")
-@click.option("--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks.")
+@click.option("--protocol", "protocols", multiple=True, metavar="NAME", help="Only Simple, LL or LL128 (repeatable).")
+@click.option(
+    "--instances", type=Positive(), multiple=True, metavar="N", help="Copies side by side to try (repeatable)."
+)
+@click.option(
+    "--dividing/--no-dividing",
+    default=None,
+    help="Look for schedules, too, whose chunks divide every size; where there is --topo.",
+)
+@click.option(
+    "--tolerance",
+    type=Share(),
+    metavar="1%",
+    help="Loss that saves a switch; 1% of measured times, 0 of predicted ones.",
+)
+@click.option(
+    "--dtype", default="float32", show_default=True, metavar="TYPE", help="Whose elements must divide into chunks."
+)
 @click.option("--in-place", is_flag=True, help="Judge by the times of calls in place.")
 @click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time for all that is synthesized.")
-@click.option("--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given.")
-@click.option("--import", "table", type=FILE, metavar="FILE.csv", help="Take over a tuning table in MCR-DL's form, and nothing else.")
+@click.option(
+    "--jobs", type=Positive(), metavar="N", help="Processes of a synthesis; as many as there are cores unless given."
+)
+@click.option(
+    "--import",
+    "table",
+    type=FILE,
+    metavar="FILE.csv",
+    help="Take over a tuning table in MCR-DL's form, and nothing else.",
+)
 @output_options
 def tune(output: str | None, form: str | None, **given: Any) -> None:
     """Choose, for each range of message sizes, the best of frontier × protocol × instances and of other backends: from
@@ -95,7 +131,9 @@ def tune(output: str | None, form: str | None, **given: Any) -> None:
     if given["table"]:
         extra = [option for name, option in CONFLICTS.items() if given[name]]
         if extra or len(given["coll"]) > 1:
-            raise UsageError(f"--import takes one table over as it is; remove {'--' + extra[0] if extra else 'all --coll but one'}")
+            raise UsageError(
+                f"--import takes one table over as it is; remove {'--' + extra[0] if extra else 'all --coll but one'}"
+            )
         plan = api.import_plan(given["table"], next(iter(given["coll"]), None), given["gpus"])
     else:
         plan = _tuned(given)
@@ -107,8 +145,21 @@ def _tuned(given: dict[str, Any]) -> Any:
 
     machine = machine_if_named(given)
     names = [name.strip() for value in given["coll"] for name in value.split(",") if name.strip()]
-    same = ("sizes", "measured", "logs", "baselines", "root", "protocols", "instances", "tolerance", "dtype", "in_place", "dividing",
-            "time_limit", "jobs")  # fmt: skip
+    same = (
+        "sizes",
+        "measured",
+        "logs",
+        "baselines",
+        "root",
+        "protocols",
+        "instances",
+        "tolerance",
+        "dtype",
+        "in_place",
+        "dividing",
+        "time_limit",
+        "jobs",
+    )
     with progress(f"{', '.join(names)} on {machine.name}" if machine else ", ".join(names)) as listen:
         return api.tune(
             machine, names, frontiers=given["from_files"], catalog=given["db"], ranks=given["gpus"], on_event=listen,

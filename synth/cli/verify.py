@@ -19,10 +19,11 @@ from synth.model.rational import counted
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option("--proof", type=FILE, metavar="DIR", help="Where the proof files are that the documents name.")
 def verify(files: tuple[Path, ...], proof: Path | None) -> int:
-    """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver is trusted.
+    """Replay the schedules and re-check the certificates of FILE (whatever synth wrote) by exact arithmetic; no solver
+    is trusted.
 
-    A line for each claim. Lines that begin "not checked: " name claims that could not be checked: the exit code is 4 then, and 5 where
-    something is wrong; of several files all are checked.
+    A line for each claim. Lines that begin "not checked: " name claims that could not be checked: the exit code is 4
+    then, and 5 where something is wrong; of several files all are checked.
 
     \b
     Example:

@@ -1,7 +1,7 @@
 """Ways to turn a problem into a schedule, by name. Nothing is imported before it is asked for.
 
-An *encoding* is a class with ``apply(problem) -> (Model, inverse)`` and ``invert(inverse, values) -> Schedule``, and goes
-with a solver; an *engine* is a function ``(problem, budget) -> Verdict`` that needs none of the solvers below.
+An *encoding* is a class with ``apply(problem) -> (Model, inverse)`` and ``invert(inverse, values) -> Schedule``, and
+goes with a solver; an *engine* is a function ``(problem, budget) -> Verdict`` that needs none of the solvers below.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Combining collectives encoded directly: which contributions each address holds after each step.
 
-One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, of its own input, if
-that is added again, and of what it receives: another rank's accumulated value or that rank's raw input. Every contribution
-at an address therefore comes from exactly one of these. Complete for schedules with one address per (chunk, rank) that are
-made of translates (`synth.encodings.translated_chunks`); unsatisfiable proves nothing beyond that class.
+One address per rank and chunk. In each step it is the disjoint union of what it kept, if it kept it, of its own input,
+if that is added again, and of what it receives: another rank's accumulated value or that rank's raw input. Every
+contribution at an address therefore comes from exactly one of these. Complete for schedules with one address per
+(chunk, rank) that are made of translates (`synth.encodings.translated_chunks`); unsatisfiable proves nothing beyond
+that class.
 
-A representative may be asked to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks the
-same from every rank), which leaves one variable for each orbit of (rank, contribution) pairs and of routes.
+A representative may be asked to be invariant itself under automorphisms (`Translation.inner`: recursive doubling looks
+the same from every rank), which leaves one variable for each orbit of (rank, contribution) pairs and of routes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from synth.solvers.boolean_model import Model
 
 @dataclass
 class Chunk:
-    """The variables of one representative: ``has[n, i, t]``, sends by (route, t), what is kept and whose input is added by (rank, t)."""
+    """The variables of one representative: ``has[n, i, t]``, sends by (route, t), what is kept and whose input is added
+    by (rank, t)."""
 
     has: dict[tuple[int, int, int], int] = field(default_factory=dict)
     total: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -32,8 +34,11 @@ class Chunk:
     own: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def encode(translation: Translation, steps: int, rounds: int, local: bool = True) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns the set of true variables of a model into a schedule. `local`: inputs may be added again."""
+def encode(
+    translation: Translation, steps: int, rounds: int, local: bool = True
+) -> tuple[Model, Callable[[set[int]], Schedule]]:
+    """The formula, and what turns the set of true variables of a model into a schedule. `local`: inputs may be added
+    again."""
     model = Model()
     chunks = [encode_chunk(model, translation, unit, steps, local) for unit in translation.representatives]
     sends: list[dict[int, list[int]]] = [{} for _ in range(steps)]
@@ -77,7 +82,9 @@ def encode_chunk(model: Model, translation: Translation, unit: int, steps: int, 
     for moves in (chunk.total, chunk.raw):  # routes of one class are used alike
         moves |= {(r, t): moves[rep, t] for r, rep in enumerate(same.routes) for t in range(steps) if (rep, t) in moves}
     for choices in (chunk.keep, chunk.own):
-        choices |= {(n, t): choices[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in choices}
+        choices |= {
+            (n, t): choices[rep, t] for n, rep in enumerate(same.ranks) for t in range(steps) if (rep, t) in choices
+        }
     return chunk
 
 
@@ -104,7 +111,10 @@ def _encode_address(
     for i in sources:
         after = has(n, t + 1, i)
         ways: list[list[int]] = []  # each a conjunction: how contribution i may arrive
-        for conjuncts in [(keep, has(n, t, i)), *((x, has(s, t, i) if raw is None else raw == i) for s, raw, x in arriving)]:
+        for conjuncts in [
+            (keep, has(n, t, i)),
+            *((x, has(s, t, i) if raw is None else raw == i) for s, raw, x in arriving),
+        ]:
             if conjuncts[1] is not False:
                 ways.append([x for x in conjuncts if x is not True])
         for a, b in combinations(ways, 2):
@@ -152,5 +162,7 @@ def decode(translation: Translation, chunks: list[Chunk], steps: int, true: set[
                 replaced = n in empty or chunk.keep[n, t] not in true
                 empty.discard(n)
                 kinds = ["copy" if replaced and k == 0 else "reduce" for k in range(len(arrivals))]
-                made[t].setdefault(rep, []).extend((r, kind + suffix) for (r, suffix), kind in zip(arrivals, kinds, strict=True))
+                made[t].setdefault(rep, []).extend(
+                    (r, kind + suffix) for (r, suffix), kind in zip(arrivals, kinds, strict=True)
+                )
     return translation.expand(made)

@@ -32,7 +32,9 @@ def assemble(problem: Problem, steps: Sequence[Sequence[tuple[int, int]]]) -> Sc
         rounds[-1] += max(0, problem.rounds - sum(rounds))
     rows = []
     for r_t, sends in zip(rounds, kept, strict=True):
-        rows.append(Step(r_t, tuple(Send(c, net.routes[r].src, net.routes[r].dst, "copy", net.routes[r].via) for c, r in sends)))
+        rows.append(
+            Step(r_t, tuple(Send(c, net.routes[r].src, net.routes[r].dst, "copy", net.routes[r].via) for c, r in sends))
+        )
     return Schedule(net, coll, chunks, tuple(rows))
 
 

@@ -1,10 +1,11 @@
-"""Proofs that no schedule of (C, S, R) exists: an LRAT file for the step formula, which the checker builds again itself.
+"""Proofs that no schedule of (C, S, R) exists: an LRAT file for the step formula, which the checker builds again
+itself.
 
     {"kind": "lrat", "problem": fingerprint, "chunks": C, "steps": S, "rounds": R, "cnf": SHA-256 of the DIMACS,
      "file": name in the folder of proofs, "sha256": of that file, "lemmas": n}
 
-The formula is the `step` encoding of the whole problem (no symmetry, no cuts), written by the same code from the problem
-alone. What is trusted: that encoding, and the checker of `synth.checker.certificates.lrat`; no solver.
+The formula is the `step` encoding of the whole problem (no symmetry, no cuts), written by the same code from the
+problem alone. What is trusted: that encoding, and the checker of `synth.checker.certificates.lrat`; no solver.
 """
 
 from __future__ import annotations
@@ -21,20 +22,22 @@ from synth.model.documents import json_reader
 from synth.model.schedule import Problem
 
 KEYS = frozenset({"kind", "problem", "chunks", "steps", "rounds", "cnf", "file", "sha256", "lemmas"})
-MOST_SENDS = 4_000_000  # possible sends, and rounds of all steps, of a problem whose formula is written: some gigabytes of clauses
+# possible sends, and rounds of all steps, of a problem whose formula is written: some gigabytes of clauses
+MOST_SENDS = 4_000_000
 MAX_BYTES = 4 << 30  # of an unpacked proof: more is refused, not unpacked
 
 
 def formula(problem: Problem) -> tuple[int, list[list[int]]]:
     """Variables and clauses of the formula that a proof of `problem` refutes (of its reversal, when it combines).
 
-    Raises VerificationError for sums that are no reversal: those that several ranks want, or nobody, or only a part of. Raises
-    UncheckedError for a problem whose formula would be too large to be written.
+    Raises VerificationError for sums that are no reversal: those that several ranks want, or nobody, or only a part of.
+    Raises UncheckedError for a problem whose formula would be too large to be written.
     """
     sends = problem.collective.units * problem.chunks * max(1, len(problem.network.routes)) * problem.steps
     if sends + problem.steps * problem.rounds > MOST_SENDS:
         raise UncheckedError(
-            f"C={problem.chunks} S={problem.steps} R={problem.rounds} takes too large a formula: {sends} sends, {MOST_SENDS} are checked",
+            f"C={problem.chunks} S={problem.steps} R={problem.rounds} takes too large a formula: {sends} sends, "
+            f"{MOST_SENDS} are checked",
             "certificate",
         )
     if problem.collective.combining and not problem.collective.reversible:
@@ -73,9 +76,16 @@ def write_proof(problem: Problem, folder: Path) -> dict:
     part.write_bytes(packed)
     part.replace(file)
     return {
-        "kind": "lrat", "problem": problem.fingerprint, "chunks": problem.chunks, "steps": problem.steps, "rounds": problem.rounds,
-        "cnf": dimacs_hash(variables, clauses), "file": file.name, "sha256": hashlib.sha256(packed).hexdigest(), "lemmas": lemmas,
-    }  # fmt: skip
+        "kind": "lrat",
+        "problem": problem.fingerprint,
+        "chunks": problem.chunks,
+        "steps": problem.steps,
+        "rounds": problem.rounds,
+        "cnf": dimacs_hash(variables, clauses),
+        "file": file.name,
+        "sha256": hashlib.sha256(packed).hexdigest(),
+        "lemmas": lemmas,
+    }
 
 
 def check_proof(certificate: dict, problem: Problem, folder: Path) -> int:
@@ -92,7 +102,9 @@ def check_proof(certificate: dict, problem: Problem, folder: Path) -> int:
             raise VerificationError(f"{key} is {certificate.get(key)!r}, the problem has {value!r}", "certificate")
     variables, clauses = formula(problem)
     if certificate.get("cnf") != dimacs_hash(variables, clauses):
-        raise VerificationError("the formula of the problem has another hash than the certificate says", "certificate.cnf")
+        raise VerificationError(
+            "the formula of the problem has another hash than the certificate says", "certificate.cnf"
+        )
     name = certificate.get("file")
     if not isinstance(name, str) or Path(name).name != name:
         raise VerificationError(f"no proof file {name!r}: expected a name without a folder", "certificate.file")

@@ -58,7 +58,9 @@ def orbits(problem: Problem, generators: Sequence[Automorphism] = (), shift: boo
         units, copies = units * chunks, 1
         pre = tuple(p for p in pre for _ in range(chunks))
         post = tuple(p for p in post for _ in range(chunks))
-        moves = [[move[u] * chunks + (i + 1) % chunks for u in range(len(move)) for i in range(chunks)] for move in moves]
+        moves = [
+            [move[u] * chunks + (i + 1) % chunks for u in range(len(move)) for i in range(chunks)] for move in moves
+        ]
     if not generators:
         same_ranks, same_routes, caps = list(range(ranks)), list(range(routes)), list(range(len(net.caps)))
         return Orbits(

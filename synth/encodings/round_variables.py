@@ -55,7 +55,8 @@ def counting(loads: Iterable[Load], sends: int, steps: int, rounds: int) -> int:
 
 
 def _merging(inputs: int, outputs: int) -> int:
-    """Clauses of a totalizer with so many inputs and outputs: each merge of two halves pairs all outputs of one with those of the other."""
+    """Clauses of a totalizer with so many inputs and outputs: each merge of two halves pairs all outputs of one with
+    those of the other."""
     found, width = 0, 1
     while width < inputs:
         pairs = min(width, outputs) * min(width, outputs) // (2 if 2 * width > outputs else 1)

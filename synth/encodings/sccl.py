@@ -7,18 +7,20 @@ step after which chunk c is at rank n; a Boolean ``send[c, route]``; an integer 
     C2  start <= S for what the postcondition demands
     C3  what arrives (start <= S) and was not there is received exactly once
     C4  a send goes from earlier to later: send[c, u -> v] implies start[c, u] < start[c, v]
-    C5  for each step s and each bandwidth constraint (routes L, b): sends on L whose start at the receiver is s  <= b * rounds[s]
-    C6  the rounds sum to R, each at least 1
+    C5  for each step s and each bandwidth constraint (routes L, b): sends on L whose start at the receiver is s  <= b *
+    rounds[s] C6  the rounds sum to R, each at least 1
 
 C5 has the fastest form known for what is asked. With R > S it is SCCL's own, as published in microsoft/msccl-tools,
-`msccl/path_encoding.py`: for each number of rounds i that a step can have, ``rounds[s] = i`` implies a pseudo-Boolean sum of at
-most b * i; a linear sum against ``b * rounds[s]`` takes z3 up to 10 times as long. With R = S every step has one round, so that
-the pseudo-Boolean sum stands alone, no slower than theirs. C1 to C3 say a little more than there, which is faster on most
-instances: a start lies in 0..S + 1, and what the postcondition demands is received, whatever its start.
+`msccl/path_encoding.py`: for each number of rounds i that a step can have, ``rounds[s] = i`` implies a pseudo-Boolean
+sum of at most b * i; a linear sum against ``b * rounds[s]`` takes z3 up to 10 times as long. With R = S every step has
+one round, so that the pseudo-Boolean sum stands alone, no slower than theirs. C1 to C3 say a little more than there,
+which is faster on most instances: a start lies in 0..S + 1, and what the postcondition demands is received, whatever
+its start.
 
-Two restrictions, after those that msccl-tools offers and narrower: `pipeline` = p starts a new run of the schedule every p steps,
-so that steps s, s + p, s + 2p, ... share the bandwidth of one (here with R = S alone); `extra_memory` = m lets at most m chunks
-pass through a rank that neither starts with nor needs them (there m places, which one chunk after another may use).
+Two restrictions, after those that msccl-tools offers and narrower: `pipeline` = p starts a new run of the schedule
+every p steps, so that steps s, s + p, s + 2p, ... share the bandwidth of one (here with R = S alone); `extra_memory` =
+m lets at most m chunks pass through a rank that neither starts with nor needs them (there m places, which one chunk
+after another may use).
 """
 
 from __future__ import annotations
@@ -45,8 +47,8 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
     """Decide the problem: "unsat" is a proof, under the restrictions if there are any.
 
     `pipeline`: a new run starts every so many steps. `extra_memory`: chunks a rank may relay. None: no restriction.
-    Combining collectives are answered on their reversal. Raises UsageError for those without one, and for pipelining with
-    more rounds than steps; MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
+    Combining collectives are answered on their reversal. Raises UsageError for those without one, and for pipelining
+    with more rounds than steps; MissingDependencyError without z3. Ctrl-C ends as ``Unknown("interrupted")``.
     """
     coll = problem.collective
     if coll.combining:
@@ -58,7 +60,9 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
             return Sat(Schedule(problem.network, coll, problem.chunks, schedule.steps), verdict.cost)
         return verdict
     if pipeline is not None and (problem.rounds != problem.steps or pipeline < 1):
-        raise UsageError(f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}")
+        raise UsageError(
+            f"pipelining needs one round a step and a stride of at least 1; got S={problem.steps}, R={problem.rounds}"
+        )
     z3 = need("z3", "SCCL's encoding", "pip install z3-solver")
     began, wall = time.process_time(), time.monotonic()
     context = z3.Context()  # a fresh one: z3's limits and names are per context
@@ -70,7 +74,9 @@ def solve(problem: Problem, budget: Budget, *, pipeline: int | None = None, extr
     encoded = time.process_time()
     found = str(solver.check())
     cpu = time.process_time() - began
-    cost = Cost("sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)})
+    cost = Cost(
+        "sccl/z3", cpu, cpu, time.monotonic() - wall, {"encode": encoded - began, "solve": cpu - (encoded - began)}
+    )
     if found == "unsat":
         return Unsat("refuted by z3 on SCCL's encoding" + _under(pipeline, extra_memory), cost)
     if found != "sat":
@@ -116,7 +122,9 @@ def _encode(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: 
     return start, send
 
 
-def _loads(z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions, start: dict, send: dict) -> None:
+def _loads(
+    z3: Any, context: Any, solver: Any, problem: Problem, restrictions: _Restrictions, start: dict, send: dict
+) -> None:
     """C5 and C6: a pseudo-Boolean sum a step and wire, one for each number of rounds the step can have."""
     net, steps = problem.network, problem.steps
     rounds = [z3.Int(f"rounds_{s}", context) for s in range(1, steps + 1)]

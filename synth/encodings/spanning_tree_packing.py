@@ -47,7 +47,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Forest:
-    """`rate` = p/q units: p `trees`, of which at most q * units use a pair; `partition` names the part of each rank and proves it."""
+    """`rate` = p/q units: p `trees`, of which at most q * units use a pair; `partition` names the part of each rank and
+    proves it."""
 
     network: Network
     rate: Fraction
@@ -65,7 +66,8 @@ MOST_UNITS = 1 << 13
 
 
 def applies(network: Network) -> bool:
-    """Whether τ is the bound and trees attain it: links alike both ways, no caps, connected; and few enough units to pack one by one."""
+    """Whether τ is the bound and trees attain it: links alike both ways, no caps, connected; and few enough units to
+    pack one by one."""
     units = _units(network)
     if sum(units.values()) > MOST_UNITS:
         return False
@@ -75,10 +77,13 @@ def applies(network: Network) -> bool:
 
 
 def partition_rate(network: Network, partition: Sequence[int]) -> Fraction:
-    """Units of the pairs across, over parts less one: no allreduce is faster. Raises SynthError for fewer than two parts."""
+    """Units of the pairs across, over parts less one: no allreduce is faster. Raises SynthError for fewer than two
+    parts."""
     parts = len(set(partition))
     if len(partition) != network.ranks or parts < 2:
-        raise SynthError(f"a partition names the part of each of {network.ranks} ranks, in two parts or more; got {list(partition)}")
+        raise SynthError(
+            f"a partition names the part of each of {network.ranks} ranks, in two parts or more; got {list(partition)}"
+        )
     across = sum(r.units for r in network.routes if partition[r.src] != partition[r.dst])
     return Fraction(across, 2 * (parts - 1))
 
@@ -89,12 +94,17 @@ def forest(network: Network) -> Forest:
     Raises SynthError where `applies` is false.
     """
     if not applies(network):
-        raise SynthError(f"{network.name}: tree packings need links of the same units both ways, no limits, and a connected network")
+        raise SynthError(
+            f"{network.name}: tree packings need links of the same units both ways, no limits, and a connected network"
+        )
     partition = start(network)
     while True:
         rate = partition_rate(network, partition)
-        # a tree holds one edge of a pair at most; one more than there are trees, so that a full pair is seen to be stuck
-        times = {e: min(n * rate.denominator, rate.numerator + 1) for e, n in sorted(_units(network).items()) if e[0] < e[1]}
+        # a tree holds one edge of a pair at most; one more than there are trees, so that a full pair is seen to be
+        # stuck
+        times = {
+            e: min(n * rate.denominator, rate.numerator + 1) for e, n in sorted(_units(network).items()) if e[0] < e[1]
+        }
         edges = [e for e, n in times.items() for _ in range(n)]
         packed = _Packing(network.ranks, edges, rate.numerator)
         if packed.complete:
@@ -126,7 +136,8 @@ def schedule(made: Forest, collective: Collective, pipeline: int) -> Schedule:
 
 
 def _ways(made: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
-    """For each pair the ways of the trees on it, one after the other: a route takes as many in a step as there is room for."""
+    """For each pair the ways of the trees on it, one after the other: a route takes as many in a step as there is room
+    for."""
     routes: dict[Edge, list[Iterator[tuple[str, ...]]]] = {}
     for r in made.network.routes:
         routes.setdefault((r.src, r.dst), []).append(repeat(r.via, r.units * made.rate.denominator))
@@ -134,7 +145,8 @@ def _ways(made: Forest) -> dict[Edge, Iterator[tuple[str, ...]]]:
 
 
 def start(network: Network) -> tuple[int, ...]:
-    """Of the partitions met while the parts with most units between them are joined, one by one, the first of least rate."""
+    """Of the partitions met while the parts with most units between them are joined, one by one, the first of least
+    rate."""
     units, part = _units(network), tuple(range(network.ranks))
     best, least = part, partition_rate(network, part)
     for _ in range(network.ranks - 2):
@@ -207,7 +219,8 @@ class _Packing:
         return tuple(part)
 
     def _insert(self, new: int) -> set[int] | None:
-        """Inserts an edge, moving others between forests; None, or all edges reached when that is impossible. Raises TimeUp."""
+        """Inserts an edge, moving others between forests; None, or all edges reached when that is impossible. Raises
+        TimeUp."""
         check()
         came: dict[int, tuple[int, int] | None] = {new: None}
         queue = deque([new])

@@ -42,7 +42,8 @@ class Step:
     tight: bool = True
 
     def apply(self, problem: Problem) -> tuple[Model, Inverse]:
-        """The model and what is needed to read a schedule from its solution. Raises UsageError for combining collectives."""
+        """The model and what is needed to read a schedule from its solution. Raises UsageError for combining
+        collectives."""
         return build(problem, orbits(problem), monotone=self.monotone, tight=self.tight)
 
     def invert(self, inverse: Inverse, values: Sequence[bool]) -> Schedule:
@@ -84,7 +85,9 @@ def build(problem: Problem, quotient: Orbits, *, monotone: bool, tight: bool = T
     return model, Inverse(problem, quotient, places)
 
 
-def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool, cuts: list) -> tuple[int, int, dict]:
+def _chunks(
+    model: Model, problem: Problem, quotient: Orbits, unit: int, monotone: bool, cuts: list
+) -> tuple[int, int, dict]:
     """Variables and clauses of the chunks of one representative unit: written once, copied for each chunk.
 
     Returns the first variable, the number of variables a chunk, and for each representative route its place:
@@ -95,8 +98,13 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
     if not goals:
         return 0, 0, {}
     rank_rep, route_rep = quotient.rank_rep[unit], quotient.route_rep[unit]
-    near = [min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1) for n in range(net.ranks)]
-    late = [steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1) for n in range(net.ranks)]
+    near = [
+        min((d for s in pre if (d := net.distances[s][n]) is not None), default=steps + 1) for n in range(net.ranks)
+    ]
+    late = [
+        steps - min((d for g in goals if (d := net.distances[n][g]) is not None), default=steps + 1)
+        for n in range(net.ranks)
+    ]
 
     rows: list[list[int]] = []
     ones: list[list[int]] = []  # at most one of each
@@ -133,7 +141,13 @@ def _chunks(model: Model, problem: Problem, quotient: Orbits, unit: int, monoton
         ones.append([x + t for t in range(near[n], last + 1) for x, first, until in into if first <= t <= until])
     for cut in cuts:
         entries = {route_rep[r] for r, route in enumerate(net.routes) if route.dst in cut and route.src not in cut}
-        crossing = [at + t for r in sorted(entries) if r in sends for at, first, last in [sends[r]] for t in range(first, last + 1)]
+        crossing = [
+            at + t
+            for r in sorted(entries)
+            if r in sends
+            for at, first, last in [sends[r]]
+            for t in range(first, last + 1)
+        ]
         if pre & cut or not goals & cut:
             rows.extend([[-x] for x in crossing])
         elif len(cut) > 1:

@@ -1,8 +1,8 @@
 """Cuts that a schedule of (C, S, R) must use to the full: redundant constraints that make tight instances easy.
 
 A cut is a set of ranks W. Every chunk that no rank of W holds and some rank of W needs must enter W; what enters in R
-rounds is at most R times the bandwidth into W. Where the two are equal every route into W is full at every step, each of
-those chunks enters exactly once, and no other chunk enters at all.
+rounds is at most R times the bandwidth into W. Where the two are equal every route into W is full at every step, each
+of those chunks enters exactly once, and no other chunk enters at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ ALL_SUBSETS = 8  # ranks up to which every set of ranks is tried; above, single 
 
 
 def tight_cuts(problem: Problem) -> list[frozenset[int]]:
-    """The cuts of `problem` without slack. Empty too where a cut shows the problem infeasible: the solver will find out."""
+    """The cuts of `problem` without slack. Empty too where a cut shows the problem infeasible: the solver will find
+    out."""
     net, coll, chunks, rounds = problem.network, problem.collective, problem.chunks, problem.rounds
     cuts, capped = [], bool(net.caps)
     for w, need, room in _every_cut(net, coll) if net.ranks <= ALL_SUBSETS else _small_cuts(net, coll):
@@ -51,7 +52,8 @@ def full_wires(net: Network, cuts: list[frozenset[int]]) -> tuple[set[int], set[
 def _every_cut(net: Network, coll: Collective) -> Iterable[tuple[int, int, int]]:
     """Each set of ranks as a bit mask, with the units of data that must enter it and the bandwidth into it.
 
-    Sets grow by one rank at a time: what enters w and v is what enters w and what enters v, less what goes between them.
+    Sets grow by one rank at a time: what enters w and v is what enters w and what enters v, less what goes between
+    them.
     """
     into = [0] * net.ranks
     between = [[0] * net.ranks for _ in range(net.ranks)]
@@ -124,6 +126,7 @@ def _capped(net: Network, w: int, room: int) -> Fraction:
 
 
 def _through(cap: Cap, entering: set[int]) -> Fraction | None:
-    """Chunks per round that a cap lets over the routes of `entering` together; None where it does not hold all of them."""
+    """Chunks per round that a cap lets over the routes of `entering` together; None where it does not hold all of
+    them."""
     times = Counter(cap.routes)
     return Fraction(cap.units, min(times[i] for i in entering)) if entering and entering <= times.keys() else None

@@ -65,9 +65,10 @@ class Translation:
         n = self.network.ranks
         pairs = _orbits(n * n, [tuple(m.ranks[x // n] * n + m.ranks[x % n] for x in range(n * n)) for m in self.inner])
         return Classes(
-            _orbits(n, [m.ranks for m in self.inner]), _orbits(len(self.network.routes), [m.routes for m in self.inner]),
+            _orbits(n, [m.ranks for m in self.inner]),
+            _orbits(len(self.network.routes), [m.routes for m in self.inner]),
             {(x // n, x % n): (rep // n, rep % n) for x, rep in enumerate(pairs)},
-        )  # fmt: skip
+        )
 
     @cached_property
     def stabilizers(self) -> dict[int, int]:
@@ -94,7 +95,9 @@ class Translation:
     def loads(self) -> tuple[Load, ...]:
         """One constraint per orbit of routes and caps, on the first route of each class of `inner`."""
         found: dict[tuple, tuple[int, int]] = {}
-        resources = [((i,), r.units) for i, r in enumerate(self.network.routes)] + [(c.routes, c.units) for c in self.network.caps]
+        resources = [((i,), r.units) for i, r in enumerate(self.network.routes)] + [
+            (c.routes, c.units) for c in self.network.caps
+        ]
         back = [sorted(range(len(m.routes)), key=m.routes.__getitem__) for m in self.moves]
         for routes, units in resources:
             weight: dict[int, int] = {}
@@ -110,7 +113,8 @@ class Translation:
         return tuple(Load(key, units, divisor) for key, (units, divisor) in found.items())
 
     def expand(self, steps: Sequence[Mapping[int, Sequence[tuple[int, str]]]]) -> Schedule:
-        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as keep R/C.
+        """The whole schedule from ``steps[t][representative] = [(route, kind), ...]``, pruned, with as few copies as
+        keep R/C.
 
         A route -1 - n stands for rank n itself, which adds its input to what it holds.
         """

@@ -32,14 +32,18 @@ class Trace:
     def emit(self, program: Program, request: Request) -> str:
         """The timeline. Raises SynthError where no times are known."""
         if request.timeline is None or request.network is None:
-            raise SynthError("a timeline needs the times of the links: export a schedule, or name the machine with --topo")
+            raise SynthError(
+                "a timeline needs the times of the links: export a schedule, or name the machine with --topo"
+            )
         return chrome(program, request.timeline(program, request.network, request.size))
 
 
 def chrome(program: Program, events: Sequence[Event]) -> str:
     """The trace of `events`, one a line; the same events give the same text."""
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _all(program, events))
-    return f'{{"displayTimeUnit":"ns","otherData":{json.dumps({"program": program.name})},"traceEvents":[\n{lines}\n]}}\n'
+    return (
+        f'{{"displayTimeUnit":"ns","otherData":{json.dumps({"program": program.name})},"traceEvents":[\n{lines}\n]}}\n'
+    )
 
 
 def _all(program: Program, events: Sequence[Event]) -> Iterator[dict]:
@@ -59,7 +63,13 @@ def _all(program: Program, events: Sequence[Event]) -> Iterator[dict]:
             yield from _work(program, event)
         if event.link is not None:
             yield _slice(
-                program.ranks, links[event.link], event.sent, event.arrival, event.code, "link", _place(event) | {"bytes": event.bytes}
+                program.ranks,
+                links[event.link],
+                event.sent,
+                event.arrival,
+                event.code,
+                "link",
+                _place(event) | {"bytes": event.bytes},
             )
 
 

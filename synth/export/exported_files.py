@@ -30,7 +30,8 @@ SCRATCH_SIZE = 1 << 30  # msccl reserves scratch for the largest size at the sta
 
 @dataclass(frozen=True)
 class Wish:
-    """`ranks`: the machine's rank of each rank of the schedule; `links`: the machine's, to be checked (None: not known).
+    """`ranks`: the machine's rank of each rank of the schedule; `links`: the machine's, to be checked (None: not
+    known).
 
     `sizes` in bytes, of elements of `element` bytes, are to be served; `low` and `high` bound the sizes offered.
     `protocol` and `instances` None: Simple and 1, or as the program has them.
@@ -65,7 +66,8 @@ class Exported:
 
 
 def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
-    """One program's file, or two where the runtime wants one in place and one out of place. Raises SynthError, UsageError."""
+    """One program's file, or two where the runtime wants one in place and one out of place. Raises SynthError,
+    UsageError."""
     exporter, wish = _exporter(wish)
     remarks: list[str] = []
     if isinstance(source, Frontier):
@@ -121,7 +123,11 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
         else []
     )
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
-    remarks += [f"no point divides every one of the listed sizes: {'; '.join(_reasons(c, wish) for c in able)}"] if not kept else []
+    remarks += (
+        [f"no point divides every one of the listed sizes: {'; '.join(_reasons(c, wish) for c in able)}"]
+        if not kept
+        else []
+    )
     remarks += placement(frontier, wish)
     runtime = wish.request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
@@ -132,10 +138,15 @@ def placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
     """What a user must know of the ranks: which devices they are, and that links were not checked."""
     said = []
     if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
-        said.append("the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo")
+        said.append(
+            "the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo"
+        )
     labels = sorted(source.labels) if isinstance(source, Frontier) else []
     if wish.links is None and labels and labels != list(range(len(labels))):
-        said.append(f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the communicator")
+        said.append(
+            f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
+            f"communicator"
+        )
     return said
 
 
@@ -153,13 +164,17 @@ def _chosen(frontier: Frontier, wish: Wish, remarks: list[str]) -> Candidate:
         raise SynthError("the frontier has no point")
     if wish.point is not None:
         if not 1 <= wish.point <= len(points):
-            raise UsageError(f"--point {wish.point}: the frontier has points 1 to {len(points)}, in the order of its table")
+            raise UsageError(
+                f"--point {wish.point}: the frontier has points 1 to {len(points)}, in the order of its table"
+            )
         point = points[wish.point - 1]
         return Candidate(wish.point, point, offered(point.schedule, wish))
     if len(points) == 1:
         return Candidate(1, points[0], offered(points[0].schedule, wish))
     if not wish.sizes:
-        raise UsageError(f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them")
+        raise UsageError(
+            f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
+        )
     able = _able(frontier, wish, remarks)
     best = point_choice.preferred(frontier, able, wish.sizes, wish.element)
     remarks += [f"{c.text}: {why}" for c in able if (why := _reasons(c, wish))]
@@ -196,7 +211,9 @@ def offered(source: Schedule | Program, wish: Wish) -> Program:
     runtime = wish.request.runtime
     if isinstance(source, Program):
         if wish.instances is not None or wish.ranks is not None:
-            raise UsageError("a program has its instances and ranks already; --instances and --rank-map are for schedules")
+            raise UsageError(
+                "a program has its instances and ranks already; --instances and --rank-map are for schedules"
+            )
         program = replace(source, protocol=wish.protocol or source.protocol, in_place=wish.in_place or source.in_place)
     else:
         program = _lowered(source, wish)
@@ -236,6 +253,10 @@ def _lowered(schedule: Schedule, wish: Wish) -> Program:
 
 def places(program: Program, wish: Wish) -> Sequence[tuple[str, Program]]:
     """The program, twice where it is right in place and out of place and the runtime wants a file for each."""
-    if program.in_place == "both" and wish.request.runtime in RUNTIMES and RUNTIMES[wish.request.runtime].exact_in_place:
+    if (
+        program.in_place == "both"
+        and wish.request.runtime in RUNTIMES
+        and RUNTIMES[wish.request.runtime].exact_in_place
+    ):
         return (("", replace(program, in_place="out")), ("-in-place", replace(program, in_place="in")))
     return (("", program),)

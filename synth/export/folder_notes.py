@@ -20,15 +20,18 @@ ENABLE = {
 }
 SEEN = {
     "msccl": (
-        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Parsing algorithm FILE` and `Connected N MSCCL"
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Parsing algorithm FILE` and "
+        "`Connected N MSCCL"
         " algorithms`. A call that runs one launches a kernel with `MSCCL` in its name (`ncclKernel_..._MSCCL_...`)."
     ),
     "executor": (
-        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Initialization finished`. A call that runs an"
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `MSCCL: Initialization finished`. A call "
+        "that runs an"
         " algorithm launches a kernel called `mscclKernel_...` (Nsight Systems shows it); one that fell back does not."
     ),
     "rccl": (
-        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `Using MSCCL files from FOLDER`. A call that runs an"
+        "With `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV` every rank logs `Using MSCCL files from FOLDER`. A call "
+        "that runs an"
         " algorithm launches a kernel called `mscclKernel_...` (rocprof shows it); one that fell back does not."
     ),
 }
@@ -62,7 +65,9 @@ def divisor(program: Program) -> str:
     whole, task = program.loop_chunks, program.collective
     if task is None or task.name not in PER_RANK:
         return f"the element count is a multiple of {whole}"
-    return f"the element count per rank is a multiple of {whole // gcd(whole, task.ranks)} ({whole} in the larger buffer)"
+    return (
+        f"the element count per rank is a multiple of {whole // gcd(whole, task.ranks)} ({whole} in the larger buffer)"
+    )
 
 
 def span(low: int, high: int | None) -> str:
@@ -70,20 +75,41 @@ def span(low: int, high: int | None) -> str:
     return f"{low} bytes and more" if high is None else f"{low} to {high} bytes"
 
 
-def notes(runtime: str, title: str, served: Sequence[tuple[Served, Sequence[str]]], lost: Sequence[str], remarks: Sequence[str]) -> str:
+def notes(
+    runtime: str,
+    title: str,
+    served: Sequence[tuple[Served, Sequence[str]]],
+    lost: Sequence[str],
+    remarks: Sequence[str],
+) -> str:
     """The Markdown page beside the folder."""
-    lines = [f"# {title}", "", f"For the runtime `{runtime}`. Source the variables of the `.env` file beside the folder in every rank.", ""]
+    lines = [
+        f"# {title}",
+        "",
+        f"For the runtime `{runtime}`. Source the variables of the `.env` file beside the folder in every rank.",
+        "",
+    ]
     lines += ["| file | point | sizes | runs when |", "|---|---|---|---|"]
     for item, names in served:
         files = ", ".join(f"`{name}`" for name in names)
-        lines.append(f"| {files} | {item.candidate.text} | {span(item.low, item.high)} | {divisor(item.candidate.program)} |")
+        lines.append(
+            f"| {files} | {item.candidate.text} | {span(item.low, item.high)} | {divisor(item.candidate.program)} |"
+        )
     lines += [
-        "", "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges meet where the predicted times",
-        "(steps times latency, plus bytes over bandwidth) are equal, and end where the FIFOs would no longer be deep enough:",
-        "that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and `NCCL_LL128_BUFFSIZE`; leave them unset.", "",
-        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so does a size",
-        "outside of the ranges. Pad the buffer to a multiple, or test with sizes that are multiples (nccl-tests: `-b`, `-e`, `-i`).", "",
-    ]  # fmt: skip
+        "",
+        "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges meet where the "
+        "predicted times",
+        "(steps times latency, plus bytes over bandwidth) are equal, and end where the FIFOs would no longer be "
+        "deep enough:",
+        "that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and `NCCL_LL128_BUFFSIZE`; leave them "
+        "unset.",
+        "",
+        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so "
+        "does a size",
+        "outside of the ranges. Pad the buffer to a multiple, or test with sizes that are multiples (nccl-tests: "
+        "`-b`, `-e`, `-i`).",
+        "",
+    ]
     if lost:
         lines += ["## Points that are not used", "", *(f"- {why}" for why in lost), ""]
     lines += ["## How to see that an algorithm ran", "", SEEN[runtime], ""]

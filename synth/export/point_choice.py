@@ -61,7 +61,9 @@ def ranges(frontier: Frontier, candidates: Sequence[Candidate]) -> list[Served]:
     starts = sorted(marks)
     for low, after in zip(starts, [*starts[1:], None], strict=True):
         high = None if after is None else after - 1
-        able = [k for k, c in enumerate(candidates) if c.program.min_bytes <= low and _reaches(c.program.max_bytes, low)]
+        able = [
+            k for k, c in enumerate(candidates) if c.program.min_bytes <= low and _reaches(c.program.max_bytes, low)
+        ]
         if not able:
             continue
         k = min(able, key=lambda k: (costs[k][0] + costs[k][1] * low, candidates[k].point.steps))
@@ -76,8 +78,11 @@ def _reaches(limit: int | None, size: int) -> bool:
     return limit is None or size <= limit
 
 
-def fewest(frontier: Frontier, candidates: Sequence[Candidate], most: int | None) -> tuple[list[Served], list[Candidate]]:
-    """`ranges` of as many candidates as fit `most` of them, and those that were left out: each time the one with the shortest range."""
+def fewest(
+    frontier: Frontier, candidates: Sequence[Candidate], most: int | None
+) -> tuple[list[Served], list[Candidate]]:
+    """`ranges` of as many candidates as fit `most` of them, and those that were left out: each time the one with the
+    shortest range."""
     left, out = list(candidates), []
     while True:
         served = ranges(frontier, left)
@@ -89,7 +94,8 @@ def fewest(frontier: Frontier, candidates: Sequence[Candidate], most: int | None
 
 
 def indivisible(program: Program, size: int, element: int) -> str | None:
-    """Why a call of `size` bytes in elements of `element` bytes cannot be cut into the program's chunks; None where it can."""
+    """Why a call of `size` bytes in elements of `element` bytes cannot be cut into the program's chunks; None where it
+    can."""
     if size % element or (size // element) % program.loop_chunks:
         return f"{size} bytes are {Fraction(size, element)} elements, no multiple of {program.loop_chunks}"
     return None
@@ -99,7 +105,9 @@ def serves(program: Program, size: int, element: int) -> str | None:
     """None where a call of `size` bytes in elements of `element` bytes can run `program`, else the reason why not."""
     why = indivisible(program, size, element)
     if why is None and (size < program.min_bytes or not _reaches(program.max_bytes, size)):
-        why = f"{size} bytes are outside of {program.min_bytes}..{'' if program.max_bytes is None else program.max_bytes}"
+        why = (
+            f"{size} bytes are outside of {program.min_bytes}..{'' if program.max_bytes is None else program.max_bytes}"
+        )
     return why
 
 

@@ -25,7 +25,9 @@ PLAN_READER = "synth.export.mscclpp.read:read"
 MAX_TEXT = 1 << 26
 
 
-def load(path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None) -> Frontier | Schedule | Program:
+def load(
+    path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None
+) -> Frontier | Schedule | Program:
     """What `path` holds. `task`, `root`, `runtime`: see `msccl_xml_read.read`. Raises FormatError, with the place."""
     head = _head(path)
     if head.startswith("<"):
@@ -34,7 +36,8 @@ def load(path: Path, task: Collective | None = None, root: int | None = None, ru
         if head.startswith("program "):
             return text.parse(text_of(path, MAX_TEXT), str(path))
         raise FormatError(
-            "is no schedule, frontier, program, MSCCL-IR or MSCCL++ plan: expected <algo>, {...} or `program NAME`", str(path)
+            "is no schedule, frontier, program, MSCCL-IR or MSCCL++ plan: expected <algo>, {...} or `program NAME`",
+            str(path),
         )
     doc = exact_frontier.read(path)
     try:

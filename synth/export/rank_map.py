@@ -28,14 +28,20 @@ def relabelled(schedule: Schedule, ranks: Sequence[int]) -> Schedule:
     """
     n = schedule.network.ranks
     if sorted(ranks) != list(range(n)):
-        raise UsageError(f"rank map {','.join(map(str, ranks))}: expected each of 0..{n - 1} once, as rank r of the schedule is there")
+        raise UsageError(
+            f"rank map {','.join(map(str, ranks))}: expected each of 0..{n - 1} once, as rank r of the schedule is "
+            f"there"
+        )
     if list(ranks) == list(range(n)):
         return schedule
     task, units = _moved(schedule.collective, ranks)
     c = schedule.chunks
     chunk = [units[i // c] * c + i % c for i in range(len(units) * c)]
     steps = tuple(
-        Step(step.rounds, tuple(sorted(Send(chunk[s.chunk], ranks[s.src], ranks[s.dst], s.kind, s.via) for s in step.sends)))
+        Step(
+            step.rounds,
+            tuple(sorted(Send(chunk[s.chunk], ranks[s.src], ranks[s.dst], s.kind, s.via) for s in step.sends)),
+        )
         for step in schedule.steps
     )
     return Schedule(network(schedule.network, ranks), task, c, steps)
@@ -57,7 +63,9 @@ def check_links(schedule: Schedule, machine: Network, name: str) -> None:
     """Raises SynthError with the links that the schedule uses and the machine lacks."""
     missing = sorted(links(schedule) - {(route.src, route.dst) for route in machine.routes})
     if missing:
-        listed = ", ".join(f"{a} to {b}" for a, b in missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
+        listed = ", ".join(f"{a} to {b}" for a, b in missing[:4]) + (
+            f" and {len(missing) - 4} more" if len(missing) > 4 else ""
+        )
         raise SynthError(f"the schedule uses links that {name} does not have: {listed}; give the ranks with --rank-map")
 
 
@@ -71,7 +79,11 @@ def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int
         return pre, post, wants
 
     moved = [
-        key(move(pre), move(post), None if task.wants is None else tuple(sorted((ranks[r], move(w)) for r, w in task.wants[u])))
+        key(
+            move(pre),
+            move(post),
+            None if task.wants is None else tuple(sorted((ranks[r], move(w)) for r, w in task.wants[u])),
+        )
         for u, (pre, post) in enumerate(zip(task.pre, task.post, strict=True))
     ]
     new = _renamed(task, ranks, moved)
@@ -83,7 +95,9 @@ def _moved(task: Collective, ranks: Sequence[int]) -> tuple[Collective, list[int
     for signature in moved:
         at = taken.get(signature, 0)
         if at >= len(places.get(signature, ())):
-            raise SynthError(f"{task.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered")
+            raise SynthError(
+                f"{task.name} depends on the numbers of the ranks; synthesize it on the machine as it is numbered"
+            )
         taken[signature] = at + 1
         units.append(places[signature][at])
     return new, units

@@ -45,7 +45,10 @@ class Machine:
         """What `plan` says of its machine, rank r called ``ranks[r]``; None where it says nothing."""
         if plan.topology is None or not plan.kinds:
             return None
-        kinds = {(route.src, route.dst): frozenset(found) for route, found in zip(plan.topology.routes, plan.kinds, strict=True)}
+        kinds = {
+            (route.src, route.dst): frozenset(found)
+            for route, found in zip(plan.topology.routes, plan.kinds, strict=True)
+        }
         return Machine(kinds, plan.nodes or (0,) * plan.topology.ranks).relabelled(ranks)
 
     def relabelled(self, ranks: Sequence[int]) -> Machine:

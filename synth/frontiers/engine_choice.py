@@ -1,4 +1,5 @@
-"""The frontier of a machine and a collective by the engine that suits it: exact synthesis with its log, or flow methods."""
+"""The frontier of a machine and a collective by the engine that suits it: exact synthesis with its log, or flow
+methods."""
 
 from __future__ import annotations
 
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "exact", "flow")
 # Above this many ranks `auto` takes the flow methods: exact synthesis would spend its budget without an end.
 EXACT_RANKS = 64
-# And of these collectives, whose units are pairs of ranks, above so many: the flow methods' bounds and points are no worse, in seconds.
+# And of these collectives, whose units are pairs of ranks, above so many: the flow methods' bounds and points are no
+# worse, in seconds.
 EXACT_PAIRED = {"alltoall": 40}
 # What greedy schedules may take of a time limit, which is one for them and the sweep.
 SEEDED = 0.4
-# Seconds of a time limit that are kept for flow methods above so many ranks, and no more than this share of it: they take 2 to 3.
+# Seconds of a time limit that are kept for flow methods above so many ranks, and no more than this share of it: they
+# take 2 to 3.
 KEPT, KEPT_SHARE, KEPT_RANKS = 3.0, 0.4, 16
 
 
@@ -70,10 +73,13 @@ def flow_task(
     return name, chosen[0]
 
 
-def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None) -> Large:
+def flow(
+    machine: Topology, name: str, root: int = 0, on_event: Listener | None = None, *, time_limit: float | None = None
+) -> Large:
     """The frontier by flow methods; `Large.open` says what `time_limit` (seconds) left undone.
 
-    Raises InfeasibleError, UsageError for a collective that they do not know, SweepInterrupted with what there is on Ctrl-C.
+    Raises InfeasibleError, UsageError for a collective that they do not know, SweepInterrupted with what there is on
+    Ctrl-C.
     """
     from synth.scale.search import frontier
 
@@ -88,13 +94,21 @@ def flow(machine: Topology, name: str, root: int = 0, on_event: Listener | None 
 
 
 def exact(
-    machine: Topology, task: Collective, options: Options, *, sweep: str = "guided", fresh: bool = False, log: Path | None = None,
+    machine: Topology,
+    task: Collective,
+    options: Options,
+    *,
+    sweep: str = "guided",
+    fresh: bool = False,
+    log: Path | None = None,
     on_event: Listener | None = None,
-) -> Frontier:  # fmt: skip
-    """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory) unless `fresh`.
+) -> Frontier:
+    """The frontier by exact synthesis; the same call continues from `log` (default: a file in the cache directory)
+    unless `fresh`.
 
-    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, NoBoundError where a
-    time limit came before any bound, SynthError where a `log` that was asked for cannot be written or is no log.
+    Raises InfeasibleError when no schedule exists, SweepInterrupted (with the partial frontier) on Ctrl-C, NoBoundError
+    where a time limit came before any bound, SynthError where a `log` that was asked for cannot be written or is no
+    log.
     """
     from synth.pareto.log import Log, default_directory, foreign
 
@@ -130,17 +144,25 @@ def flows_know(machine: Topology, task: Collective, sizes: Sequence | None) -> b
 
 
 def kept(machine: Topology, task: Collective, engine: str, sizes: Sequence | None, time_limit: float | None) -> float:
-    """Seconds of `time_limit` that "auto" keeps for flow methods, which have something for many ranks sooner than exact synthesis."""
+    """Seconds of `time_limit` that "auto" keeps for flow methods, which have something for many ranks sooner than exact
+    synthesis."""
     if time_limit is None or engine != "auto" or machine.ranks <= KEPT_RANKS or not flows_know(machine, task, sizes):
         return 0.0
     return min(KEPT, KEPT_SHARE * time_limit)
 
 
 def helped(
-    found: Frontier, machine: Topology, engine: str, sizes: Sequence | None, options: Options, on_event: Listener | None = None, *,
+    found: Frontier,
+    machine: Topology,
+    engine: str,
+    sizes: Sequence | None,
+    options: Options,
+    on_event: Listener | None = None,
+    *,
     time_limit: float | None = None,
-) -> Frontier:  # fmt: skip
-    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may improve.
+) -> Frontier:
+    """`found` with points of the flow methods where `engine` is "auto" and something was left open that they may
+    improve.
 
     They may take `time_limit` seconds. Raises SweepInterrupted with what there is on Ctrl-C.
     """
@@ -161,7 +183,8 @@ def helped(
 
 
 def seeded(log: Path, machine: Topology, task: Collective, options: Options, known: Sequence[dict]) -> Path | None:
-    """`log` with the documents of `known` points in it, unless it holds records of this question; None where it cannot be written."""
+    """`log` with the documents of `known` points in it, unless it holds records of this question; None where it cannot
+    be written."""
     from synth.pareto.log import Log
 
     record = Log(log, _key(problem_fingerprint(machine.network(), task), options, "guided"))
@@ -173,7 +196,8 @@ def seeded(log: Path, machine: Topology, task: Collective, options: Options, kno
 
 
 def cut_short(machine: Topology, task: Collective, options: Options, log: Path | None, why: str) -> Frontier:
-    """What is known of a question whose sweep was ended from outside: the points in its log, and an interval where they stop.
+    """What is known of a question whose sweep was ended from outside: the points in its log, and an interval where they
+    stop.
 
     The bound is the one that the log holds, checked again, else a quick one. Raises InfeasibleError.
     """

@@ -1,7 +1,8 @@
-"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first trees, woven ones.
+"""Schedules that take no solver, as first incumbents of exact synthesis: breadth-first, rarest-first, breadth-first
+trees, woven ones.
 
-They are replayed, and believed to be no more than what they are: a schedule of so many steps with such an R/C. Where one
-meets the bound nothing is asked of a solver; elsewhere only what is better than it is looked for.
+They are replayed, and believed to be no more than what they are: a schedule of so many steps with such an R/C. Where
+one meets the bound nothing is asked of a solver; elsewhere only what is better than it is looked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ MOST_SENDS = 20_000
 COLLECTIVES = ("allgather", "reduce-scatter", "broadcast", "reduce")
 
 
-def seeds(machine: Topology, network: Network, task: Collective, whole: bool = False) -> tuple[tuple[str, Schedule], ...]:
+def seeds(
+    machine: Topology, network: Network, task: Collective, whole: bool = False
+) -> tuple[tuple[str, Schedule], ...]:
     """(method, schedule) for `task` on `machine`, whose network `network` is; none where no method applies.
 
     `whole`: no method has an end of its own in time, so that the same is found each time.

@@ -1,8 +1,9 @@
-"""Both engines in one frontier: where exact synthesis left something open, the points of the flow methods that improve on it.
+"""Both engines in one frontier: where exact synthesis left something open, the points of the flow methods that improve
+on it.
 
-Exact synthesis proves the latency end; forests and flows reach towards the bandwidth end in seconds. Their schedules are
-written out and replayed like any other; what bounds them are the bounds that exact synthesis computed, so that each point
-says how far it may be from the best, and an interval that a flow point closes is closed.
+Exact synthesis proves the latency end; forests and flows reach towards the bandwidth end in seconds. Their schedules
+are written out and replayed like any other; what bounds them are the bounds that exact synthesis computed, so that each
+point says how far it may be from the best, and an interval that a flow point closes is closed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def mixed(
 ) -> Frontier:  # fmt: skip
     """`found` with the points of the flow methods that improve on it; `found` itself where it has nothing open.
 
-    `allows`: whether a point may have so many steps, rounds and chunks; `alike`: only schedules that leave the same bits on all ranks;
+    `allows`: whether a point may have so many steps, rounds and chunks; `alike`: only schedules that leave the same
+    bits on all ranks;
     `time_limit`: seconds, after which one more point may be written out.
     Raises SweepInterrupted, with the points that there are by then, on Ctrl-C.
     """
@@ -86,7 +88,10 @@ def _told(made: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Fro
     """`made` with notes of the points that improve on it but were not written out, and where they are to be had."""
     best = min((p.bandwidth for p in made.points), default=None)
     notes = list(made.notes)
-    for left, why in ((late, "the time limit came before they were written out"), (long, "too long to be written out beside these")):
+    for left, why in (
+        (late, "the time limit came before they were written out"),
+        (long, "too long to be written out beside these"),
+    ):
         better = [p for p in left if best is None or p.bandwidth < best]
         if better:
             least = min(better, key=lambda p: p.bandwidth)
@@ -99,11 +104,14 @@ def _told(made: Frontier, late: list[LargePoint], long: list[LargePoint]) -> Fro
 
 
 def _sends(candidate: LargePoint, found: Frontier) -> int:
-    """Sends that a schedule with so many chunks has at least: each chunk reaches whoever lacks it, and each sum is made of all inputs."""
+    """Sends that a schedule with so many chunks has at least: each chunk reaches whoever lacks it, and each sum is made
+    of all inputs."""
     asked = found.collective
     if not asked.combining:
         return candidate.chunks * sum(len(post - pre) for pre, post in zip(asked.pre, asked.post, strict=True))
-    return candidate.chunks * sum(len(pre) - 1 + max(0, len(post) - 1) for pre, post in zip(asked.pre, asked.post, strict=True))
+    return candidate.chunks * sum(
+        len(pre) - 1 + max(0, len(post) - 1) for pre, post in zip(asked.pre, asked.post, strict=True)
+    )
 
 
 def _point(candidate: LargePoint, found: Frontier, floor: LowerBound) -> Point | None:
@@ -134,7 +142,10 @@ def _bound(steps: int, found: Frontier, floor: LowerBound) -> LowerBound:
 
 def _proves(bound: LowerBound, steps: int, found: Frontier) -> bool:
     try:
-        return cuts.check(bound.certificate, found.network.to_json(), found.collective.to_json(1), steps=steps) == bound.value
+        return (
+            cuts.check(bound.certificate, found.network.to_json(), found.collective.to_json(1), steps=steps)
+            == bound.value
+        )
     except SynthError:
         return False
 

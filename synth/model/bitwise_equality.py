@@ -2,8 +2,8 @@
 
 Floating-point addition commutes but does not associate, so two ranks end with the same bits for certain only if their
 results are the same expression up to exchanging the two operands of each addition. In which order an address adds what
-arrives in one step is the program's matter (by source, by age, packets before what is there), so a sum of three or more in one
-step is like no sum made anywhere else; copies of it are the same.
+arrives in one step is the program's matter (by source, by age, packets before what is there), so a sum of three or more
+in one step is like no sum made anywhere else; copies of it are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from synth.model.schedule import Schedule
 
 
 def same_bits(schedule: Schedule) -> bool:
-    """Whether all ranks that want the same contributions of a chunk get them by the same expression, in whatever order programs add.
+    """Whether all ranks that want the same contributions of a chunk get them by the same expression, in whatever order
+    programs add.
 
     True for everything that does not combine. The schedule is taken to be right (`verify.schedule`).
     """
@@ -24,7 +25,9 @@ def same_bits(schedule: Schedule) -> bool:
     def node(*key: object) -> int:
         return nodes.setdefault(key, collective.ranks + len(nodes))
 
-    value = {(u * chunks + i, rank): rank for u, pre in enumerate(collective.pre) for i in range(chunks) for rank in pre}
+    value = {
+        (u * chunks + i, rank): rank for u, pre in enumerate(collective.pre) for i in range(chunks) for rank in pre
+    }
     for t, step in enumerate(schedule.steps):
         terms: dict[tuple[int, int], list[int]] = {}
         for send in sorted(step.sends, key=lambda s: s.kind.startswith("reduce")):

@@ -103,7 +103,11 @@ class Collective:
         return tuple(image)
 
     def _signature(self, unit: int, move: Callable[[frozenset[int]], frozenset[int]]) -> tuple:
-        wants = () if self.wants is None else frozenset((next(iter(move(frozenset([r])))), move(s)) for r, s in self.wants[unit])
+        wants = (
+            ()
+            if self.wants is None
+            else frozenset((next(iter(move(frozenset([r])))), move(s)) for r, s in self.wants[unit])
+        )
         return move(self.pre[unit]), move(self.post[unit]), wants
 
     def to_json(self, chunks: int) -> dict:
@@ -146,7 +150,13 @@ class Collective:
         roots = () if root is None else (root,) if isinstance(root, int) else tuple(root)
         special = tuple(tuple(sorted(w.items())) for w in wants) if any(wants) else None
         return Collective(
-            printable(doc["name"]), doc["ranks"], tuple(map(frozenset, pre)), tuple(map(frozenset, post)), doc["combining"], roots, special
+            printable(doc["name"]),
+            doc["ranks"],
+            tuple(map(frozenset, pre)),
+            tuple(map(frozenset, post)),
+            doc["combining"],
+            roots,
+            special,
         )
 
 
@@ -258,7 +268,9 @@ def collective(
         raise UsageError(unknown("collective", name, [*COLLECTIVES, *ALIASES], "collectives"))
     least = ranks * ranks if key in ("alltoall", "alltoallv") else ranks
     if least > MAX_UNITS:
-        raise UsageError(f"{key} over {ranks} ranks: at most {MAX_UNITS} {'units' if least > ranks else 'ranks'} are supported")
+        raise UsageError(
+            f"{key} over {ranks} ranks: at most {MAX_UNITS} {'units' if least > ranks else 'ranks'} are supported"
+        )
     takes = COLLECTIVES[key][1]
     roots = tuple(roots)
     if roots and "root" not in takes:
@@ -268,7 +280,11 @@ def collective(
     if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
         outside = sorted({r for r in roots if not 0 <= r < ranks})
         if outside:
-            told = f"root {outside[0]} is not a rank" if len(outside) == 1 else f"roots {', '.join(map(str, outside))} are not ranks"
+            told = (
+                f"root {outside[0]} is not a rank"
+                if len(outside) == 1
+                else f"roots {', '.join(map(str, outside))} are not ranks"
+            )
             raise UsageError(f"{told} of 0..{ranks - 1}")
         twice = next(r for r in roots if roots.count(r) > 1)
         raise UsageError(f"root {twice} is given twice")
@@ -277,7 +293,9 @@ def collective(
         roots = roots or (tuple(range(min(2, ranks))) if many else (0,))
         if not many and len(roots) > 1:
             raise UsageError(f"{key} has one root, {len(roots)} were given; multi-{key} takes several")
-        build = {"broadcast": _broadcast, "reduce": _reduce, "scatter": _scatter, "gather": _gather}[key.removeprefix("multi-")]
+        build = {"broadcast": _broadcast, "reduce": _reduce, "scatter": _scatter, "gather": _gather}[
+            key.removeprefix("multi-")
+        ]
         return build(ranks, roots)
     if key in ("alltoall", "alltoallv"):
         return _alltoall(ranks, _pair_sizes(key, ranks, sizes))
@@ -305,11 +323,15 @@ def _rank_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[int, ...
 def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[int, ...], ...]:
     if sizes is None:
         if name.endswith("v"):
-            raise UsageError(f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')")
+            raise UsageError(
+                f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')"
+            )
         return ((1,) * ranks,) * ranks
     given = [sizes] if ranks == 1 and all(isinstance(n, int) for n in sizes) else sizes  # of one rank a row is a matrix
     rows = tuple(tuple(row) if isinstance(row, Sequence) else () for row in given)
-    if len(rows) != ranks or any(len(row) != ranks or any(not isinstance(n, int) or n < 0 for n in row) for row in rows):
+    if len(rows) != ranks or any(
+        len(row) != ranks or any(not isinstance(n, int) or n < 0 for n in row) for row in rows
+    ):
         raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
     if sum(map(sum, rows)) > MAX_UNITS:
         raise UsageError(f"{name}: {sum(map(sum, rows))} units in all, at most {MAX_UNITS} are supported")

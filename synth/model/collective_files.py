@@ -41,26 +41,38 @@ def load(path: Path, ranks: int) -> Collective:
         if unit not in pre:
             raise FormatError(f"unit {unit} is on no rank before", str(path), f"post[{i}]")
         if want is not None and not want <= pre[unit]:
-            raise FormatError(f"ranks {sorted(want - pre[unit])} do not contribute to unit {unit}", str(path), f"post[{i}]")
+            raise FormatError(
+                f"ranks {sorted(want - pre[unit])} do not contribute to unit {unit}", str(path), f"post[{i}]"
+            )
         if want is not None and not want:
             who = f"rank{'' if len(members) == 1 else 's'} {', '.join(map(str, members))}"
-            raise FormatError(f"{who} would want a sum of no contributions; leave the row out, or name some", str(path), f"post[{i}]")
+            raise FormatError(
+                f"{who} would want a sum of no contributions; leave the row out, or name some", str(path), f"post[{i}]"
+            )
         for rank in members:
             if post.setdefault(unit, {}).setdefault(rank, want) != want:
-                raise FormatError(f"rank {rank} wants another sum of unit {unit} in a row before", str(path), f"post[{i}]")
+                raise FormatError(
+                    f"rank {rank} wants another sum of unit {unit} in a row before", str(path), f"post[{i}]"
+                )
     units = max(pre) + 1
     for unit in range(units):
         if unit not in pre:
             raise FormatError(f"units are numbered from 0 without gaps; unit {unit} is missing", str(path), "pre")
     wants = None
     if any(want is not None for row in post.values() for want in row.values()):
-        wants = tuple(tuple(sorted((r, frozenset(pre[u]) if w is None else w) for r, w in post.get(u, {}).items())) for u in range(units))
+        wants = tuple(
+            tuple(sorted((r, frozenset(pre[u]) if w is None else w) for r, w in post.get(u, {}).items()))
+            for u in range(units)
+        )
     name = doc.get("name", path.stem)
     if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
         raise FormatError("the name is a text of 1 to 64 characters that can be printed", str(path), "name")
     if name in _reserved():
         raise FormatError(f"{name!r} is a built-in collective; choose another name", str(path), "name")
-    sources, ends = tuple(frozenset(pre[u]) for u in range(units)), tuple(frozenset(post.get(u, ())) for u in range(units))
+    sources, ends = (
+        tuple(frozenset(pre[u]) for u in range(units)),
+        tuple(frozenset(post.get(u, ())) for u in range(units)),
+    )
     return Collective(name, ranks, sources, ends, combining, (), wants)
 
 
@@ -70,7 +82,9 @@ def _reserved() -> set[str]:
     return set(COLLECTIVES)
 
 
-def _row(row: object, ranks: int, combining: bool, path: Path, place: str) -> tuple[int, list[int], frozenset[int] | None]:
+def _row(
+    row: object, ranks: int, combining: bool, path: Path, place: str
+) -> tuple[int, list[int], frozenset[int] | None]:
     if not isinstance(row, list) or not 2 <= len(row) <= (3 if combining else 2):
         raise FormatError("expected [unit, rank]", str(path), place)
     members = row[1] if isinstance(row[1], list) else [row[1]]
@@ -108,13 +122,17 @@ def _read(path: Path) -> dict:
             keys = [key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)]
             for i, key in enumerate(keys):
                 if key in keys[:i]:
-                    raise FormatError(f"the key {key[:40]!r} is given twice", str(path), root.value[i][0].start_mark.line + 1)
+                    raise FormatError(
+                        f"the key {key[:40]!r} is given twice", str(path), root.value[i][0].start_mark.line + 1
+                    )
         doc = None if root is None else loader.construct_document(root)
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        raise FormatError(f"not YAML or JSON: {getattr(error, 'problem', error)}", str(path), mark.line + 1 if mark else None) from None
+        raise FormatError(
+            f"not YAML or JSON: {getattr(error, 'problem', error)}", str(path), mark.line + 1 if mark else None
+        ) from None
     if not isinstance(doc, dict):
         raise FormatError("expected a mapping with pre and post", str(path))
     return doc

@@ -1,12 +1,13 @@
-"""Bulk: a schedule of up to hundreds of millions of sends, as arrays of representatives and the symmetries that make the rest.
+"""Bulk: a schedule of up to hundreds of millions of sends, as arrays of representatives and the symmetries that make
+the rest.
 
     Bulk   topology collective root chunks rounds step chunk path kind paths generators
 
 The whole schedule is every image of the listed sends under the group that `generators` (permutations of ranks, then
-switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit. The
-one unit of an allreduce is then cut into a block of chunks for each rank, and blocks are moved.
-Units and chunk ids are those of `synth.model.collective`; `paths[p]` are the topology's links that a send takes, one unless
-it passes switches. Times are those of `synth.model.schedule`: sends of a step read the state before it.
+switches) make: a permutation moves links, ranks and units of data at once, and keeps a chunk's number within its unit.
+The one unit of an allreduce is then cut into a block of chunks for each rank, and blocks are moved.
+Units and chunk ids are those of `synth.model.collective`; `paths[p]` are the topology's links that a send takes, one
+unless it passes switches. Times are those of `synth.model.schedule`: sends of a step read the state before it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ COPY, REDUCE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class Bulk:
-    """`rounds[t]` of each step; send i takes `chunk[i]` over `paths[path[i]]` in step `step[i]` (from 0), `kind` COPY or REDUCE."""
+    """`rounds[t]` of each step; send i takes `chunk[i]` over `paths[path[i]]` in step `step[i]` (from 0), `kind` COPY
+    or REDUCE."""
 
     topology: Topology
     collective: str
@@ -78,7 +80,8 @@ class Bulk:
         return first, last
 
     def seconds(self, size: int, latency: Fraction) -> Fraction:
-        """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in µs."""
+        """Predicted time of `size` bytes (nccl-tests' sense): S α + R/C · unit bytes / unit bandwidth; `latency` in
+        µs."""
         wire = self.bandwidth * size * self.unit_share / (self.topology.unit_bandwidth() * 10**9)
         return self.steps * latency / 10**6 + wire
 
@@ -89,24 +92,45 @@ class Bulk:
         widths = sorted({*(s.bandwidth for s in links.sorts), *(m.bandwidth for m in limits)})
         lates = sorted({s.latency for s in links.sorts})
         wide, late = {w: i for i, w in enumerate(widths)}, {w: i for i, w in enumerate(lates)}
-        sorts = np.array([(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64).reshape(-1, 3)
+        sorts = np.array(
+            [(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64
+        ).reshape(-1, 3)
         header = {
-            "schema": SCHEMA, "collective": self.collective, "root": self.root, "chunks": self.chunks,
+            "schema": SCHEMA,
+            "collective": self.collective,
+            "root": self.root,
+            "chunks": self.chunks,
             "topology": {
-                "name": self.topology.name, "ranks": self.topology.ranks, "switches": list(self.topology.switches),
+                "name": self.topology.name,
+                "ranks": self.topology.ranks,
+                "switches": list(self.topology.switches),
                 "unit": None if self.topology.unit is None else show(self.topology.unit),
-                "widths": list(map(show, widths)), "latencies": list(map(show, lates)), "limits": [m.name for m in limits],
+                "widths": list(map(show, widths)),
+                "latencies": list(map(show, lates)),
+                "limits": [m.name for m in limits],
             },
-        }  # fmt: skip
+        }
         columns = {
-            "rounds": self.rounds, "step": self.step, "chunk": self.chunk, "path": self.path, "kind": self.kind,
-            "path_links": np.fromiter((i for p in self.paths for i in p), np.int64), "path_ends": np.cumsum([len(p) for p in self.paths]),
-            "generators": np.array(self.generators, np.int64).reshape(len(self.generators), -1 if self.generators else 0),
-            "src": links.src, "dst": links.dst, "width": sorts[links.sort, 0], "late": sorts[links.sort, 1], "sort": sorts[links.sort, 2],
+            "rounds": self.rounds,
+            "step": self.step,
+            "chunk": self.chunk,
+            "path": self.path,
+            "kind": self.kind,
+            "path_links": np.fromiter((i for p in self.paths for i in p), np.int64),
+            "path_ends": np.cumsum([len(p) for p in self.paths]),
+            "generators": np.array(self.generators, np.int64).reshape(
+                len(self.generators), -1 if self.generators else 0
+            ),
+            "src": links.src,
+            "dst": links.dst,
+            "width": sorts[links.sort, 0],
+            "late": sorts[links.sort, 1],
+            "sort": sorts[links.sort, 2],
             "limit_links": np.concatenate([np.zeros(0, np.int64), *members(limits)]),
             "limit_ends": np.cumsum([len(m.links) for m in limits]),
-            "limit_width": np.fromiter((wide[m.bandwidth] for m in limits), np.int64), "nodes": np.array(self.topology.nodes, np.int64),
-        }  # fmt: skip
+            "limit_width": np.fromiter((wide[m.bandwidth] for m in limits), np.int64),
+            "nodes": np.array(self.topology.nodes, np.int64),
+        }
         part = path.with_name(path.name + ".part")
         try:
             with part.open("wb") as file:
@@ -119,14 +143,19 @@ class Bulk:
 
     def digest(self) -> str:
         """SHA-256 over the sends, what tells two bulks of one topology apart."""
-        found = hashlib.sha256(f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode())
+        found = hashlib.sha256(
+            f"{self.topology.name} {self.collective} {self.root} {self.chunks} {self.paths} {self.generators}".encode()
+        )
         for column in (self.rounds, self.step, self.chunk, self.path, self.kind):
             found.update(np.ascontiguousarray(column, np.int64).tobytes())
         return found.hexdigest()
 
 
-def over_links(topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray) -> Bulk:
-    """A schedule whose sends take one link each: a row of `table` is step, chunk, link of the topology and kind of a send."""
+def over_links(
+    topology: Topology, collective: str, root: int | None, chunks: int, rounds: np.ndarray, table: np.ndarray
+) -> Bulk:
+    """A schedule whose sends take one link each: a row of `table` is step, chunk, link of the topology and kind of a
+    send."""
     used, path = np.unique(table[:, 2], return_inverse=True)
     paths = tuple((int(i),) for i in used)
     return Bulk(topology, collective, root, chunks, rounds, table[:, 0], table[:, 1], path, table[:, 3], paths)
@@ -143,7 +172,8 @@ def _narrow(values: np.ndarray) -> np.ndarray:
 
 
 def elements(bulk: Bulk) -> np.ndarray:
-    """Every permutation of ranks and switches in the group of `generators`, one a row. Raises SynthError where there are too many."""
+    """Every permutation of ranks and switches in the group of `generators`, one a row. Raises SynthError where there
+    are too many."""
     size = bulk.topology.ranks + len(bulk.topology.switches)
     found = {tuple(range(size)): None}
     queue = list(found)

@@ -13,8 +13,8 @@ def prune(schedule: Schedule) -> Schedule:
     """`schedule` without the sends whose effect is never read, each step with the fewest rounds that carry the rest.
 
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
-    replaced is needed. Where a copy puts there what is there already, bit for bit (a rank's own input over that input, say),
-    it goes too. Steps are kept even when they end empty, so S does not change; every step keeps a round.
+    replaced is needed. Where a copy puts there what is there already, bit for bit (a rank's own input over that input,
+    say), it goes too. Steps are kept even when they end empty, so S does not change; every step keeps a round.
     """
     steps = _needed(schedule, [step.sends for step in schedule.steps])
     while schedule.collective.combining and (fewer := _telling(schedule, steps)) != steps:
@@ -38,23 +38,38 @@ def _needed(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple
 
 
 def _telling(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple[Send, ...]]:
-    """Of each step the sends that change something, from the first step to the last; contributions are bits of a number."""
+    """Of each step the sends that change something, from the first step to the last; contributions are bits of a
+    number."""
     if not any(send.kind.startswith("copy") for sends in steps for send in sends):
         return list(steps)
     chunks = schedule.chunks
-    held = {(u * chunks + i, rank): 1 << rank for u, ranks in enumerate(schedule.collective.pre) for i in range(chunks) for rank in ranks}
+    held = {
+        (u * chunks + i, rank): 1 << rank
+        for u, ranks in enumerate(schedule.collective.pre)
+        for i in range(chunks)
+        for rank in ranks
+    }
     kept = []
     for sends in steps:
         arriving: dict[tuple[int, int], int] = {}
         copied: dict[tuple[int, int], int] = {}
         for send in sends:
-            at, value = (send.chunk, send.dst), 1 << send.src if send.kind.endswith("-input") else held.get((send.chunk, send.src), 0)
+            at, value = (
+                (send.chunk, send.dst),
+                1 << send.src if send.kind.endswith("-input") else held.get((send.chunk, send.src), 0),
+            )
             if send.kind.startswith("copy"):
                 copied[at] = value
             arriving[at] = arriving.get(at, 0) | value
         same = {at for at, value in copied.items() if _alike(value, held.get(at))}
         idle = {at for at in copied if at not in same and _alike(arriving[at], held.get(at))}
-        kept.append(tuple(s for s in sends if (at := (s.chunk, s.dst)) not in idle and (at not in same or not s.kind.startswith("copy"))))
+        kept.append(
+            tuple(
+                s
+                for s in sends
+                if (at := (s.chunk, s.dst)) not in idle and (at not in same or not s.kind.startswith("copy"))
+            )
+        )
         for at, value in arriving.items():
             held[at] = value if at in copied else held.get(at, 0) | value
     return kept

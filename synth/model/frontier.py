@@ -53,7 +53,10 @@ class Point:
 
     def __repr__(self) -> str:
         bound = "" if self.status == "optimal" else f" ≥ {show(self.bound.value)}"
-        return f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.bandwidth)} rounds per chunk, {self.status}{bound}>"
+        return (
+            f"<Point C={self.chunks}, S={self.steps}, R={self.rounds}: {show(self.bandwidth)} rounds per chunk, "
+            f"{self.status}{bound}>"
+        )
 
     @property
     def steps(self) -> int:
@@ -121,9 +124,11 @@ class Open:
 
 @dataclass(frozen=True)
 class Answer:
-    """Which solver decided whether there is a schedule with C `chunks`, S `steps` and R `rounds`; a record, and no proof.
+    """Which solver decided whether there is a schedule with C `chunks`, S `steps` and R `rounds`; a record, and no
+    proof.
 
-    `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction without one.
+    `verdict` is "schedule", "infeasible" or "undecided"; `solver` the encoding and the solver, or a construction
+    without one.
     """
 
     chunks: int
@@ -143,7 +148,13 @@ class Answer:
 
     def to_json(self) -> dict:
         """As in a frontier document."""
-        return {"chunks": self.chunks, "steps": self.steps, "rounds": self.rounds, "verdict": self.verdict, "solver": self.solver}
+        return {
+            "chunks": self.chunks,
+            "steps": self.steps,
+            "rounds": self.rounds,
+            "verdict": self.verdict,
+            "solver": self.solver,
+        }
 
 
 @dataclass(frozen=True)
@@ -167,7 +178,9 @@ class Frontier:
     answers: tuple[Answer, ...] = ()
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points)
+        said = ", ".join(
+            f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points
+        )
         upto = "" if self.max_steps is None else f" to {self.max_steps} steps"
         state = f"complete{upto}" if self.complete else f"{len(self.open)} open"
         return f"<Frontier of {self.collective.name} on {self.network.name}: {said or 'no points'}; {state}>"
@@ -191,7 +204,8 @@ class Frontier:
         return min(self.points, key=lambda p: (self.seconds_at(p, size), p.steps))
 
     def plot(self) -> Any:
-        """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without matplotlib."""
+        """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without
+        matplotlib."""
         return load("synth.view.plot:frontier_figure")(self)
 
     def _repr_html_(self) -> str:
@@ -200,12 +214,19 @@ class Frontier:
     def to_json(self) -> dict:
         """The frontier as a JSON document (schema: docs/formats.md)."""
         return {
-            "schema": SCHEMA, "topology": self.network.to_json(), "collective": self.collective.to_json(1),
-            "complete": self.complete, "max_steps": self.max_steps, "points": [p.to_json() for p in self.points],
-            "open": [o.to_json() for o in self.open], "seconds": round(self.seconds, 3),
-            "bounds": [{"steps": s} | b.to_json() for s, b in self.bounds], "notes": list(self.notes), "labels": list(self.labels),
+            "schema": SCHEMA,
+            "topology": self.network.to_json(),
+            "collective": self.collective.to_json(1),
+            "complete": self.complete,
+            "max_steps": self.max_steps,
+            "points": [p.to_json() for p in self.points],
+            "open": [o.to_json() for o in self.open],
+            "seconds": round(self.seconds, 3),
+            "bounds": [{"steps": s} | b.to_json() for s, b in self.bounds],
+            "notes": list(self.notes),
+            "labels": list(self.labels),
             "answers": [a.to_json() for a in self.answers],
-        }  # fmt: skip
+        }
 
     @staticmethod
     def from_json(doc: dict) -> Frontier:
@@ -213,9 +234,15 @@ class Frontier:
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         return Frontier(
-            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1),
-            tuple(Point.from_json(p) for p in doc["points"]), tuple(Open.from_json(o) for o in doc["open"]),
-            doc["complete"], doc["max_steps"], doc["seconds"],
+            Network.from_json(doc["topology"]),
+            Collective.from_json(doc["collective"], 1),
+            tuple(Point.from_json(p) for p in doc["points"]),
+            tuple(Open.from_json(o) for o in doc["open"]),
+            doc["complete"],
+            doc["max_steps"],
+            doc["seconds"],
             tuple((b["steps"], LowerBound.from_json(b)) for b in doc.get("bounds", [])),
-            tuple(doc.get("notes", [])), tuple(doc.get("labels", [])), tuple(Answer(**a) for a in doc.get("answers", [])),
-        )  # fmt: skip
+            tuple(doc.get("notes", [])),
+            tuple(doc.get("labels", [])),
+            tuple(Answer(**a) for a in doc.get("answers", [])),
+        )

@@ -1,4 +1,5 @@
-"""Python's cycle collector at rest: it would look again and again at millions of small values, none of which is in a cycle."""
+"""Python's cycle collector at rest: it would look again and again at millions of small values, none of which is in a
+cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The α of the cost model, of a machine of any size: the greatest latency of a way from rank to rank, without listing all ways."""
+"""The α of the cost model, of a machine of any size: the greatest latency of a way from rank to rank, without listing
+all ways."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from synth.model.topology import Topology
 
 
 def latency(topology: Topology) -> Fraction:
-    """The greatest latency, µs, of any way with the fewest links through switches: that of `Topology.network`, which lists them."""
+    """The greatest latency, µs, of any way with the fewest links through switches: that of `Topology.network`, which
+    lists them."""
     links: Any = topology.links
     if not topology.switches:
         sorts = links.sorts if hasattr(links, "sorts") else links  # a table of links names each latency once

@@ -1,10 +1,11 @@
-"""The links of a very large topology as columns, and sets of links as arrays: sequences like the tuples that smaller ones have.
+"""The links of a very large topology as columns, and sets of links as arrays: sequences like the tuples that smaller
+ones have.
 
     LinkTable  src dst sort sorts         link i goes from src[i] to dst[i] and is of sorts[sort[i]]
     Members    array                      numbers of links that share a limit
 
-A million links are made in milliseconds and take 24 bytes each. What wants them one by one gets Links; what works on all
-at once asks `ends` and `widths`, which take tuples as well.
+A million links are made in milliseconds and take 24 bytes each. What wants them one by one gets Links; what works on
+all at once asks `ends` and `widths`, which take tuples as well.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Sort(NamedTuple):
 
 
 class LinkTable(Sequence[Link]):
-    """Links by column; `src`, `dst` and `sort` are int64 arrays of one length. Read-only, and equal to a tuple of the same links."""
+    """Links by column; `src`, `dst` and `sort` are int64 arrays of one length. Read-only, and equal to a tuple of the
+    same links."""
 
     def __init__(self, src: np.ndarray, dst: np.ndarray, sort: np.ndarray, sorts: Sequence[Sort]) -> None:
         self.src, self.dst, self.sort, self.sorts = src, dst, sort, tuple(sorts)
@@ -45,8 +47,13 @@ class LinkTable(Sequence[Link]):
     def joined(parts: Sequence[LinkTable]) -> LinkTable:
         """The links of all parts, one after the other."""
         sorts: dict[Sort, int] = {}
-        rows = [np.array([sorts.setdefault(s, len(sorts)) for s in part.sorts] or [0], np.int64)[part.sort] for part in parts]
-        src, dst = (np.concatenate([column(part) for part in parts]) for column in (attrgetter("src"), attrgetter("dst")))
+        rows = [
+            np.array([sorts.setdefault(s, len(sorts)) for s in part.sorts] or [0], np.int64)[part.sort]
+            for part in parts
+        ]
+        src, dst = (
+            np.concatenate([column(part) for part in parts]) for column in (attrgetter("src"), attrgetter("dst"))
+        )
         return LinkTable(src, dst, np.concatenate(rows), list(sorts))
 
     def __len__(self) -> int:

@@ -3,9 +3,9 @@
     Group   ranks collective size root        root: the rank itself, None where the collective has none
     Units   the collective of all groups together: what a joint schedule is for
 
-`size` is nccl-tests' (the larger of one rank's send and receive buffers), relative: only ratios between groups count. Groups
-may share ranks. A joint schedule moves *units* of equal bytes: each part that a group's collective consists of (the shard of
-one rank, the message of one pair, the whole buffer) is cut into as many units as its bytes ask for.
+`size` is nccl-tests' (the larger of one rank's send and receive buffers), relative: only ratios between groups count.
+Groups may share ranks. A joint schedule moves *units* of equal bytes: each part that a group's collective consists of
+(the shard of one rank, the message of one pair, the whole buffer) is cut into as many units as its bytes ask for.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Group:
     @property
     def part(self) -> Fraction:
         """Relative bytes of one part."""
-        return self.size / len(self.ranks) if self.collective in ("allgather", "reduce-scatter", "alltoall") else self.size
+        return (
+            self.size / len(self.ranks) if self.collective in ("allgather", "reduce-scatter", "alltoall") else self.size
+        )
 
 
 @dataclass(frozen=True)
@@ -72,23 +74,34 @@ def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
         if group.collective not in COLLECTIVES:
             raise UsageError(f"{where}: {group.collective!r} is not run in groups; {', '.join(COLLECTIVES)} are")
         if len(group.ranks) < 2 or len(set(group.ranks)) < len(group.ranks):
-            found = f"the ranks {', '.join(map(str, group.ranks[:20]))}" if len(group.ranks) > 1 else "one" if group.ranks else "none"
+            found = (
+                f"the ranks {', '.join(map(str, group.ranks[:20]))}"
+                if len(group.ranks) > 1
+                else "one"
+                if group.ranks
+                else "none"
+            )
             raise UsageError(f"{where}: two different ranks or more are needed, found {found}")
         if min(group.ranks) < 0 or max(group.ranks) >= ranks:
             raise UsageError(f"{where}: rank {max(group.ranks)} is not in 0..{ranks - 1}")
         if group.size <= 0:
             raise UsageError(f"{where}: the size must be positive, found {group.size}")
-        if (group.root in group.ranks) != (group.collective in ROOTED) or (group.root is not None and group.collective not in ROOTED):
+        if (group.root in group.ranks) != (group.collective in ROOTED) or (
+            group.root is not None and group.collective not in ROOTED
+        ):
             raise UsageError(f"{where}: a root is for broadcast and reduce, and one of the ranks")
     return tuple(groups)
 
 
 def units(groups: Sequence[Group], ranks: int) -> Units:
-    """All groups as one collective. Raises UsageError where sizes have too little in common to be cut into equal units."""
+    """All groups as one collective. Raises UsageError where sizes have too little in common to be cut into equal
+    units."""
     unit = gcd([group.part for group in groups])
     count = sum(int(group.part / unit) * len(group.parts) for group in groups)
     if count > MOST_UNITS:
-        raise UsageError(f"the sizes ask for {count} units of equal bytes, at most {MOST_UNITS} are supported; choose rounder sizes")
+        raise UsageError(
+            f"the sizes ask for {count} units of equal bytes, at most {MOST_UNITS} are supported; choose rounder sizes"
+        )
     pre, post, parts = [], [], []
     for g, group in enumerate(groups):
         for p, (have, want) in enumerate(group.parts):

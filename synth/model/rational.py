@@ -1,4 +1,5 @@
-"""Exact numbers, sizes, times and names in and out of text. Bandwidths and bounds are `int` or `Fraction`, never float."""
+"""Exact numbers, sizes, times and names in and out of text. Bandwidths and bounds are `int` or `Fraction`, never
+float."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ _NUMBER = re.compile(r"[+-]?(\d{1,18}(\.\d{0,18})?|\.\d{1,18})(e[+-]?\d{1,2})?$|
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([kmgt]?)i?b?$", re.IGNORECASE)
 _SCALE = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
-_DURATION = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m(?:in)?)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?$", re.IGNORECASE)
+_DURATION = re.compile(
+    r"(?:(\d{1,9}(?:\.\d{1,9})?)h)?(?:(\d{1,9}(?:\.\d{1,9})?)m(?:in)?)?(?:(\d{1,9}(?:\.\d{1,9})?)s?)?$", re.IGNORECASE
+)
 
 
 def rational(value: object) -> Fraction:
@@ -34,7 +37,8 @@ def rational(value: object) -> Fraction:
 
 
 def size_bytes(value: int | str) -> int:
-    """Bytes, at least 1, of a number or of ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``. Raises ValueError for anything else."""
+    """Bytes, at least 1, of a number or of ``64``, ``1KB`` (1024 bytes), ``1.5MB``, ``1GB``. Raises ValueError for
+    anything else."""
     parts = _SIZE.match(str(value).strip()) if isinstance(value, int | str) and not isinstance(value, bool) else None
     if parts is None:
         raise ValueError(f"{value!r} is not a size such as 512, 64KB, 1MB or 1GB (1KB = 1024 bytes)")
@@ -45,7 +49,8 @@ def size_bytes(value: int | str) -> int:
 
 
 def duration(value: str) -> float:
-    """Seconds, above 0, of ``30s``, ``5m``, ``1h30m`` or a bare number of seconds. Raises ValueError for anything else."""
+    """Seconds, above 0, of ``30s``, ``5m``, ``1h30m`` or a bare number of seconds. Raises ValueError for anything
+    else."""
     text = value.strip()
     parts = _DURATION.match(text)
     if not text or parts is None:
@@ -85,7 +90,8 @@ def gcd(values: Iterable[Fraction]) -> Fraction:
 
 
 def printable(text: object) -> str:
-    """`text`, a name from a file, that may go to a terminal. Raises ValueError for control characters and what is no text."""
+    """`text`, a name from a file, that may go to a terminal. Raises ValueError for control characters and what is no
+    text."""
     if not isinstance(text, str) or not text.isprintable():
         raise ValueError(f"the name {text!r} is no line of printable text")
     return text

@@ -21,9 +21,13 @@ from synth.errors import MissingDependencyError, SynthError, UsageError, unknown
 
 GROUP = "synth.plugins"
 TABLES = {
-    "topologies": "topology", "collectives": "collective", "encodings": "encoding", "solvers": "solver", "exporters": "exporter",
+    "topologies": "topology",
+    "collectives": "collective",
+    "encodings": "encoding",
+    "solvers": "solver",
+    "exporters": "exporter",
     "executors": "executor",
-}  # fmt: skip
+}
 
 
 def load(target: str) -> Any:
@@ -45,11 +49,16 @@ def plugins(table: str) -> Mapping[str, str]:
         kind, _, name = point.name.partition(".")
         if kind not in TABLES or not name:
             known = ", ".join(f"{known}.NAME" for known in TABLES)
-            raise SynthError(f"plug-in {point.name!r} ({point.value}) adds to no table; its entry point must be called one of {known}")
+            raise SynthError(
+                f"plug-in {point.name!r} ({point.value}) adds to no table; its entry point must be called one of "
+                f"{known}"
+            )
         if kind != table:
             continue
         if name.lower() in found:
-            raise SynthError(f"two plug-ins are called {point.name!r}: {found[name.lower()]} and {point.value}; uninstall one")
+            raise SynthError(
+                f"two plug-ins are called {point.name!r}: {found[name.lower()]} and {point.value}; uninstall one"
+            )
         found[name.lower()] = point.value
     return found
 
@@ -60,13 +69,15 @@ def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
     clash = sorted(set(added) & {name.lower() for name in built_in})
     if clash:
         raise SynthError(
-            f"the plug-in {added[clash[0]]} takes the name of the built-in {TABLES[kind]} {clash[0]!r}; uninstall or rename it"
+            f"the plug-in {added[clash[0]]} takes the name of the built-in {TABLES[kind]} {clash[0]!r}; uninstall "
+            f"or rename it"
         )
     return added
 
 
 def find(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
-    """The thing called `name` (any case) among `built_in` and the plug-ins of `kind`. Raises UsageError with the nearest names."""
+    """The thing called `name` (any case) among `built_in` and the plug-ins of `kind`. Raises UsageError with the
+    nearest names."""
     known = {**built_in, **table(kind, built_in)}
     if name.lower() not in known:
         raise UsageError(unknown(TABLES[kind], name, list(known), kind))
@@ -82,7 +93,8 @@ def installed(module: str) -> bool:
 
 
 def need(module: str, purpose: str, install: str) -> Any:
-    """The optional library `module`. Raises MissingDependencyError that says what for, and the command that installs it."""
+    """The optional library `module`. Raises MissingDependencyError that says what for, and the command that installs
+    it."""
     if not installed(module):
         raise MissingDependencyError(f"{purpose} needs {module.partition('.')[0]}, which is not installed: {install}")
     return importlib.import_module(module)

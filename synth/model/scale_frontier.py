@@ -45,7 +45,8 @@ class LargePoint:
 
 @dataclass(frozen=True, eq=False)
 class Large:
-    """Points by growing steps and falling R / C. `open`: what a time limit or Ctrl-C (`interrupted`) cut short or left untried."""
+    """Points by growing steps and falling R / C. `open`: what a time limit or Ctrl-C (`interrupted`) cut short or left
+    untried."""
 
     topology: Topology
     collective: str
@@ -95,11 +96,17 @@ class Large:
 
     def within(self, steps: int | None, chunks: int | None) -> Large:
         """With points of at most so many steps and chunks only, and a note where that leaves some out."""
-        kept = tuple(p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks))
+        kept = tuple(
+            p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks)
+        )
         if len(kept) == len(self.points):
             return self
         limits = [f"{most} {what}" for most, what in ((steps, "steps"), (chunks, "chunks")) if most is not None]
-        return replace(self, points=kept, notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"))
+        return replace(
+            self,
+            points=kept,
+            notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"),
+        )
 
     def best(self, size: int) -> LargePoint:
         """The point with the least predicted time at `size` bytes. Raises ValueError when there is none."""
@@ -115,14 +122,25 @@ class Large:
         machine = {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)}
         rows = [
             {
-                "steps": p.steps, "rounds": p.rounds, "chunks": p.chunks, "bandwidth": show(p.bandwidth), "engine": p.engine,
-                "gap": show(self.gap(p)), **({"file": files[i]} if files and i in files else {}),
+                "steps": p.steps,
+                "rounds": p.rounds,
+                "chunks": p.chunks,
+                "bandwidth": show(p.bandwidth),
+                "engine": p.engine,
+                "gap": show(self.gap(p)),
+                **({"file": files[i]} if files and i in files else {}),
             }
             for i, p in enumerate(self.points)
-        ]  # fmt: skip
+        ]
         return {
-            "schema": SCHEMA, "topology": machine | link_columns.columns(self.topology) if links else machine,
-            "collective": self.collective, "root": self.root, "bound": {"value": show(self.bound), "certificate": self.certificate},
-            "least_steps": self.least_steps, "points": rows, "seconds": round(self.seconds, 3), "notes": list(self.notes),
+            "schema": SCHEMA,
+            "topology": machine | link_columns.columns(self.topology) if links else machine,
+            "collective": self.collective,
+            "root": self.root,
+            "bound": {"value": show(self.bound), "certificate": self.certificate},
+            "least_steps": self.least_steps,
+            "points": rows,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
             **({"open": list(self.open)} if self.open else {}),
-        }  # fmt: skip
+        }

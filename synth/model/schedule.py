@@ -5,8 +5,9 @@
     Step      rounds sends
     Send      chunk src dst kind via                          kind: copy, reduce, copy-input, reduce-input
 
-All sends of a step read the state before it; within a step copies land before reductions add. A "-input" send carries the
-input of its rank. From a rank to itself it uses no link: the rank puts its input in place of what it holds, or adds it to that.
+All sends of a step read the state before it; within a step copies land before reductions add. A "-input" send carries
+the input of its rank. From a rank to itself it uses no link: the rank puts its input in place of what it holds, or adds
+it to that.
 """
 
 from __future__ import annotations
@@ -55,7 +56,13 @@ def canonical(doc: object) -> bytes:
 def problem_document(network: Network, collective: Collective) -> dict:
     """What a certificate speaks about: links, limits, pre and post with one chunk per unit."""
     net, coll = network.to_json(), collective.to_json(1)
-    return {"links": net["links"], "limits": net["limits"], "pre": coll["pre"], "post": coll["post"], "combining": collective.combining}
+    return {
+        "links": net["links"],
+        "limits": net["limits"],
+        "pre": coll["pre"],
+        "post": coll["post"],
+        "combining": collective.combining,
+    }
 
 
 def problem_fingerprint(network: Network, collective: Collective) -> str:
@@ -130,7 +137,10 @@ class Schedule:
     def to_json(self) -> dict:
         """The schedule as a JSON document (schema: docs/formats.md)."""
         rows = [
-            {"rounds": step.rounds, "sends": [[s.chunk, s.src, s.dst, s.kind, *([list(s.via)] if s.via else [])] for s in step.sends]}
+            {
+                "rounds": step.rounds,
+                "sends": [[s.chunk, s.src, s.dst, s.kind, *([list(s.via)] if s.via else [])] for s in step.sends],
+            }
             for step in self.steps
         ]
         return {
@@ -144,14 +154,21 @@ class Schedule:
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         steps = tuple(
-            Step(row["rounds"], tuple(Send(s[0], s[1], s[2], s[3], tuple(s[4]) if len(s) > 4 else ()) for s in row["sends"]))
+            Step(
+                row["rounds"],
+                tuple(Send(s[0], s[1], s[2], s[3], tuple(s[4]) if len(s) > 4 else ()) for s in row["sends"]),
+            )
             for row in doc["steps"]
         )
         network = Network.from_json(doc["topology"])
         return Schedule(network, Collective.from_json(doc["collective"], doc["chunks"]), doc["chunks"], steps)
 
 
-def _restored(network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]) -> Schedule:
+def _restored(
+    network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]
+) -> Schedule:
     """A schedule whose steps are given as their rounds and the columns of their sends."""
     send = partial(tuple.__new__, Send)
-    return Schedule(network, collective, chunks, tuple(Step(r, tuple(map(send, zip(*rows, strict=True)))) for r, rows in columns))
+    return Schedule(
+        network, collective, chunks, tuple(Step(r, tuple(map(send, zip(*rows, strict=True)))) for r, rows in columns)
+    )

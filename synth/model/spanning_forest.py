@@ -1,10 +1,12 @@
-"""Forest: trees that move data of a collective at a rate, over physical links, with symmetries in place of most of them.
+"""Forest: trees that move data of a collective at a rate, over physical links, with symmetries in place of most of
+them.
 
     Forest  topology collective root time weight roots weights parents via paths generators method
 
-Every shard is cut into `weight` units. Tree k is rooted at `roots[k]`, carries `weights[k]` units of that rank's shard, and
-`parents[k, r]` is the rank that rank r hears from (for reductions: sends its sum to), along `paths[via[k, r]]`: links of
-the topology in the order that data takes them. `generators` are permutations of ranks and switches; the whole forest
+Every shard is cut into `weight` units. Tree k is rooted at `roots[k]`, carries `weights[k]` units of that rank's shard,
+and
+`parents[k, r]` is the rank that rank r hears from (for reductions: sends its sum to), along `paths[via[k, r]]`: links
+of the topology in the order that data takes them. `generators` are permutations of ranks and switches; the whole forest
 holds the image of every tree under every element of the group they generate.
 """
 
@@ -26,7 +28,8 @@ ROOTED = ("broadcast", "reduce")
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """`time`: seconds per GB of one shard that the trees need at full bandwidth. `parents` and `via` are int32, -1 at the root.
+    """`time`: seconds per GB of one shard that the trees need at full bandwidth. `parents` and `via` are int32, -1 at
+    the root.
 
     `method` says how it was made. Nothing here is checked: `synth.checker.spanning_forest.verify` does that.
     """
@@ -82,9 +85,11 @@ class Forest:
             queue = fresh
 
     def trees(self) -> Iterator[tuple[int, int, np.ndarray, int, np.ndarray]]:
-        """Every tree of the whole forest, one by one: root, weight, parents, and the tree k and the element it is the image of.
+        """Every tree of the whole forest, one by one: root, weight, parents, and the tree k and the element it is the
+        image of.
 
-        The link that rank ``element[r]`` uses is the image of the link that r uses in tree k, between the images of its ends.
+        The link that rank ``element[r]`` uses is the image of the link that r uses in tree k, between the images of its
+        ends.
         """
         for element in self.elements():
             for k, root in enumerate(self.roots.tolist()):

@@ -6,7 +6,8 @@
 
     Network   name ranks routes limits unit wires     rank to rank only, capacities in whole units (chunks per round)
     Route     src dst units via                       `via`: names of the switches on the way
-    Cap       routes units                            those routes, each as often as listed, carry at most `units` per round
+    Cap       routes units                            those routes, each as often as listed, carry at most `units` per
+                                                      round
 
 Bandwidths are GB/s (1e9 bytes/s) per direction, latencies µs. `Topology.network()` goes from one to the other;
 everything exact (bounds, encodings, verify) sees the Network only.
@@ -41,7 +42,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A set of links (indices into `Topology.links`, none twice) that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root."""
+    """A set of links (indices into `Topology.links`, none twice) that share `bandwidth` GB/s: a switch port, a NIC, a
+    PCIe root."""
 
     name: str
     links: Sequence[int]
@@ -75,7 +77,8 @@ class Route:
 class Cap:
     """Routes (indices into `Network.routes`) that together carry at most `units` chunks per round.
 
-    `routes` is a multiset: a route is listed as often as it crosses links of the limit, and counts that often against it.
+    `routes` is a multiset: a route is listed as often as it crosses links of the limit, and counts that often against
+    it.
     """
 
     routes: tuple[int, ...]
@@ -99,7 +102,9 @@ class Network:
     generators: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
-        return f"<Network {self.name}: {self.ranks} ranks, {len(self.routes)} routes of units of {show(self.unit)} GB/s>"
+        return (
+            f"<Network {self.name}: {self.ranks} ranks, {len(self.routes)} routes of units of {show(self.unit)} GB/s>"
+        )
 
     @cached_property
     def out(self) -> tuple[tuple[int, ...], ...]:
@@ -147,7 +152,8 @@ class Network:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
         doc: dict = {"name": self.name, "ranks": self.ranks, "links": [_ends(r) + _tail(r) for r in self.routes]}
         doc["limits"] = [
-            {"links": [_ends(self.routes[i])[:2] + _via(self.routes[i]) for i in c.routes], "units": c.units} for c in self.caps
+            {"links": [_ends(self.routes[i])[:2] + _via(self.routes[i]) for i in c.routes], "units": c.units}
+            for c in self.caps
         ]
         doc["unit_gbps"] = show(self.unit)
         if self.wires:
@@ -158,7 +164,8 @@ class Network:
 
     @staticmethod
     def from_json(doc: dict) -> Network:
-        """The inverse of `to_json` (generators are not part of the document). Raises KeyError, ValueError, TypeError."""
+        """The inverse of `to_json` (generators are not part of the document). Raises KeyError, ValueError,
+        TypeError."""
         latency = [rational(x) for x in doc.get("latency_us", [])] or [Fraction(0)] * len(doc["links"])
         routes = tuple(
             Route(row[0], row[1], row[2], tuple(row[3]) if len(row) > 3 else (), late)
@@ -166,7 +173,8 @@ class Network:
         )
         index = {(r.src, r.dst, r.via): i for i, r in enumerate(routes)}
         caps = tuple(
-            Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"]) for cap in doc["limits"]
+            Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"])
+            for cap in doc["limits"]
         )
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
         return Network(printable(doc["name"]), doc["ranks"], routes, caps, rational(doc["unit_gbps"]), wires)
@@ -201,9 +209,10 @@ def _hops(peers: list[list[int]], start: int) -> tuple[int | None, ...]:
 class Topology:
     """A machine. Link ends below `ranks` are ranks; `ranks + i` is the switch ``switches[i]``.
 
-    `links` is a tuple, or a table of very many links that acts like one (linktable.py). `nodes[r]` is the box that rank r
-    sits in. `unit` (GB/s) is the declared bandwidth of one unit, None to derive it. `generators` are declared rank
-    automorphisms (verified before use). `labels[r]` is the machine's own label of rank r (after `--ranks`), used by exports.
+    `links` is a tuple, or a table of very many links that acts like one (linktable.py). `nodes[r]` is the box that rank
+    r sits in. `unit` (GB/s) is the declared bandwidth of one unit, None to derive it. `generators` are declared rank
+    automorphisms (verified before use). `labels[r]` is the machine's own label of rank r (after `--ranks`), used by
+    exports.
     `notes` are shown wherever results are printed (NVLS, PCIe fallback).
     """
 
@@ -223,7 +232,8 @@ class Topology:
         return f"<Topology {self.name}: {self.ranks} ranks{switches}, {len(self.links)} links>"
 
     def unit_bandwidth(self) -> Fraction:
-        """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the gcd."""
+        """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the
+        gcd."""
         values = [value for value in (*bandwidths(self.links), *bandwidths(self.limits)) if value]
         if not values:
             return self.unit or Fraction(1)
@@ -232,7 +242,8 @@ class Topology:
         return self.unit / lcm(*((value / self.unit).denominator for value in values))
 
     def live(self) -> Topology:
-        """Without the links that carry nothing, by their own bandwidth or a limit's. Raises SynthError for a negative bandwidth."""
+        """Without the links that carry nothing, by their own bandwidth or a limit's. Raises SynthError for a negative
+        bandwidth."""
         widths = [*bandwidths(self.links), *bandwidths(self.limits)]
         if all(width > 0 for width in widths):
             return self
@@ -243,7 +254,10 @@ class Topology:
         limits = [replace(m, links=tuple(kept[i] for i in m.links if i in kept)) for m in self.limits if m.bandwidth]
         note = f"{len(self.links) - len(kept)} links carry nothing and are left out"
         return replace(
-            self, links=tuple(self.links[i] for i in kept), limits=tuple(m for m in limits if m.links), notes=(*self.notes, note)
+            self,
+            links=tuple(self.links[i] for i in kept),
+            limits=tuple(m for m in limits if m.links),
+            notes=(*self.notes, note),
         )
 
     def network(self) -> Network:
@@ -255,12 +269,15 @@ class Topology:
         units = [int(link.bandwidth / unit) for link in self.links]
         if self.switches:
             return self._through_switches(unit, units)
-        routes = tuple(Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True))
+        routes = tuple(
+            Route(link.src, link.dst, n, (), link.latency) for link, n in zip(self.links, units, strict=True)
+        )
         caps = tuple(Cap(tuple(limit.links), int(limit.bandwidth / unit)) for limit in self.limits)
         return Network(self.name, self.ranks, routes, caps, unit, (), self.generators)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
-        """Rank-to-rank routes: links, and beside them the shortest ways through switches; each shared wire becomes a cap."""
+        """Rank-to-rank routes: links, and beside them the shortest ways through switches; each shared wire becomes a
+        cap."""
         paths = [path for n in range(self.ranks) for path in self._switch_paths(n)]
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
         routes, riders = [], [[] for _ in self.links]
@@ -273,11 +290,15 @@ class Topology:
                 riders[i].append(len(routes) - 1)
         caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
         for limit in self.limits:
-            crossing = sorted(r for i in limit.links for r in riders[i])  # a route stands there once for each of its links
+            crossing = sorted(
+                r for i in limit.links for r in riders[i]
+            )  # a route stands there once for each of its links
             if crossing:  # no route may pass the links of a limit
                 caps.append(Cap(tuple(crossing), int(limit.bandwidth / unit)))
         used = any(route.via for route in routes)  # no switch may join two ranks
-        wires = tuple((name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used)
+        wires = tuple(
+            (name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used
+        )
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
     def _switch_paths(self, start: int) -> list[tuple[int, ...]]:

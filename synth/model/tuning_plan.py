@@ -5,7 +5,8 @@
     Table      collective ranks root element ranges sizes chosen seconds best times
     Plan       topology algorithms tables source says labels kinds nodes model notes
 
-Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share` units).
+Sizes are bytes as nccl-tests counts them (the whole buffer that bandwidths are quoted for, `Collective.unit_share`
+units).
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ OURS = "synth"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone), "nccl", "mpi", …
+    """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone),
+    "nccl", "mpi", …
 
-    `divisor`: a call of a multiple of so many elements, counted over the whole buffer, needs no padding; 1 where any count will do.
-    This project's executors pad all others. The loaders of MSCCL-IR and MSCCL++ do not, and leave those to their library.
+    `divisor`: a call of a multiple of so many elements, counted over the whole buffer, needs no padding; 1 where any
+    count will do. This project's executors pad all others. The loaders of MSCCL-IR and MSCCL++ do not, and leave those
+    to their library.
     `options`: further facts of the backend's own by name (NCCL's algorithm and protocol, say), as text.
     """
 
@@ -47,23 +50,34 @@ class Algorithm:
     def to_json(self) -> dict:
         """As in a plan document."""
         return {
-            "label": self.label, "backend": self.backend, "schedule": None if self.schedule is None else self.schedule.to_json(),
-            "protocol": self.protocol, "instances": self.instances, "divisor": self.divisor, "options": dict(self.options),
-        }  # fmt: skip
+            "label": self.label,
+            "backend": self.backend,
+            "schedule": None if self.schedule is None else self.schedule.to_json(),
+            "protocol": self.protocol,
+            "instances": self.instances,
+            "divisor": self.divisor,
+            "options": dict(self.options),
+        }
 
     @staticmethod
     def from_json(doc: dict) -> Algorithm:
         """The inverse of `to_json`."""
         schedule = None if doc["schedule"] is None else Schedule.from_json(doc["schedule"])
         return Algorithm(
-            doc["label"], doc["backend"], schedule, doc["protocol"], doc["instances"], doc["divisor"], tuple(doc["options"].items())
+            doc["label"],
+            doc["backend"],
+            schedule,
+            doc["protocol"],
+            doc["instances"],
+            doc["divisor"],
+            tuple(doc["options"].items()),
         )
 
 
 class Range(NamedTuple):
-    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`), the best of all. The others
-    stand in where a runtime does not take it: for a count that it does not divide, or for its protocol. A library's own takes all that is
-    left; schedules after it are slower, and there to compare."""
+    """At `low` <= size <= `high` bytes (None: no end) the first of `order` (places in `Plan.algorithms`), the best of
+    all. The others stand in where a runtime does not take it: for a count that it does not divide, or for its protocol.
+    A library's own takes all that is left; schedules after it are slower, and there to compare."""
 
     low: int
     high: int | None
@@ -72,12 +86,14 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the greatest.
+    """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the
+    greatest.
 
     `sizes`: the sizes that were judged, growing; the ranges are drawn between them. `seconds[i]` is what is expected at
-    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates, `ours[i]` and
-    `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the range's order.
-    None: not known.
+    `sizes[i]` of what is chosen there, place `chosen[i]` in `Plan.algorithms`, `best[i]` of the best of all candidates,
+    `ours[i]` and
+    `library[i]` of the best schedule and of the best algorithm of other libraries, `times[i]` of each algorithm of the
+    range's order. None: not known.
     """
 
     collective: str
@@ -95,8 +111,11 @@ class Table:
 
     @property
     def losses(self) -> tuple[float | None, ...]:
-        """What is chosen takes so much longer than the best, as a share of the best, at each of `sizes` (None: not known)."""
-        return tuple(None if t is None or not b else max(0.0, t / b - 1) for t, b in zip(self.seconds, self.best, strict=True))
+        """What is chosen takes so much longer than the best, as a share of the best, at each of `sizes` (None: not
+        known)."""
+        return tuple(
+            None if t is None or not b else max(0.0, t / b - 1) for t, b in zip(self.seconds, self.best, strict=True)
+        )
 
     def at(self, size: int) -> Range | None:
         """The range of `size` bytes, None where the table has none."""
@@ -107,31 +126,51 @@ class Table:
     def to_json(self) -> dict:
         """As in a plan document; the losses there follow from the rest."""
         return {
-            "collective": self.collective, "ranks": self.ranks, "root": self.root, "element": self.element,
+            "collective": self.collective,
+            "ranks": self.ranks,
+            "root": self.root,
+            "element": self.element,
             "ranges": [{"low": r.low, "high": r.high, "order": list(r.order)} for r in self.ranges],
-            "sizes": list(self.sizes), "seconds": list(self.seconds), "best": list(self.best), "chosen": list(self.chosen),
-            "ours": list(self.ours), "library": list(self.library), "times": [list(row) for row in self.times],
-            "losses": list(self.losses), "greatest_loss": max((x for x in self.losses if x is not None), default=None),
-        }  # fmt: skip
+            "sizes": list(self.sizes),
+            "seconds": list(self.seconds),
+            "best": list(self.best),
+            "chosen": list(self.chosen),
+            "ours": list(self.ours),
+            "library": list(self.library),
+            "times": [list(row) for row in self.times],
+            "losses": list(self.losses),
+            "greatest_loss": max((x for x in self.losses if x is not None), default=None),
+        }
 
     @staticmethod
     def from_json(doc: dict) -> Table:
         """The inverse of `to_json`."""
         ranges = tuple(Range(r["low"], r["high"], tuple(r["order"])) for r in doc["ranges"])
         return Table(
-            doc["collective"], doc["ranks"], ranges, tuple(doc["sizes"]), tuple(doc["seconds"]), tuple(doc["best"]), doc["root"],
-            doc["element"], tuple(doc.get("chosen", ())), tuple(doc.get("ours", ())), tuple(doc.get("library", ())),
+            doc["collective"],
+            doc["ranks"],
+            ranges,
+            tuple(doc["sizes"]),
+            tuple(doc["seconds"]),
+            tuple(doc["best"]),
+            doc["root"],
+            doc["element"],
+            tuple(doc.get("chosen", ())),
+            tuple(doc.get("ours", ())),
+            tuple(doc.get("library", ())),
             tuple(map(tuple, doc.get("times", ()))),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`source`: "measured" (a clock was read), "model" or "imported"; `says`: what the times are, in words that stand beside every table.
+    """`source`: "measured" (a clock was read), "model" or "imported"; `says`: what the times are, in words that stand
+    beside every table.
 
-    `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0, 1, 2, …
-    `kinds[i]`: the kinds of link (`synth.model.topology.KINDS`) that data on route i of the topology can pass, `nodes[r]`: the box of rank r;
-    () where they are not known.
+    `topology` None: the plan is of backends that need none. `labels`: the machine's own number of each rank, () for 0,
+    1, 2, …
+    `kinds[i]`: the kinds of link (`synth.model.topology.KINDS`) that data on route i of the topology can pass,
+    `nodes[r]`: the box of rank r; () where they are not known.
     `model`: the cost model behind the times, as a document ({}: none). `notes`: what else its readers should know.
     """
 
@@ -160,8 +199,8 @@ class Plan:
     def choose(
         self, collective: str, size: int, element: int = 1, ranks: int | None = None, *, padding: bool = True
     ) -> Algorithm | None:  # fmt: skip
-        """What to use for `size` bytes in elements of `element` bytes; None beyond the judged sizes. Without `padding` the first that
-        divides the size."""
+        """What to use for `size` bytes in elements of `element` bytes; None beyond the judged sizes. Without `padding`
+        the first that divides the size."""
         table = self.table(collective, ranks)
         found = table.at(size) if table else None
         able: Iterable[int] = found.order if found else ()
@@ -170,11 +209,18 @@ class Plan:
     def to_json(self) -> dict:
         """The plan as a JSON document (schema: docs/formats.md)."""
         return {
-            "schema": SCHEMA, "topology": None if self.topology is None else self.topology.to_json(), "labels": list(self.labels),
-            "source": self.source, "says": self.says, "algorithms": [a.to_json() for a in self.algorithms],
-            "tables": [t.to_json() for t in self.tables], "model": self.model, "notes": list(self.notes),
-            "kinds": [list(kinds) for kinds in self.kinds], "nodes": list(self.nodes),
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "topology": None if self.topology is None else self.topology.to_json(),
+            "labels": list(self.labels),
+            "source": self.source,
+            "says": self.says,
+            "algorithms": [a.to_json() for a in self.algorithms],
+            "tables": [t.to_json() for t in self.tables],
+            "model": self.model,
+            "notes": list(self.notes),
+            "kinds": [list(kinds) for kinds in self.kinds],
+            "nodes": list(self.nodes),
+        }
 
     @staticmethod
     def from_json(doc: dict) -> Plan:
@@ -182,7 +228,14 @@ class Plan:
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         return Plan(
-            tuple(Algorithm.from_json(a) for a in doc["algorithms"]), tuple(Table.from_json(t) for t in doc["tables"]),
-            doc["source"], doc["says"], None if doc["topology"] is None else Network.from_json(doc["topology"]), tuple(doc["labels"]),
-            doc.get("model", {}), tuple(doc.get("notes", ())), tuple(map(tuple, doc.get("kinds", ()))), tuple(doc.get("nodes", ())),
-        )  # fmt: skip
+            tuple(Algorithm.from_json(a) for a in doc["algorithms"]),
+            tuple(Table.from_json(t) for t in doc["tables"]),
+            doc["source"],
+            doc["says"],
+            None if doc["topology"] is None else Network.from_json(doc["topology"]),
+            tuple(doc["labels"]),
+            doc.get("model", {}),
+            tuple(doc.get("notes", ())),
+            tuple(map(tuple, doc.get("kinds", ()))),
+            tuple(doc.get("nodes", ())),
+        )

@@ -1,4 +1,5 @@
-"""The note that there may be a higher bound for any number of steps: said where its search was ended, unless a schedule attains it."""
+"""The note that there may be a higher bound for any number of steps: said where its search was ended, unless a schedule
+attains it."""
 
 from __future__ import annotations
 

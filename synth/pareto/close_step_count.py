@@ -1,4 +1,5 @@
-"""One number of steps of a sweep: a point that meets its bound, or the best schedule that the time allows and an interval."""
+"""One number of steps of a sweep: a point that meets its bound, or the best schedule that the time allows and an
+interval."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ SEARCH_CHUNKS = 12
 
 
 def close(ledger: Ledger, steps: int, bound: LowerBound) -> None:
-    """Find a schedule that meets the bound at `steps`, or the best one that the time allows; keep it, or leave an interval."""
+    """Find a schedule that meets the bound at `steps`, or the best one that the time allows; keep it, or leave an
+    interval."""
     began, worked = time.monotonic(), ledger.work
     resumed = next((p for p in ledger.resumed() if p.steps == steps), None) or seed(ledger, steps, bound)
     if resumed and short(ledger, resumed, bound) and resumed.bandwidth == bound.value:
@@ -77,7 +79,11 @@ def _near(ledger: Ledger, steps: int, bound: LowerBound, began: float) -> None:
         away = min(away, float(ledger.best / bound.value - 1) / 2)  # or it would not improve on that
     question = partial(search.near, close=away)
     verdict = answer(ledger, begin(ledger, question, steps, bound, most), steps, bound)
-    if isinstance(verdict, Sat) and ledger.allowed(verdict.schedule) and (ledger.best is None or verdict.schedule.bandwidth < ledger.best):
+    if (
+        isinstance(verdict, Sat)
+        and ledger.allowed(verdict.schedule)
+        and (ledger.best is None or verdict.schedule.bandwidth < ledger.best)
+    ):
         ledger.keep(point(verdict, bound, "best-known", began))
 
 

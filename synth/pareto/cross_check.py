@@ -21,10 +21,11 @@ SECONDS = 20.0  # for each question, where nobody limited the time
 
 
 def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] = lambda text: None) -> Frontier:
-    """`frontier` with z3's answers to its deciding questions, and a note on how many z3 decided. `budget.seconds` is for all of them.
+    """`frontier` with z3's answers to its deciding questions, and a note on how many z3 decided. `budget.seconds` is
+    for all of them.
 
-    Each point's (C, S, R) must have a schedule; where the point is optimal (C, S, R - 1) must have none. Raises VerificationError where z3
-    says otherwise. What z3 does not decide in time is noted as undecided.
+    Each point's (C, S, R) must have a schedule; where the point is optimal (C, S, R - 1) must have none. Raises
+    VerificationError where z3 says otherwise. What z3 does not decide in time is noted as undecided.
     """
     deadline = None if budget.seconds is None else time.monotonic() + budget.seconds
     questions = list(_questions(frontier))
@@ -36,9 +37,14 @@ def cross_check(frontier: Frontier, budget: Budget, tell: Callable[[str], None] 
         answers.append(answer if answer.solver else replace(answer, solver="z3"))
         tell(f"cross-check {i + 1} of {len(questions)}: {answers[-1]}")
         if answer.verdict not in (expected, "undecided"):
-            raise VerificationError(f"cross-check: z3 says {answers[-1]}; the frontier says {expected}", f"S={problem.steps}")
+            raise VerificationError(
+                f"cross-check: z3 says {answers[-1]}; the frontier says {expected}", f"S={problem.steps}"
+            )
     undecided = [a for a in answers if a.verdict == "undecided"]
-    note = f"cross-check: z3 decided {len(answers) - len(undecided)} of {counted(len(answers), 'question')} as the frontier does"
+    note = (
+        f"cross-check: z3 decided {len(answers) - len(undecided)} of {counted(len(answers), 'question')} as the "
+        f"frontier does"
+    )
     if undecided:
         note += "; undecided in its time: " + ", ".join(f"(C={a.chunks}, S={a.steps}, R={a.rounds})" for a in undecided)
     return replace(frontier, answers=(*frontier.answers, *answers), notes=(*frontier.notes, note))
@@ -57,20 +63,26 @@ def _problem(frontier: Frontier, point: Point, rounds: int) -> Problem:
 
 
 def _ask(problem: Problem, budget: Budget) -> Verdict:
-    """z3's answer: its racers where the problem copies or is the reversal of one that does, else the complete direct encoding."""
+    """z3's answer: its racers where the problem copies or is the reversal of one that does, else the complete direct
+    encoding."""
     if not problem.collective.combining or problem.collective.reversible:
         return race.solve(problem, budget=budget, solver="z3")
     job = jobs.alone(Racer("step", "z3").imports, _direct, (problem, budget.seed), budget, budget.seconds)
-    return job.result[1] if job.result and job.result[0] == "ok" else Unknown("time" if job.result is None else "memory")
+    return (
+        job.result[1] if job.result and job.result[0] == "ok" else Unknown("time" if job.result is None else "memory")
+    )
 
 
 def _direct(problem: Problem, seed: int) -> Verdict:
-    """The direct encoding of a sum, with a chunk for every representative and no symmetry, decided by z3 in this process."""
+    """The direct encoding of a sum, with a chunk for every representative and no symmetry, decided by z3 in this
+    process."""
     from synth.encodings import contributions
     from synth.model.outcome import Cost
     from synth.solvers.z3_sat import Z3Sat
 
-    candidates = Candidates(problem.network, problem.collective, seed).exactly(problem.steps, problem.chunks, problem.rounds)
+    candidates = Candidates(problem.network, problem.collective, seed).exactly(
+        problem.steps, problem.chunks, problem.rounds
+    )
     whole = next(candidate for candidate in candidates if candidate.complete)
     model, read = contributions.encode(whole.translation, problem.steps, whole.rounds, True)
     answer, cost = Z3Sat(seed).solve(model), Cost("direct/z3")

@@ -37,7 +37,8 @@ Listener = Callable[[Event], None]
 class Options:
     """What a sweep may do. Seconds are wall time; None means no limit (each S then gets `point_seconds`).
 
-    `max_extra_rounds`: R is at most so many more than S. `extra_memory`: chunks that a rank may relay, which SCCL's encoding knows.
+    `max_extra_rounds`: R is at most so many more than S. `extra_memory`: chunks that a rank may relay, which SCCL's
+    encoding knows.
     `memory`: bytes that each process it starts may use, None for no limit.
     """
 
@@ -62,7 +63,9 @@ class Options:
 
     def allows(self, steps: int, rounds: int, chunks: int) -> bool:
         """Whether schedules may have so many steps, rounds and chunks per unit."""
-        few = (self.max_steps is None or steps <= self.max_steps) and (self.max_chunks is None or chunks <= self.max_chunks)
+        few = (self.max_steps is None or steps <= self.max_steps) and (
+            self.max_chunks is None or chunks <= self.max_chunks
+        )
         return few and rounds <= self.most_rounds(steps)
 
     @property
@@ -74,7 +77,9 @@ class Options:
 def too_few_allowed(network: Network, collective: Collective, least: LowerBound, most: int) -> InfeasibleError:
     """That `most` steps were allowed and more are needed, with the proof."""
     allowed = f"at most {most} {'was' if most == 1 else 'were'} allowed"
-    return InfeasibleError(f"{collective.name} on {network.name} needs at least {show(least.value)} steps, {allowed}", least.certificate)
+    return InfeasibleError(
+        f"{collective.name} on {network.name} needs at least {show(least.value)} steps, {allowed}", least.certificate
+    )
 
 
 class NoBoundError(UndecidedError):
@@ -84,7 +89,9 @@ class NoBoundError(UndecidedError):
         from synth.model.scale_frontier import COLLECTIVES
 
         instead = ", or take --engine flow" if collective.name in COLLECTIVES else ""
-        super().__init__(f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}")
+        super().__init__(
+            f"{collective.name} on {network.name}: the time limit came before any bound; allow more time{instead}"
+        )
 
 
 class SweepInterrupted(KeyboardInterrupt):

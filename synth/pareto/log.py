@@ -57,7 +57,9 @@ class Log:
                 return
             file = path.open("a", encoding="utf-8")
         except OSError as error:
-            self.trouble = f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
+            self.trouble = (
+                f"cannot write the sweep's log {path}: {error.strerror}; set SYNTH_CACHE to a writable directory"
+            )
             return
         if not _locked(file):
             file.close()
@@ -111,7 +113,8 @@ class Log:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether something is there that is neither a file nor a folder: told by one look, as another run may remove its log meanwhile."""
+    """Whether something is there that is neither a file nor a folder: told by one look, as another run may remove its
+    log meanwhile."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -1,4 +1,5 @@
-"""A schedule that meets a bound p/q: C = q·m chunks and R = p·m rounds for m = 1, 2, ..., on trees and by solvers in turn."""
+"""A schedule that meets a bound p/q: C = q·m chunks and R = p·m rounds for m = 1, 2, ..., on trees and by solvers in
+turn."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from synth.pareto.queries import answer, ask, begin
 from synth.pareto.sweep_state import Ledger
 from synth.solvers.processes.fork_server import Job
 
-MULTIPLES = (0, 1, 2, 3, 5)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
+MULTIPLES = (
+    0,
+    1,
+    2,
+    3,
+    5,
+)  # beyond the least m: C = q·m, R = p·m; some bounds are met only by whole rounds of a larger m
 FIRST_SLICES = (4.0, 2.0, 4.0, 2.0, 2.0)  # seconds of each processor for each of them, at first
 LATER_SLICES = ((14.0, 4.0, 6.0, 4.0, 4.0), (30.0, 10.0, 10.0, 10.0, 10.0))  # and when nothing else is left to try
 QUICK_SLICE = 0.3  # for the first where trees are priced exactly: what a solver does not find at once trees find sooner
@@ -63,7 +70,9 @@ def aim(ledger: Ledger, steps: int, bound: LowerBound, until: float) -> tuple[Sa
                 found, reached, why = _on_trees(ledger, steps, bound)
         if found is None:
             again, start = (0 if higher is not None else 1), least_multiple(steps, bound)
-            found, why = _meet(ledger, steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]])
+            found, why = _meet(
+                ledger, steps, bound, FIRST_SLICES[again:], until, [start + more for more in MULTIPLES[again:]]
+            )
     effort = bound.value.denominator * units <= FEW_CHUNKS
     for slices in LATER_SLICES if effort else ():
         if found is None and ledger.left(until) > 0:
@@ -82,16 +91,23 @@ def least_multiple(steps: int, bound: LowerBound) -> int:
 
 
 def _meet(
-    ledger: Ledger, steps: int, bound: LowerBound, slices: Sequence[float], until: float, multiples: Sequence[int] | None = None,
+    ledger: Ledger,
+    steps: int,
+    bound: LowerBound,
+    slices: Sequence[float],
+    until: float,
+    multiples: Sequence[int] | None = None,
     beside: Job | None = None,
-) -> tuple[Sat | None, str]:  # fmt: skip
+) -> tuple[Sat | None, str]:
     """A schedule with R/C equal to the bound: several chunk counts that allow it, each for its slice of seconds.
 
     Until the job `beside` has one.
     """
     p, q = bound.value.numerator, bound.value.denominator
     start, why = least_multiple(steps, bound), "gave-up"
-    for m, seconds in zip(multiples if multiples is not None else [start + more for more in MULTIPLES], slices, strict=False):
+    for m, seconds in zip(
+        multiples if multiples is not None else [start + more for more in MULTIPLES], slices, strict=False
+    ):
         if q * m * ledger.collective.units > MOST_CHUNKS and m > start:
             return None, why
         most = ledger.options.max_chunks
@@ -118,7 +134,9 @@ def _on_trees(ledger: Ledger, steps: int, bound: LowerBound, job: Job | None = N
     from synth.encodings.tree_packing import search as trees
 
     ledger.tell("query", f"S={steps}: whole chunks on trees", steps, bound.value)
-    verdict = answer(ledger, job or begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound)), steps, bound)
+    verdict = answer(
+        ledger, job or begin(ledger, trees.meet, steps, bound, _most_on_trees(ledger, steps, bound)), steps, bound
+    )
     reached = float(verdict.cost.detail.get("lp", float("inf"))) <= float(bound.value) * (1 + 1e-6)
     return (verdict, reached, "") if isinstance(verdict, Sat) else (None, reached, verdict.reason)
 
@@ -139,7 +157,9 @@ def _suggested(ledger: Ledger, steps: int, bound: LowerBound, seconds: float) ->
 
     network, collective = ledger.forwards()
     group = symmetry.generators(network, collective)
-    columns = generate(network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=ledger.options.seed)
+    columns = generate(
+        network, collective, steps, group, target=float(bound.value), seconds=seconds, seed=ledger.options.seed
+    )
     if columns is None or columns.value > float(bound.value) * (1 + 1e-6):
         return False, []
     q = bound.value.denominator

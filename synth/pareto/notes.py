@@ -11,7 +11,8 @@ from synth.pareto.sweep_state import Ledger
 
 
 def followed(best: Fraction | None, steps: int, floor: Fraction) -> str:
-    """Why an infinite frontier ends at so many steps: what more can gain over the best found, the bound at S being lost or not."""
+    """Why an infinite frontier ends at so many steps: what more can gain over the best found, the bound at S being lost
+    or not."""
     told = f"followed to {steps} steps"
     if best is None:
         return told
@@ -19,7 +20,8 @@ def followed(best: Fraction | None, steps: int, floor: Fraction) -> str:
 
 
 def unattained(ledger: Ledger, steps: int, bound: Fraction, floor: LowerBound) -> str:
-    """What is known of the least R/C over all numbers of steps where `steps` of them, at `bound` at the least, do not attain `floor`.
+    """What is known of the least R/C over all numbers of steps where `steps` of them, at `bound` at the least, do not
+    attain `floor`.
 
     Where every unit goes to every rank, the bound for every S is a packing of spanning trees (Edmonds, 1973), and
     pipelining them comes as near to it as one likes.

@@ -19,13 +19,16 @@ from synth.solvers.processes.resumable_jobs import LEAST_RANKS
 RACER = Racer("tree")
 
 
-def begin(ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget) -> Job:
+def begin(
+    ask: Callable, network: Network, collective: Collective, steps: int, bound: LowerBound, most: int, budget: Budget
+) -> Job:
     """Asks `ask`, a function of the tree engine, about a problem that copies; `answer` has what it says."""
     return jobs.begin(RACER.imports, ask, (_in_order(network), collective, steps, bound.value, most, budget), budget)
 
 
 def _in_order(network: Network) -> Network:
-    """The same with its routes by their ends: where all are alike both ways, a reduce is searched just as its broadcast."""
+    """The same with its routes by their ends: where all are alike both ways, a reduce is searched just as its
+    broadcast."""
     if network.caps:  # which number the routes
         return network
     return replace(network, routes=tuple(sorted(network.routes, key=lambda r: (r.src, r.dst, r.via))))
@@ -64,10 +67,11 @@ def _quick(network: Network, collective: Collective) -> LowerBound:
 
 @dataclass
 class Ahead:
-    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there is an `end`
-    or many ranks.
+    """Flow bounds, in processes of their own: for more steps while the tree engine works on fewer, and all where there
+    is an `end` or many ranks.
 
-    `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are not tried again.
+    `end`: monotonic seconds until which they are waited for. `lost`: those that ran out of time or memory, which are
+    not tried again.
     """
 
     network: Network
@@ -80,7 +84,9 @@ class Ahead:
     def begin(self, steps: int | None) -> None:
         """Starts on the bound for `steps` (None: for any number), once."""
         if steps not in self.jobs and steps not in self.lost:
-            self.jobs[steps] = jobs.begin(RACER.imports, bounds.flow, (self.network, self.collective, steps), self.budget)
+            self.jobs[steps] = jobs.begin(
+                RACER.imports, bounds.flow, (self.network, self.collective, steps), self.budget
+            )
 
     def bound(self, steps: int | None) -> LowerBound | Unknown:
         """As `bounds.flow`, from the job where there is one; why there is none where its time or its memory is over."""

@@ -1,4 +1,5 @@
-"""What lower bounds say of one question (C, S, R): a refutation, or rounds that are needed at least. A time limit ends them."""
+"""What lower bounds say of one question (C, S, R): a refutation, or rounds that are needed at least. A time limit ends
+them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SHARE = 0.3  # of a time limit that bounds may take; the rest is for the search
 
 
 class Bounded(NamedTuple):
-    """The least R that schedules with these C and S need; where that is more than was asked for, in words, with the certificate."""
+    """The least R that schedules with these C and S need; where that is more than was asked for, in words, with the
+    certificate."""
 
     least: int | None
     reason: str = ""
@@ -50,5 +52,8 @@ def rounds(problem: Problem) -> Bounded:
     fewest, per_chunks = bounds.rounds(network, task, problem.steps, problem.chunks, any_chunks)
     if fewest <= problem.rounds:
         return Bounded(fewest)
-    reason = f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(fewest, 'round')}, by a cut certificate"
+    reason = (
+        f"C={problem.chunks} in {counted(problem.steps, 'step')} needs at least {counted(fewest, 'round')}, by "
+        f"a cut certificate"
+    )
     return Bounded(fewest, reason, per_chunks.certificate)

@@ -1,4 +1,5 @@
-"""How a sweep asks its engines: one problem of the race, one question of the tree engine; what they took counts as spent."""
+"""How a sweep asks its engines: one problem of the race, one question of the tree engine; what they took counts as
+spent."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def ask(ledger: Ledger, problem: Problem, seconds: float, beside: Job | None = N
     ledger.spent += verdict.cost.total_cpu / options.jobs
     ledger.answered(record(problem, verdict))
     if isinstance(verdict, Unsat):
-        ledger.log.append({"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine})
+        ledger.log.append(
+            {"kind": "unsat", "query": [problem.chunks, problem.steps, problem.rounds], "engine": verdict.cost.engine}
+        )
     return verdict
 
 
@@ -46,7 +49,9 @@ def record(problem: Problem, verdict: Verdict) -> Answer:
 
 def begin(ledger: Ledger, question: Callable, steps: int, bound: LowerBound, most: int) -> Job:
     """Asks `question`, a function of the tree engine, in a process of its own; `most` chunks per unit at most."""
-    return prefetched_bounds.begin(question, *ledger.forwards(), steps, bound, most, ledger.budget(TREE_SECONDS * ledger.longer))
+    return prefetched_bounds.begin(
+        question, *ledger.forwards(), steps, bound, most, ledger.budget(TREE_SECONDS * ledger.longer)
+    )
 
 
 def answer(ledger: Ledger, job: Job, steps: int, bound: LowerBound) -> Sat | Unknown:
@@ -64,7 +69,8 @@ def answer(ledger: Ledger, job: Job, steps: int, bound: LowerBound) -> Sat | Unk
 
 
 def point(verdict: Sat, bound: LowerBound, status: str, began: float) -> Point:
-    """The point that an answer makes, "optimal" where it meets the bound; searched for since `began` (monotonic seconds)."""
+    """The point that an answer makes, "optimal" where it meets the bound; searched for since `began` (monotonic
+    seconds)."""
     if verdict.schedule.bandwidth == bound.value:
         status = "optimal"
     return Point(verdict.schedule, bound, status, verdict.cost.engine, True, time.monotonic() - began)

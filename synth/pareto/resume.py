@@ -31,9 +31,15 @@ def resumed(network: Network, collective: Collective, records: Iterable[dict]) -
 
 
 def rest(
-    network: Network, collective: Collective, records: Sequence[dict], why: str, notes: tuple[str, ...] = (), labels: tuple[int, ...] = ()
+    network: Network,
+    collective: Collective,
+    records: Sequence[dict],
+    why: str,
+    notes: tuple[str, ...] = (),
+    labels: tuple[int, ...] = (),
 ) -> Frontier:
-    """The frontier as far as `records` go, with the interval [bound for any S, best R/C] where they stop, left open for `why`.
+    """The frontier as far as `records` go, with the interval [bound for any S, best R/C] where they stop, left open for
+    `why`.
 
     Raises InfeasibleError where no schedule exists.
     """
@@ -47,7 +53,9 @@ def rest(
     best = None if last is None else last.bandwidth
     steps = int(least.value) if last is None else last.steps + (last.status == "optimal")
     left = () if best == floor.value else (Open(steps, floor.value, best, why, floor.certificate),)
-    return Frontier(network, collective, tuple(points), left, bounds=((0, least), (None, floor)), notes=notes, labels=labels)
+    return Frontier(
+        network, collective, tuple(points), left, bounds=((0, least), (None, floor)), notes=notes, labels=labels
+    )
 
 
 def _floor(network: Network, collective: Collective, records: Iterable[dict]) -> LowerBound:

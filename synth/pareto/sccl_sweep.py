@@ -20,7 +20,8 @@ MAX_CHUNKS = 6
 
 
 class BlindSweep(Sweep):
-    """The sweep as published: `Options.max_chunks` bounds C (default 6), `Options.max_extra_rounds` is its k (R <= S + k)."""
+    """The sweep as published: `Options.max_chunks` bounds C (default 6), `Options.max_extra_rounds` is its k (R <= S +
+    k)."""
 
     def _sweep(self, first: int) -> None:
         floor = self._static()

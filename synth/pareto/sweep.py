@@ -60,7 +60,8 @@ class Sweep(Ledger):
         return self.frontier()
 
     def _own_up(self) -> None:
-        """Leaves open what a complete frontier would claim without a bound: the time limit may have come before that bound."""
+        """Leaves open what a complete frontier would claim without a bound: the time limit may have come before that
+        bound."""
         points = [(point.steps, point.bandwidth) for point in self.frontier().points]
         if not self.complete or not points:
             return
@@ -117,7 +118,8 @@ class Sweep(Ledger):
         self.last = None if self.best == floor.value else end
 
     def _again(self) -> None:
-        """Returns to what is open while a time limit leaves time: the widest interval first, with longer slices each time."""
+        """Returns to what is open while a time limit leaves time: the widest interval first, with longer slices each
+        time."""
         limit, tried = self.options.time_limit, set[int]()
         while limit is not None and not self.out_of_time:
             work = [o for o in self.open if o.steps not in tried]
@@ -143,11 +145,16 @@ class Sweep(Ledger):
             self.open = [replace(o, reason="gave-up") if o.reason == "time" else o for o in self.open]
 
     def _static(self) -> LowerBound:
-        """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let go on."""
+        """The bound for any number of steps; where the time or the memory is over, one whose search for cuts is not let
+        go on."""
         limit = self.options.time_limit
         if limit is None or self.network.ranks <= FEW_RANKS:
             found = self.ahead.bound(None)
-            return self._noted(found, bounds.flow(self.network, self.collective, None, cycles=1)) if isinstance(found, Unknown) else found
+            return (
+                self._noted(found, bounds.flow(self.network, self.collective, None, cycles=1))
+                if isinstance(found, Unknown)
+                else found
+            )
         quick = prefetched_bounds.begin_quick(self.network, self.collective, replace(self.budget(None), seconds=None))
         try:
             found = self.ahead.bound(None)

@@ -103,14 +103,19 @@ class Ledger:
 
     @property
     def some(self) -> bool:
-        """Whether trees are searched well, as there are not many ranks or few to be reached, and nobody asked for another engine."""
+        """Whether trees are searched well, as there are not many ranks or few to be reached, and nobody asked for
+        another engine."""
         return self.free and (self.network.ranks <= TREE_RANKS or self.few)
 
     @cached_property
     def ahead(self) -> prefetched_bounds.Ahead:
         """Flow bounds, begun before they are needed."""
-        limit = self.options.time_limit if self.network.ranks > LEAST_RANKS else None  # of few ranks they take less than a process
-        return prefetched_bounds.Ahead(self.network, self.collective, self.budget(None), None if limit is None else self.started + limit)
+        limit = (
+            self.options.time_limit if self.network.ranks > LEAST_RANKS else None
+        )  # of few ranks they take less than a process
+        return prefetched_bounds.Ahead(
+            self.network, self.collective, self.budget(None), None if limit is None else self.started + limit
+        )
 
     # ------------------------------------------------------------ what it may spend
 
@@ -155,7 +160,10 @@ class Ledger:
         self.points = [p for p in self.points if p.steps != point.steps or p.bandwidth <= point.bandwidth] + [trusted]
         self.log.append({"kind": "point", "point": document})
         self.answered(Answer(point.chunks, point.steps, point.rounds, "schedule", point.construction))
-        text = f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
+        text = (
+            f"S={point.steps}: {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
+            f"{point.status}"
+        )
         self.tell("point", text, point.steps, point.bound.value, point)
 
     def answered(self, answer: Answer) -> None:
@@ -172,9 +180,15 @@ class Ledger:
     def narrow(self) -> None:
         """What points say of open intervals at as many steps and more."""
         reached = [(o, min((p.bandwidth for p in self.points if p.steps <= o.steps), default=None)) for o in self.open]
-        self.bounds += [(o.steps, LowerBound(o.lower, o.certificate)) for o, upper in reached if upper is not None and upper <= o.lower]
+        self.bounds += [
+            (o.steps, LowerBound(o.lower, o.certificate))
+            for o, upper in reached
+            if upper is not None and upper <= o.lower
+        ]
         self.open = [replace(o, upper=upper) for o, upper in reached if upper is None or upper > o.lower]
 
-    def tell(self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None) -> None:
+    def tell(
+        self, kind: str, text: str, steps: int | None = None, bound: Fraction | None = None, point: Point | None = None
+    ) -> None:
         """One line of progress (`Event`) to who listens."""
         self.listen(Event(kind, text, steps, bound, point))

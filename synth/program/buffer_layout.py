@@ -44,7 +44,8 @@ class Layout:
 
     @cached_property
     def overlaps(self) -> tuple[int | None, ...]:
-        """`overlaps[rank]`: the place of the output's first chunk, counted from the input's first, when called in place.
+        """`overlaps[rank]`: the place of the output's first chunk, counted from the input's first, when called in
+        place.
 
         Negative where the input lies inside the output (allgather: ``-rank * n``), 0 where one buffer is empty. None
         where the call cannot be in place: no place makes every chunk that both buffers hold the same memory, and

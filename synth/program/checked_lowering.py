@@ -1,7 +1,8 @@
 """The one door into lowering: a schedule is replayed first, and one that is wrong becomes no program.
 
-`lower` and `onesided` are those of synth.program, which themselves believe the schedule that they are given. Beside what
-those raise, they raise VerificationError with the place in the schedule, and UsageError for more than `MOST_SENDS` sends.
+`lower` and `onesided` are those of synth.program, which themselves believe the schedule that they are given. Beside
+what those raise, they raise VerificationError with the place in the schedule, and UsageError for more than `MOST_SENDS`
+sends.
 """
 
 from __future__ import annotations

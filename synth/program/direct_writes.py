@@ -1,11 +1,11 @@
 """Which messages may be written straight into the receiver's buffer, and whether a rank's own order orders its memory.
 
-The i-th send on a connection pairs with its i-th receive, so where a receive that stores what arrives (``r``, ``rcs``) will put
-it is known beforehand, and the sender may write there at once, instead of into a slot of the FIFO. It writes earlier than
-the receive would have. That is safe where whatever else touches those chunks has either ended before the send starts, or
-starts after the receive has ended, in every execution. What orders ops is their place in a block, dependencies, and
-messages: a receive starts when its send has ended. Room in a FIFO is left out: it depends on the FIFO. An op of more
-chunks than a message holds is as many ops here, and is put directly where all of them may be.
+The i-th send on a connection pairs with its i-th receive, so where a receive that stores what arrives (``r``, ``rcs``)
+will put it is known beforehand, and the sender may write there at once, instead of into a slot of the FIFO. It writes
+earlier than the receive would have. That is safe where whatever else touches those chunks has either ended before the
+send starts, or starts after the receive has ended, in every execution. What orders ops is their place in a block,
+dependencies, and messages: a receive starts when its send has ended. Room in a FIFO is left out: it depends on the
+FIFO. An op of more chunks than a message holds is as many ops here, and is put directly where all of them may be.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ MOST = 1 << 26  # entries of all clocks together
 
 
 def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
-    """The sends of a two-sided program that may write the receiver's buffer, each with the receive that it pairs with; for calls
-    in place or not, and messages of at most `part` chunks. None where it is too large to tell, or its ops wait in a circle."""
+    """The sends of a two-sided program that may write the receiver's buffer, each with the receive that it pairs with;
+    for calls in place or not, and messages of at most `part` chunks. None where it is too large to tell, or its ops
+    wait in a circle."""
     if program.one_sided or program.collective is None:
         return {}
     whole, (split, origin) = _pairs(program), _split(program, part)
@@ -58,9 +59,11 @@ def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
 
 
 def ordered_alone(program: Program, in_place: bool) -> bool:
-    """Whether the blocks' own order and dependencies order all accesses to a chunk of which one writes, without messages.
+    """Whether the blocks' own order and dependencies order all accesses to a chunk of which one writes, without
+    messages.
 
-    Programs made by lowering are; foreign ones may rely on a message that went round. Packets order nothing but themselves.
+    Programs made by lowering are; foreign ones may rely on a message that went round. Packets order nothing but
+    themselves.
     """
     orders = _Orders.of(program, {})
     if orders is None:
@@ -74,8 +77,10 @@ def ordered_alone(program: Program, in_place: bool) -> bool:
             writes.setdefault(cell, []).append(place)
     return all(
         first == other or orders.before(first, other) or orders.before(other, first)
-        for cell, found in writes.items() for k, first in enumerate(found) for other in (*found[k + 1 :], *reads.get(cell, ()))
-    )  # fmt: skip
+        for cell, found in writes.items()
+        for k, first in enumerate(found)
+        for other in (*found[k + 1 :], *reads.get(cell, ()))
+    )
 
 
 def _ops(program: Program) -> Iterator[tuple[Place, Op]]:
@@ -104,10 +109,17 @@ def _pairs(program: Program) -> dict[Place, Place]:
     return found
 
 
-def _cells(program: Program, rank: int, op: Op, in_place: bool, *, reads: bool = True, writes: bool = True) -> list[tuple]:
-    """The chunks of memory that an op of `rank` reads and writes; in place, input and output that are one memory are one."""
-    src = [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)] if op.code in READING and op.src else []
-    dst = [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)] if op.code in WRITING and op.dst else []
+def _cells(
+    program: Program, rank: int, op: Op, in_place: bool, *, reads: bool = True, writes: bool = True
+) -> list[tuple]:
+    """The chunks of memory that an op of `rank` reads and writes; in place, input and output that are one memory are
+    one."""
+    src = (
+        [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)] if op.code in READING and op.src else []
+    )
+    dst = (
+        [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)] if op.code in WRITING and op.dst else []
+    )
     if op.code == "cpy" and src == dst:  # it is there already, and nothing is done
         return []
     read = [*src, *(dst if op.code == "re" else ())]
@@ -141,7 +153,9 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
                 deps = tuple(Dep(dep.block, last[dep.block][dep.op]) for dep in op.deps)
                 step = part if op.code in SENDING | RECEIVING else op.count
                 for low in range(0, op.count, step):
-                    src, dst = (tuple(span._replace(offset=span.offset + low) for span in spans) for spans in (op.src, op.dst))
+                    src, dst = (
+                        tuple(span._replace(offset=span.offset + low) for span in spans) for spans in (op.src, op.dst)
+                    )
                     origin[gpu.rank, b, len(ops)] = (gpu.rank, b, i)
                     ops.append(op._replace(src=src, dst=dst, count=min(step, op.count - low), deps=() if low else deps))
             blocks.append(block._replace(ops=tuple(ops)))
@@ -150,7 +164,8 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
 
 
 class _Orders(NamedTuple):
-    """`start[first[seat] + i][number[other]]`: how many ops of block `other` have certainly ended when op i of `seat` starts."""
+    """`start[first[seat] + i][number[other]]`: how many ops of block `other` have certainly ended when op i of `seat`
+    starts."""
 
     number: Mapping[Seat, int]
     first: Mapping[Seat, int]
@@ -162,7 +177,8 @@ class _Orders(NamedTuple):
 
     @staticmethod
     def of(program: Program, sends: Mapping[Place, Place]) -> _Orders | None:
-        """The orders of `program`; `sends`: by receive. None where it is too large, or its ops wait for each other in a circle."""
+        """The orders of `program`; `sends`: by receive. None where it is too large, or its ops wait for each other in a
+        circle."""
         seats = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
         blocks = [program.gpus[rank].blocks[b].ops for rank, b in seats]
         number = {seat: n for n, seat in enumerate(seats)}

@@ -1,4 +1,5 @@
-"""What one MSCCL++ execution plan can hold (microsoft/mscclpp 0.9: execution_common.hpp, execution_plan.cc, execution_kernel.hpp).
+"""What one MSCCL++ execution plan can hold (microsoft/mscclpp 0.9: execution_common.hpp, execution_plan.cc,
+execution_kernel.hpp).
 
 The loader checks only the number of operations; the other limits are sizes of fixed arrays that it writes past.
 """
@@ -33,9 +34,9 @@ def counted_side(program: Program) -> int:
 def largest_size(program: Program) -> int:
     """The most bytes (nccl-tests' size) for which every offset fits 32 bits, whatever allocations the buffers lie in.
 
-    A packet takes twice its chunk's bytes, and every second launch begins in the middle of the scratch. The loader sizes
-    the scratch by the allocation that the input lies in, up to the largest message: in place an allgather's input lies
-    in its whole output.
+    A packet takes twice its chunk's bytes, and every second launch begins in the middle of the scratch. The loader
+    sizes the scratch by the allocation that the input lies in, up to the largest message: in place an allgather's input
+    lies in its whole output.
     """
     counts = [chunk_counts(gpu) for gpu in program.gpus]
     scratch = max((gpu.scratch for gpu in program.gpus), default=0)
@@ -47,5 +48,6 @@ def largest_size(program: Program) -> int:
 
 
 def plan_ops(ops: tuple[Op, ...]) -> int:
-    """How many operations of a plan these ops become: waiting for another block, and being waited for, are operations there."""
+    """How many operations of a plan these ops become: waiting for another block, and being waited for, are operations
+    there."""
     return len(ops) + sum(bool(op.deps) + op.flag for op in ops)

@@ -131,7 +131,8 @@ class Program:
 
     @property
     def loop_chunks(self) -> int:
-        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop): the divisor of the element count there."""
+        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop): the divisor of the element count
+        there."""
         return self.chunks * (1 if self.collective is None else self.collective.buffer_units)
 
     @cached_property
@@ -171,13 +172,25 @@ class Program:
 
     def to_json(self) -> dict:
         """The program as a JSON document (schema: docs/formats.md); what has its default value is left out."""
-        doc: dict = {"schema": SCHEMA, "name": self.name, "chunks": self.chunks, "protocol": self.protocol, "in_place": self.in_place}
+        doc: dict = {
+            "schema": SCHEMA,
+            "name": self.name,
+            "chunks": self.chunks,
+            "protocol": self.protocol,
+            "in_place": self.in_place,
+        }
         if self.collective is not None:
             doc["collective"] = self.collective.to_json(1)
         doc["min_bytes"] = self.min_bytes
         doc["max_bytes"] = self.max_bytes
         doc["gpus"] = [
-            {"rank": g.rank, "input": g.input, "output": g.output, "scratch": g.scratch, "blocks": [_block_json(b) for b in g.blocks]}
+            {
+                "rank": g.rank,
+                "input": g.input,
+                "output": g.output,
+                "scratch": g.scratch,
+                "blocks": [_block_json(b) for b in g.blocks],
+            }
             for g in self.gpus
         ]
         return doc
@@ -191,14 +204,26 @@ class Program:
         if doc["protocol"] not in PROTOCOLS or doc["in_place"] not in ("out", "in", "both"):
             raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
         gpus = tuple(
-            Gpu(_whole(g["rank"]), _whole(g["input"]), _whole(g["output"]), _whole(g["scratch"]), tuple(map(_block, g["blocks"])))
+            Gpu(
+                _whole(g["rank"]),
+                _whole(g["input"]),
+                _whole(g["output"]),
+                _whole(g["scratch"]),
+                tuple(map(_block, g["blocks"])),
+            )
             for g in doc["gpus"]
         )
         limit = doc["max_bytes"]
         return Program(
-            str(doc["name"]), collective, _whole(doc["chunks"]), gpus, doc["protocol"], doc["in_place"], _whole(doc["min_bytes"]),
+            str(doc["name"]),
+            collective,
+            _whole(doc["chunks"]),
+            gpus,
+            doc["protocol"],
+            doc["in_place"],
+            _whole(doc["min_bytes"]),
             None if limit is None else _whole(limit),
-        )  # fmt: skip
+        )
 
 
 def _block_json(block: Block) -> dict:
@@ -231,7 +256,12 @@ def _op_json(op: Op) -> dict:
 
 
 def _span_json(span: Span) -> list:
-    return [span.buffer, span.offset, *([span.rank] if span.rank is not None or span.packet else []), *([True] if span.packet else [])]
+    return [
+        span.buffer,
+        span.offset,
+        *([span.rank] if span.rank is not None or span.packet else []),
+        *([True] if span.packet else []),
+    ]
 
 
 def _block(doc: dict) -> Block:
@@ -248,10 +278,15 @@ def _op(doc: dict) -> Op:
     if doc["code"] not in CODES:
         raise ValueError(f"unknown instruction {doc['code']!r}")
     return Op(
-        doc["code"], tuple(map(_span, doc.get("src", ()))), tuple(map(_span, doc.get("dst", ()))), _whole(doc.get("count", 1)),
-        tuple(Dep(_whole(b), _whole(s)) for b, s in doc.get("deps", ())), bool(doc.get("flag", False)),
-        tuple(_whole(p) for p in doc.get("ports", ())), tuple(_whole(b) for b in doc.get("group", ())),
-    )  # fmt: skip
+        doc["code"],
+        tuple(map(_span, doc.get("src", ()))),
+        tuple(map(_span, doc.get("dst", ()))),
+        _whole(doc.get("count", 1)),
+        tuple(Dep(_whole(b), _whole(s)) for b, s in doc.get("deps", ())),
+        bool(doc.get("flag", False)),
+        tuple(_whole(p) for p in doc.get("ports", ())),
+        tuple(_whole(b) for b in doc.get("group", ())),
+    )
 
 
 def _span(row: list) -> Span:
@@ -259,7 +294,9 @@ def _span(row: list) -> Span:
     if buffer not in BUFFERS:
         raise ValueError(f"buffer {buffer!r}; i, o and s exist")
     rank = rest[0] if rest else None
-    return Span(buffer, _whole(offset), None if rank is None else _whole(rank), bool(rest[1]) if len(rest) > 1 else False)
+    return Span(
+        buffer, _whole(offset), None if rank is None else _whole(rank), bool(rest[1]) if len(rest) > 1 else False
+    )
 
 
 def _peer(value: object) -> int | None:

@@ -51,24 +51,67 @@ class Runtime:
 
 
 _NCCL = {
-    "allreduce": "allreduce", "allgather": "allgather", "reduce": "reduce", "broadcast": "broadcast", "alltoall": "alltoall",
+    "allreduce": "allreduce",
+    "allgather": "allgather",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "alltoall": "alltoall",
     "reduce-scatter": "reducescatter",
-}  # fmt: skip
-_CUSTOM = ("gather", "scatter", "scan", "multi-broadcast", "multi-reduce", "multi-scatter", "multi-gather", "alltonext", "sendrecv",
-           "allgatherv", "reduce-scatterv", "alltoallv")  # fmt: skip
+}
+_CUSTOM = (
+    "gather",
+    "scatter",
+    "scan",
+    "multi-broadcast",
+    "multi-reduce",
+    "multi-scatter",
+    "multi-gather",
+    "alltonext",
+    "sendrecv",
+    "allgatherv",
+    "reduce-scatterv",
+    "alltoallv",
+)
 
 RUNTIMES: Mapping[str, Runtime] = {
     "msccl": Runtime(
-        "msccl", TWO_SIDED, {**_NCCL, "reduce-scatter": "reduce_scatter", **dict.fromkeys(_CUSTOM, "custom")}, blocks=216,
-        channels=32, channel_blocks=32, block_ops=256, count=71, dep_block=127, single_dep=True, inclusive_max=False, exact_in_place=True,
+        "msccl",
+        TWO_SIDED,
+        {**_NCCL, "reduce-scatter": "reduce_scatter", **dict.fromkeys(_CUSTOM, "custom")},
+        blocks=216,
+        channels=32,
+        channel_blocks=32,
+        block_ops=256,
+        count=71,
+        dep_block=127,
+        single_dep=True,
+        inclusive_max=False,
+        exact_in_place=True,
     ),
     "executor": Runtime(
-        "executor", TWO_SIDED, _NCCL, blocks=1024, channels=32, channel_blocks=32, block_ops=64, count=71, dep_block=127, single_dep=True,
+        "executor",
+        TWO_SIDED,
+        _NCCL,
+        blocks=1024,
+        channels=32,
+        channel_blocks=32,
+        block_ops=64,
+        count=71,
+        dep_block=127,
+        single_dep=True,
     ),
     "rccl": Runtime(
-        "rccl", frozenset({"s", "r", "cpy", "re", "nop"}), _NCCL, blocks=64, channels=128, channel_blocks=32, block_ops=64, count=71,
-        dep_block=127, single_dep=True,
+        "rccl",
+        frozenset({"s", "r", "cpy", "re", "nop"}),
+        _NCCL,
+        blocks=64,
+        channels=128,
+        channel_blocks=32,
+        block_ops=64,
+        count=71,
+        dep_block=127,
+        single_dep=True,
     ),
     "mscclpp": Runtime("mscclpp", ONE_SIDED, None, block_ops=64, operators=("sum",)),
     "synth": Runtime("synth", TWO_SIDED, None, operators=("sum", "prod", "min", "max", "avg")),
-}  # fmt: skip
+}

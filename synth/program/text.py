@@ -38,7 +38,8 @@ def dump(program: Program) -> str:
     lines = [
         f"program {program.name}",
         f"collective {_collective_text(program.collective)}",
-        f"chunks {program.chunks} protocol {program.protocol} in-place {program.in_place} bytes {program.min_bytes}..{top}",
+        f"chunks {program.chunks} protocol {program.protocol} in-place {program.in_place} bytes "
+        f"{program.min_bytes}..{top}",
     ]
     for gpu in program.gpus:
         lines.append(f"rank {gpu.rank}: input {gpu.input} output {gpu.output} scratch {gpu.scratch}")
@@ -81,7 +82,11 @@ def parse(text: str, file: str | None = None) -> Program:
 def _collective_text(task: Collective | None) -> str:
     if task is None:
         return "unknown"
-    if task.name in COLLECTIVES and COLLECTIVES[task.name][1] in ((), ("root",)) and collective(task.name, task.ranks, task.roots) == task:
+    if (
+        task.name in COLLECTIVES
+        and COLLECTIVES[task.name][1] in ((), ("root",))
+        and collective(task.name, task.ranks, task.roots) == task
+    ):
         return f"{task.name} ranks {task.ranks}" + (f" roots {','.join(map(str, task.roots))}" if task.roots else "")
     if task.name in ("allgather", "reduce-scatter", "alltoall") and collective(task.name, task.ranks) == task:
         return f"{task.name} ranks {task.ranks}"

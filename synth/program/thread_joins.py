@@ -59,7 +59,9 @@ def touched(rank: int, op: Op, keys: Keys) -> tuple[set[Key], set[Key]]:
     """The plain memory of the rank itself that `op` reads, and that it writes."""
     found: list[set[Key]] = []
     for spans in (op.src, op.dst):
-        found.append({key for span in spans if span.rank is None and not span.packet for key in keys(rank, span, op.count)})
+        found.append(
+            {key for span in spans if span.rank is None and not span.packet for key in keys(rank, span, op.count)}
+        )
     return found[0], found[1]
 
 
@@ -88,9 +90,15 @@ def joined(program: Program) -> Program:
     """
     keys = memory_keys(program)
     return Program(
-        program.name, program.collective, program.chunks, tuple(_gpu(gpu, keys) for gpu in program.gpus), program.protocol,
-        program.in_place, program.min_bytes, program.max_bytes,
-    )  # fmt: skip
+        program.name,
+        program.collective,
+        program.chunks,
+        tuple(_gpu(gpu, keys) for gpu in program.gpus),
+        program.protocol,
+        program.in_place,
+        program.min_bytes,
+        program.max_bytes,
+    )
 
 
 def _gpu(gpu: Gpu, keys: Keys) -> Gpu:

@@ -15,7 +15,8 @@ from synth.runtime.padding import Padding
 
 
 class Bound(NamedTuple):
-    """`pointers`: by rank: input, output, 0 for scratch. `inputs`, `outputs`: the arrays by rank, None where the call has none."""
+    """`pointers`: by rank: input, output, 0 for scratch. `inputs`, `outputs`: the arrays by rank, None where the call
+    has none."""
 
     pointers: tuple[int, ...]
     inputs: tuple[Facts | None, ...]
@@ -23,13 +24,20 @@ class Bound(NamedTuple):
 
 
 def bound(
-    program: Program, layout: Layout, padding: Padding, kind: Dtype, inputs: Any, outputs: Any, *, on: Sequence[int] | None,
+    program: Program,
+    layout: Layout,
+    padding: Padding,
+    kind: Dtype,
+    inputs: Any,
+    outputs: Any,
+    *,
+    on: Sequence[int] | None,
     in_place: bool,
-) -> Bound:  # fmt: skip
+) -> Bound:
     """Where the arrays of a call lie, which hold no padding. `on`: the GPU of each rank; None: in the host's memory.
 
-    Raises UsageError in one line: too few arrays, another size, type or device, not contiguous, not aligned to an element; inputs
-    and outputs that overlap out of place, or do not lie in each other as in place they must.
+    Raises UsageError in one line: too few arrays, another size, type or device, not contiguous, not aligned to an
+    element; inputs and outputs that overlap out of place, or do not lie in each other as in place they must.
     """
     pointers = [0] * (3 * program.ranks)
     found: list[list[Facts | None]] = [[None] * program.ranks, [None] * program.ranks]
@@ -38,14 +46,18 @@ def bound(
             if not held[rank]:
                 continue
             device = None if on is None else on[rank]
-            place = Place(f"the {what} of rank {rank}", padding.count(len(held[rank])), kind.name, kind.size, device, k == 1)
+            place = Place(
+                f"the {what} of rank {rank}", padding.count(len(held[rank])), kind.name, kind.size, device, k == 1
+            )
             at = pointer(array, place)
             pointers[3 * rank + k] = at.pointer
             found[k][rank] = at
     for rank in range(program.ranks):
         if layout.inputs[rank] and layout.outputs[rank] and padding.unit:
             _placed(padding, layout, rank, pointers[3 * rank], pointers[3 * rank + 1], kind.size, in_place)
-    _apart([(f.device, f.pointer, f.size * kind.size, rank) for rank, f in enumerate(found[1]) if f is not None and f.size])
+    _apart(
+        [(f.device, f.pointer, f.size * kind.size, rank) for rank, f in enumerate(found[1]) if f is not None and f.size]
+    )
     return Bound(tuple(pointers), tuple(found[0]), tuple(found[1]))
 
 
@@ -54,7 +66,9 @@ def _apart(outputs: list[tuple[int | None, int, int, int]]) -> None:
     outputs.sort(key=lambda output: (-1 if output[0] is None else output[0], output[1]))
     for (here, at, size, rank), (there, begins, _, other) in pairwise(outputs):
         if here == there and begins < at + size:
-            raise UsageError(f"the outputs of ranks {min(rank, other)} and {max(rank, other)} overlap; each rank needs its own")
+            raise UsageError(
+                f"the outputs of ranks {min(rank, other)} and {max(rank, other)} overlap; each rank needs its own"
+            )
 
 
 def _placed(padding: Padding, layout: Layout, rank: int, read: int, written: int, width: int, in_place: bool) -> None:
@@ -63,6 +77,8 @@ def _placed(padding: Padding, layout: Layout, rank: int, read: int, written: int
         at = padding.count(layout.overlaps[rank] or 0) * width
         if written != read + at:
             where = "begin together" if not at else f"output {abs(at)} bytes {'after' if at > 0 else 'before'} input"
-            raise UsageError(f"in place, the buffers of rank {rank} are one ({where}); these lie {written - read} bytes apart")
+            raise UsageError(
+                f"in place, the buffers of rank {rank} are one ({where}); these lie {written - read} bytes apart"
+            )
     elif read < written + wanted and written < read + held:
         raise UsageError(f"the input and the output of rank {rank} overlap; a call in place says so (in_place=True)")

@@ -23,7 +23,8 @@ DEFAULT_BYTES = 1 << 20
 
 
 class Call(NamedTuple):
-    """What `synth run` is asked. `size` None: `DEFAULT_BYTES`, or the next that divides. `values`: with data, else only the time."""
+    """What `synth run` is asked. `size` None: `DEFAULT_BYTES`, or the next that divides. `values`: with data, else only
+    the time."""
 
     program: Program
     network: Network | None
@@ -50,7 +51,9 @@ def run(call: Call, arrays: Sequence | None, executor: str, options: Mapping[str
         if call.values:
             afford(sum(map(len, (*layout.inputs, *layout.outputs))), parts.elements, kind, most_bytes(executor))
         given = (
-            reference_data.inputs(parts.layout(task), parts.unit if parts.padded else parts.elements, kind, op, call.seed)
+            reference_data.inputs(
+                parts.layout(task), parts.unit if parts.padded else parts.elements, kind, op, call.seed
+            )
             if call.values
             else []
         )
@@ -97,18 +100,24 @@ def _default(program: Program, kind: Dtype) -> int:
 def _common(given: Sequence) -> Dtype:
     names = {rows.dtype.name for rows in given if len(rows)} or {rows.dtype.name for rows in given}
     if len(names) > 1 or not names <= {kind.name for kind in DTYPES}:
-        raise UsageError(f"the inputs are of {' and '.join(sorted(names))}; they must be of one of {', '.join(k.name for k in DTYPES)}")
+        raise UsageError(
+            f"the inputs are of {' and '.join(sorted(names))}; they must be of one of "
+            f"{', '.join(k.name for k in DTYPES)}"
+        )
     return dtype(names.pop())
 
 
 def made(executor: str, options: Mapping[str, Any]) -> Any:
-    """The executor of that name with `options` (None: its default). Raises UsageError, SynthError where it cannot run here."""
+    """The executor of that name with `options` (None: its default). Raises UsageError, SynthError where it cannot run
+    here."""
     kind: Any = find("executors", executor, EXECUTORS)
     given = {name: value for name, value in options.items() if value is not None}
     has = getattr(kind, "__dataclass_fields__", given)
     unknown = [name for name in given if name not in has]
     if unknown:
-        raise UsageError(f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(has)}")
+        raise UsageError(
+            f"the {executor} executor has no such option: {' and '.join(unknown)}; it has {', '.join(has)}"
+        )
     runner = kind(**given)
     missing = runner.available()
     if missing is not None:

@@ -1,4 +1,5 @@
-"""What this machine can run programs on: GPUs with peer access, a compiler, MPI; and what is missing. Never raises for lack of any."""
+"""What this machine can run programs on: GPUs with peer access, a compiler, MPI; and what is missing. Never raises for
+lack of any."""
 
 from __future__ import annotations
 
@@ -47,9 +48,11 @@ class Devices:
     def to_json(self) -> dict:
         """The document of `synth devices`."""
         return {
-            "schema": "synth.devices/1", "cuda": self.cuda, "gpus": [gpu._asdict() | {"peers": list(gpu.peers)} for gpu in self.gpus],
+            "schema": "synth.devices/1",
+            "cuda": self.cuda,
+            "gpus": [gpu._asdict() | {"peers": list(gpu.peers)} for gpu in self.gpus],
             "executors": [row._asdict() for row in self.runs],
-        }  # fmt: skip
+        }
 
 
 def devices() -> Devices:
@@ -67,7 +70,11 @@ def _place(executor: str, gpus: tuple[Gpu, ...]) -> str:
         return f"all ranks on GPU 0, or --ranks-on 0..{len(gpus) - 1}" if len(gpus) > 1 else "all ranks on GPU 0"
     if executor == "mpi":
         world = environment.inside()
-        return f"the MPI job of {world.size} processes that runs this" if world else f"processes of this machine, by {environment.mpirun()}"
+        return (
+            f"the MPI job of {world.size} processes that runs this"
+            if world
+            else f"processes of this machine, by {environment.mpirun()}"
+        )
     return {"reference": "this process", "host": "threads of this process"}.get(executor, "a plug-in's choice")
 
 
@@ -75,7 +82,11 @@ def _cuda() -> tuple[str, tuple[Gpu, ...]]:
     wheels = [name for name in WHEELS if _version(name)]
     count = driver()
     if len(wheels) > 1:
-        return f"{' and '.join(wheels)} are both installed and exclude each other: pip uninstall {wheels[0]} or {wheels[1]}", ()
+        return (
+            f"{' and '.join(wheels)} are both installed and exclude each other: pip uninstall {wheels[0]} or "
+            f"{wheels[1]}",
+            (),
+        )
     if count is None:
         with_it = "" if installed("cupy") else f"; for a machine that has one: {INSTALL}"
         return f"no CUDA driver is installed here, so no GPU can be used{with_it}", ()
@@ -88,10 +99,17 @@ def _cuda() -> tuple[str, tuple[Gpu, ...]]:
             warnings.simplefilter("ignore")
             runtime = cupy().cuda.runtime
             gpus = tuple(_gpu(runtime, i, runtime.getDeviceCount()) for i in range(runtime.getDeviceCount()))
-            said = f"{_gpus(len(gpus))}, driver for CUDA {_dotted(runtime.driverGetVersion())}, {' '.join(wheels) or 'CuPy'} for CUDA"
+            said = (
+                f"{_gpus(len(gpus))}, driver for CUDA {_dotted(runtime.driverGetVersion())}, "
+                f"{' '.join(wheels) or 'CuPy'} for CUDA"
+            )
             return f"{said} {_dotted(runtime.runtimeGetVersion())}", gpus
     except Exception as error:  # whatever a half-installed CUDA raises is one line here
-        return f"CuPy cannot use the GPU: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}", ()
+        return (
+            f"CuPy cannot use the GPU: {type(error).__name__}: "
+            f"{str(error).splitlines()[0] if str(error) else 'no reason given'}",
+            (),
+        )
 
 
 def cupy() -> Any:
@@ -103,7 +121,14 @@ def _gpu(runtime: Any, index: int, count: int) -> Gpu:
     found = runtime.getDeviceProperties(index)
     name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
     peers = tuple(p for p in range(count) if p != index and runtime.deviceCanAccessPeer(index, p))
-    return Gpu(index, name, f"{found['major']}.{found['minor']}", int(found["totalGlobalMem"]), int(found["multiProcessorCount"]), peers)
+    return Gpu(
+        index,
+        name,
+        f"{found['major']}.{found['minor']}",
+        int(found["totalGlobalMem"]),
+        int(found["multiProcessorCount"]),
+        peers,
+    )
 
 
 def driver() -> int | None:

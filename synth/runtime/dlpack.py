@@ -23,7 +23,8 @@ _NAMES = {kind.name for kind in DTYPES}
 
 
 class Facts(NamedTuple):
-    """Where an array lies. `device`: the GPU, None in the host's memory. `held`: what keeps the memory while it is used."""
+    """Where an array lies. `device`: the GPU, None in the host's memory. `held`: what keeps the memory while it is
+    used."""
 
     pointer: int
     size: int
@@ -35,10 +36,17 @@ class Facts(NamedTuple):
 
 class _Tensor(ctypes.Structure):  # DLTensor of dlpack.h
     _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
 
 
 def facts(array: Any, what: str) -> Facts:
@@ -55,13 +63,18 @@ def facts(array: Any, what: str) -> Facts:
                 raise UsageError(f"{what} does not give its memory away by DLPack: {said}") from None
     if hasattr(array, "__cuda_array_interface__"):
         return _cuda_interface(array)
-    raise UsageError(f"{what} is a {type(array).__name__}; arrays of NumPy, CuPy, torch or anything with DLPack can be used")
+    raise UsageError(
+        f"{what} is a {type(array).__name__}; arrays of NumPy, CuPy, torch or anything with DLPack can be used"
+    )
 
 
 def _dlpack(array: Any, what: str) -> Facts:
     kind, device = (int(part) for part in array.__dlpack_device__())
     if kind not in (CPU, CUDA, PINNED, MANAGED):
-        raise UsageError(f"{what} is in the memory of a device of another kind (DLPack's {kind}): only CUDA's and the host's can be used")
+        raise UsageError(
+            f"{what} is in the memory of a device of another kind (DLPack's {kind}): only CUDA's and the host's can "
+            f"be used"
+        )
     # -1: no synchronisation, for the launch is on the caller's stream
     capsule = array.__dlpack__(stream=-1) if kind in (CUDA, MANAGED) else array.__dlpack__()
     read = ctypes.pythonapi.PyCapsule_GetPointer
@@ -69,10 +82,16 @@ def _dlpack(array: Any, what: str) -> Facts:
     tensor = _Tensor.from_address(read(capsule, b"dltensor"))
     shape = [tensor.shape[d] for d in range(tensor.ndim)]
     strides = [tensor.strides[d] for d in range(tensor.ndim)] if tensor.strides else None
-    name = _CODES.get((tensor.code, tensor.bits), f"type {tensor.code} of {tensor.bits} bits") if tensor.lanes == 1 else "vectors"
+    name = (
+        _CODES.get((tensor.code, tensor.bits), f"type {tensor.code} of {tensor.bits} bits")
+        if tensor.lanes == 1
+        else "vectors"
+    )
     size = _product(shape)
     pointer = (tensor.data or 0) + tensor.byte_offset
-    return Facts(pointer, size, name, _dense(shape, strides), device if kind in (CUDA, MANAGED) else None, (array, capsule))
+    return Facts(
+        pointer, size, name, _dense(shape, strides), device if kind in (CUDA, MANAGED) else None, (array, capsule)
+    )
 
 
 def _cuda_interface(array: Any) -> Facts:
@@ -105,13 +124,17 @@ def _dense(shape: Sequence[int], strides: Sequence[int] | None) -> bool:
 
 
 def by_rank(arrays: Any, ranks: int, what: str) -> list[Any]:
-    """One array a rank: of a list or tuple, or the rows of a stacked array. Raises UsageError where they are not so many."""
+    """One array a rank: of a list or tuple, or the rows of a stacked array. Raises UsageError where they are not so
+    many."""
     if isinstance(arrays, list | tuple):
         found = list(arrays)
     else:
         shape = getattr(arrays, "shape", None)
         if not shape:
-            raise UsageError(f"the {what}s are a {type(arrays).__name__}: give a list of one array a rank, or one array with a row a rank")
+            raise UsageError(
+                f"the {what}s are a {type(arrays).__name__}: give a list of one array a rank, or one array with a "
+                f"row a rank"
+            )
         found = [arrays[r] for r in range(int(shape[0]))]
     if len(found) != ranks:
         raise UsageError(f"{len(found)} {what}s for {ranks} ranks: give one a rank")
@@ -131,7 +154,8 @@ def is_device(arrays: Any) -> bool:
 
 
 class Place(NamedTuple):
-    """What an array of a call must be: its owner in words, how many elements, of which type, on which GPU (None: in the host's memory).
+    """What an array of a call must be: its owner in words, how many elements, of which type, on which GPU (None: in the
+    host's memory).
     `writes`: the call writes it."""
 
     what: str
@@ -149,18 +173,27 @@ def pointer(array: Any, place: Place) -> Facts:
         here, there = _memory(found.device), _memory(place.device)
         raise UsageError(f"{place.what} is in {here}; this call takes it in {there}")
     if found.dtype != place.dtype or found.size != place.size:
-        raise UsageError(f"{place.what} is of {found.size} elements of {found.dtype}; this call takes {place.size} of {place.dtype}")
+        raise UsageError(
+            f"{place.what} is of {found.size} elements of {found.dtype}; this call takes {place.size} of {place.dtype}"
+        )
     if not found.contiguous:
-        raise UsageError(f"{place.what} is not contiguous: its elements must lie one after the other (.contiguous(), ascontiguousarray)")
+        raise UsageError(
+            f"{place.what} is not contiguous: its elements must lie one after the other (.contiguous(), "
+            f"ascontiguousarray)"
+        )
     if place.writes and isinstance(array, np.ndarray) and not array.flags.writeable:
         raise UsageError(f"{place.what} is read-only, and this call writes it")
     if found.pointer % place.bytes and found.size:
-        raise UsageError(f"{place.what} begins at an address that is no multiple of {place.bytes} bytes, the size of its elements")
+        raise UsageError(
+            f"{place.what} begins at an address that is no multiple of {place.bytes} bytes, the size of its elements"
+        )
     return found
 
 
 def _memory(device: int | None) -> str:
-    return "the host's memory" if device is None else "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
+    return (
+        "the host's memory" if device is None else "a GPU's memory" if device == ANY else f"the memory of GPU {device}"
+    )
 
 
 def view(found: Facts, kind: np.dtype) -> np.ndarray:

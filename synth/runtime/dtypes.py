@@ -18,7 +18,8 @@ OPERATORS = ("sum", "prod", "min", "max", "avg")
 
 
 class Dtype(NamedTuple):
-    """An element type. `digits`: bits of the significand with the leading one; 0 for integers. `wide`: computed in float32."""
+    """An element type. `digits`: bits of the significand with the leading one; 0 for integers. `wide`: computed in
+    float32."""
 
     name: str
     short: str
@@ -50,7 +51,11 @@ def dtype(name: str | Dtype) -> Dtype:
     if isinstance(name, Dtype):
         return name
     if name.lower() not in _BY_NAME:
-        raise UsageError(unknown("element type", name, list(_BY_NAME), "executors").replace("`synth list executors` shows them all", _ALL))
+        raise UsageError(
+            unknown("element type", name, list(_BY_NAME), "executors").replace(
+                "`synth list executors` shows them all", _ALL
+            )
+        )
     return _BY_NAME[name.lower()]
 
 

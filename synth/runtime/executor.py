@@ -23,11 +23,11 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """One run. `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for its time
-    alone. `picoseconds`: None without a network.
+    """One run. `outputs[rank]`: rows are chunks, or units of data in a call whose chunks were padded; None in a run for
+    its time alone. `picoseconds`: None without a network.
 
-    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a kernel,
-    and held to `stretch` times that clock unless it is 0.
+    `links`: by falling use. `events`: None unless asked for. `nanoseconds`: real time, where a clock was kept in a
+    kernel, and held to `stretch` times that clock unless it is 0.
     """
 
     outputs: tuple[np.ndarray, ...] | None
@@ -39,7 +39,8 @@ class Execution:
 
     @property
     def behind(self) -> float | None:
-        """Real time over `stretch` times the clock's, of a run that was held to it: well above 1, the executor could not keep up."""
+        """Real time over `stretch` times the clock's, of a run that was held to it: well above 1, the executor could
+        not keep up."""
         if not self.stretch or self.nanoseconds is None or not self.picoseconds:
             return None
         return self.nanoseconds * 1000 / (self.stretch * self.picoseconds)

@@ -2,8 +2,8 @@
 
 Transfers on a route follow one another (*serialised*, each at the route's full bandwidth β) in the order in which they
 were asked for: first by time, then by the number of the block. Routes that share a limit go side by side as far as it
-lets them: the limit serves what began first at its own bandwidth B, so a transfer of b bytes that begins at t has left at
-max(t + ⌈b/β⌉, w), w = max(w', t) + ⌈b/B⌉ for each of its limits, w' of the transfer that began before it there. It
+lets them: the limit serves what began first at its own bandwidth B, so a transfer of b bytes that begins at t has left
+at max(t + ⌈b/β⌉, w), w = max(w', t) + ⌈b/B⌉ for each of its limits, w' of the transfer that began before it there. It
 arrives ⌈α⌉ later. By any time t no route has carried more than β·t, nor the routes of a limit more than B·t.
 """
 
@@ -39,7 +39,8 @@ class Links:
             self._between.setdefault((route.src, route.dst), []).append(i)
 
     def route(self, src: int, dst: int, channel: int = 0, via: tuple[str, ...] = ()) -> int:
-        """The route that `channel` from src to dst uses: the one through `via`, else the link, else the ways in turn by channel.
+        """The route that `channel` from src to dst uses: the one through `via`, else the link, else the ways in turn by
+        channel.
 
         Raises SynthError where the network has none.
         """
@@ -48,18 +49,22 @@ class Links:
             ways = [i for i in ways if self.keys[i][2] == via]
         if not ways:
             through = f" through {' '.join(via)}" if via else ""
-            raise SynthError(f"the program sends from rank {src} to rank {dst}, but {self.network.name} has no such link{through}")
+            raise SynthError(
+                f"the program sends from rank {src} to rank {dst}, but {self.network.name} has no such link{through}"
+            )
         return ways[channel % len(ways)]
 
     def free(self, route: int, now: int) -> int:
-        """From when on a transfer on `route` can begin, where it shares a limit; else `now`, and `send` does the waiting.
+        """From when on a transfer on `route` can begin, where it shares a limit; else `now`, and `send` does the
+        waiting.
 
         A transfer that shares a limit must not be reserved ahead: it would hold up others that could go before it.
         """
         return max(now, self._free[route]) if self._caps[route] else now
 
     def send(self, route: int, size: int, now: int) -> tuple[int, int, int]:
-        """Reserve `route` for `size` bytes from `now` on: when it begins, when the last byte has left, when it arrives."""
+        """Reserve `route` for `size` bytes from `now` on: when it begins, when the last byte has left, when it
+        arrives."""
         taken = self._taken.get((route, size))
         if taken is None:
             taken = (_ps(size, self._rates[route]), [(k, _ps(size, rate)) for k, rate in self._caps[route]])

@@ -1,7 +1,8 @@
-"""Programs on the caller's arrays: prepared once, then launched as often as wanted, on the caller's stream, also in a CUDA graph.
+"""Programs on the caller's arrays: prepared once, then launched as often as wanted, on the caller's stream, also in a
+CUDA graph.
 
-`prepare` lowers nothing and knows all sizes: it compiles, allocates, makes every table, and waits. After it `launch` neither
-allocates nor waits. `finish` waits and tells a deadlock.
+`prepare` lowers nothing and knows all sizes: it compiles, allocates, makes every table, and waits. After it `launch`
+neither allocates nor waits. `finish` waits and tells a deadlock.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from synth.runtime.run_result import Ran, parts
 
 
 class Given(NamedTuple):
-    """What the caller's arrays say of the call: elements of a unit of data, their type, whether they are on a GPU, or torch's."""
+    """What the caller's arrays say of the call: elements of a unit of data, their type, whether they are on a GPU, or
+    torch's."""
 
     unit: int
     kind: Dtype
@@ -43,7 +45,9 @@ def given(arrays: Any, layout: Layout) -> Given:
             found = dlpack.facts(inputs[rank], f"the input of rank {rank}")
             units = len(held) // layout.chunks
             if found.size % units:
-                raise UsageError(f"the input of rank {rank} has {found.size} elements, which do not divide into {parts(units)}")
+                raise UsageError(
+                    f"the input of rank {rank} has {found.size} elements, which do not divide into {parts(units)}"
+                )
             torch = type(inputs[rank]).__module__.partition(".")[0] == "torch"
             return Given(found.size // units, dtype(found.dtype), found.device is not None, torch)
     raise UsageError(f"{layout.collective.name} has no input")
@@ -52,17 +56,21 @@ def given(arrays: Any, layout: Layout) -> Given:
 class Prepared:
     """A program with its arrays. One launch after the other, in the order of one stream (or of streams, one a rank)."""
 
-    def __init__(self, program: Program, machine: Any, guard: Callable[[str], AbstractContextManager], torch: bool) -> None:
+    def __init__(
+        self, program: Program, machine: Any, guard: Callable[[str], AbstractContextManager], torch: bool
+    ) -> None:
         self.program, self._machine, self._guard, self._torch = program, machine, guard, torch
 
     def use(self, arrays: Any, outputs: Any) -> None:
-        """Work on other arrays of the same sizes and types. New ones allocate and wait: not while a graph is captured."""
+        """Work on other arrays of the same sizes and types. New ones allocate and wait: not while a graph is
+        captured."""
         with self._guard(f"preparing {self.program.name}"):
             self._machine.use(arrays, outputs)
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream` (CuPy's, torch's, or a cudaStream_t; unless given, the current one of the library that the arrays are
-        of). On a GPU it does not wait and allocates nothing, so it may stand in a graph's capture; each replay is a run."""
+        """One run on `stream` (CuPy's, torch's, or a cudaStream_t; unless given, the current one of the library that
+        the arrays are of). On a GPU it does not wait and allocates nothing, so it may stand in a graph's capture; each
+        replay is a run."""
         with self._guard(f"launching {self.program.name}"):
             self._machine.launch(self._stream(stream))
 
@@ -72,11 +80,16 @@ class Prepared:
             self._machine.finish(self._stream(stream))
 
     def _stream(self, stream: Any) -> Any:
-        return sys.modules["torch"].cuda.current_stream() if stream is None and self._torch and "torch" in sys.modules else stream
+        return (
+            sys.modules["torch"].cuda.current_stream()
+            if stream is None and self._torch and "torch" in sys.modules
+            else stream
+        )
 
 
 def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options: Mapping[str, Any]) -> Prepared:
-    """`call.program` on `arrays`, results in `outputs`. Raises UsageError for an executor that cannot, or arrays that do not fit."""
+    """`call.program` on `arrays`, results in `outputs`. Raises UsageError for an executor that cannot, or arrays that
+    do not fit."""
     layout = calls.layout(call)
     found = given(arrays, layout)
     runner = calls.made(executor, {"network": call.network, **options})
@@ -92,15 +105,20 @@ def prepare(call: calls.Call, arrays: Any, outputs: Any, executor: str, options:
     return prepared
 
 
-def run_there(call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]) -> Ran:
-    """As `calls.run`, on arrays in GPU memory: one launch on the caller's stream, then every element is fetched and compared."""
+def run_there(
+    call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor: str, options: Mapping[str, Any]
+) -> Ran:
+    """As `calls.run`, on arrays in GPU memory: one launch on the caller's stream, then every element is fetched and
+    compared."""
     if outputs is None:
         raise UsageError("the arrays are in a GPU's memory: say where the results go (outputs=)")
     layout, op = calls.layout(call), operator(call.op)
     found = given(arrays, layout)
     padding = Padding(found.unit, layout.chunks)
     if executor.lower() != "cuda":
-        raise UsageError(f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'")
+        raise UsageError(
+            f"the arrays are in a GPU's memory, which the {executor} executor cannot reach: executor='cuda'"
+        )
     prepared = prepare(call, arrays, outputs, executor, options)
     machine = prepared._machine
     on_stream = prepared._stream(stream)
@@ -112,11 +130,22 @@ def run_there(call: calls.Call, arrays: Any, outputs: Any, stream: Any, executor
     results = machine.fetch("output", on_stream)
     checked = reference_data.check(padding.layout(layout.collective), found.kind, op, inputs, results)
     size = found.unit * found.kind.size * call.program.loop_chunks // layout.chunks
-    return Ran(call.program, call.network, executor.lower(), size, found.kind.name, op, call.in_place, Execution(results, None), checked)
+    return Ran(
+        call.program,
+        call.network,
+        executor.lower(),
+        size,
+        found.kind.name,
+        op,
+        call.in_place,
+        Execution(results, None),
+        checked,
+    )
 
 
 def deliver(ran: Ran, outputs: Any) -> None:
-    """Put the outputs of `ran` in the caller's arrays, which lie in the host's memory. Raises UsageError where they do not fit."""
+    """Put the outputs of `ran` in the caller's arrays, which lie in the host's memory. Raises UsageError where they do
+    not fit."""
     found = ran.execution.outputs or ()
     for rank, (array, rows) in enumerate(zip(dlpack.by_rank(outputs, len(found), "output"), found, strict=True)):
         if rows.size or array is not None:

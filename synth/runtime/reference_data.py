@@ -1,10 +1,10 @@
 """Random inputs, and the definition of a collective worked out from them: what an executor's outputs are compared with.
 
 Shares nothing with what it checks but the layout of the buffers. Integers, copies, min and max are compared exactly.
-A floating sum of n terms in any order differs from the exact one by at most γ·Σ|x|, γ = (n - 1)u / (1 - (n - 1)u), u the
-unit roundoff (Higham, Accuracy and Stability of Numerical Algorithms, 2002, eq. 4.4; a product by γ·Π|x|). That would
-hide much in short types, so half of the elements are whole numbers (sum) or powers of two (prod) whose partial results
-are all representable: those are compared exactly.
+A floating sum of n terms in any order differs from the exact one by at most γ·Σ|x|, γ = (n - 1)u / (1 - (n - 1)u), u
+the unit roundoff (Higham, Accuracy and Stability of Numerical Algorithms, 2002, eq. 4.4; a product by γ·Π|x|). That
+would hide much in short types, so half of the elements are whole numbers (sum) or powers of two (prod) whose partial
+results are all representable: those are compared exactly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ BLOCK = 1 << 20  # elements of every chunk that are compared at a time
 
 
 def inputs(layout: Layout, elements: int, kind: Dtype, op: str, seed: int) -> list[Array]:
-    """Random inputs by rank, one row a chunk. Ranks that hold the same unit of a non-combining collective hold the same."""
+    """Random inputs by rank, one row a chunk. Ranks that hold the same unit of a non-combining collective hold the
+    same."""
     task = layout.collective
     if not task.combining:
         total = _random(np.random.default_rng([seed]), (task.units * layout.chunks, elements), kind, "copy", 1, 0)
@@ -125,7 +126,8 @@ def _wrong(found: Array, right: Array, room: Array | None) -> Array:
 
 
 def _wide(values: Array, kind: Dtype) -> Array:
-    """In a type in which the reference is computed: integers as they are, floats in float64 (float64 in long double)."""
+    """In a type in which the reference is computed: integers as they are, floats in float64 (float64 in long
+    double)."""
     return values if kind.digits == 0 else values.astype(np.longdouble if kind.digits == 53 else np.float64)
 
 
@@ -148,8 +150,13 @@ class _Truth:
         if (unit, ranks) not in self.known:
             rows = [self._rows(r, unit) for r in ranks]
             if not task.combining:
-                if any(not np.array_equal(_wide(row, self.kind), _wide(rows[0], self.kind), equal_nan=True) for row in rows[1:]):
-                    raise UsageError(f"ranks {', '.join(map(str, ranks))} all hold unit {unit}, but their inputs differ")
+                if any(
+                    not np.array_equal(_wide(row, self.kind), _wide(rows[0], self.kind), equal_nan=True)
+                    for row in rows[1:]
+                ):
+                    raise UsageError(
+                        f"ranks {', '.join(map(str, ranks))} all hold unit {unit}, but their inputs differ"
+                    )
                 self.known[unit, ranks] = _wide(rows[0], self.kind), None
             else:
                 self.known[unit, ranks] = self._combined(rows)

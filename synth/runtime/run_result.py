@@ -34,7 +34,8 @@ def bus_factor(name: str, ranks: int) -> Fraction | None:
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """One run of `program`. `checked`: None in a run for its time alone. `bound`: ps; None without network or unasked."""
+    """One run of `program`. `checked`: None in a run for its time alone. `bound`: ps; None without network or
+    unasked."""
 
     program: Program
     network: Network | None
@@ -70,7 +71,11 @@ class Ran:
     @property
     def ratio(self) -> float | None:
         """Time over the certified bound: never below 1."""
-        return None if not self.bound or self.execution.picoseconds is None else float(self.execution.picoseconds / self.bound)
+        return (
+            None
+            if not self.bound or self.execution.picoseconds is None
+            else float(self.execution.picoseconds / self.bound)
+        )
 
     def to_json(self) -> dict:
         """The document of ``synth run --format json`` (schema: docs/running.md)."""
@@ -80,16 +85,27 @@ class Ran:
             says = {"says": SAYS.format(network=self.network.name), "nanoseconds": done.nanoseconds}
             says |= {"stretch": done.stretch, "behind": done.behind} if done.stretch else {}
         return {
-            "schema": "synth.run/1", "program": self.program.name, "collective": task.name if task else None,
-            "topology": self.network.name if self.network else None, "ranks": self.program.ranks, "executor": self.executor,
-            "size": self.size, "dtype": self.dtype, "op": self.op, "in_place": self.in_place,
+            "schema": "synth.run/1",
+            "program": self.program.name,
+            "collective": task.name if task else None,
+            "topology": self.network.name if self.network else None,
+            "ranks": self.program.ranks,
+            "executor": self.executor,
+            "size": self.size,
+            "dtype": self.dtype,
+            "op": self.op,
+            "in_place": self.in_place,
             "right": None if self.checked is None else True,
             "elements": None if self.checked is None else self.checked.elements,
-            "exact": None if self.checked is None else self.checked.exact, "picoseconds": done.picoseconds,
-            "gbps": self.gbps, "bus_gbps": self.bus_gbps, "bound_picoseconds": None if self.bound is None else show(self.bound),
+            "exact": None if self.checked is None else self.checked.exact,
+            "picoseconds": done.picoseconds,
+            "gbps": self.gbps,
+            "bus_gbps": self.bus_gbps,
+            "bound_picoseconds": None if self.bound is None else show(self.bound),
             "ratio": self.ratio,
-            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links], **says,
-        }  # fmt: skip
+            "links": [{"link": _link(used.link), "busy": used.busy, "bytes": used.bytes} for used in done.links],
+            **says,
+        }
 
 
 def _link(key: Key) -> list:
@@ -97,11 +113,14 @@ def _link(key: Key) -> list:
 
 
 def rows_of(arrays: Sequence, layout: Layout) -> tuple[list[np.ndarray], Padding]:
-    """A caller's inputs by rank, as rows of chunks, and what of these is padding. Raises UsageError where they are not one per
-    rank, of equal units."""
+    """A caller's inputs by rank, as rows of chunks, and what of these is padding. Raises UsageError where they are not
+    one per rank, of equal units."""
     arrays = list(arrays)
     if len(arrays) != layout.collective.ranks:
-        raise UsageError(f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} were given")
+        raise UsageError(
+            f"{layout.collective.name} over {layout.collective.ranks} ranks takes as many arrays; {len(arrays)} "
+            f"were given"
+        )
     found, each = [], None
     for rank, held in enumerate(layout.inputs):
         flat, units = _flat(arrays[rank], rank), len(held) // layout.chunks
@@ -129,5 +148,7 @@ def _flat(array: object, rank: int) -> np.ndarray:
         return np.asarray(array).reshape(-1)
     found = facts(array, f"the input of rank {rank}")
     if not found.contiguous:
-        raise UsageError(f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())")
+        raise UsageError(
+            f"the input of rank {rank} is not contiguous: its elements must lie one after the other (.contiguous())"
+        )
     return view(found, dtype(found.dtype).numpy)

@@ -33,7 +33,8 @@ class Cut(NamedTuple):
 
 
 def padding(program: Program, size: int, kind: Dtype) -> Padding:
-    """How a call of `size` bytes falls into chunks. Raises IndivisibleError for a size that no call of the collective has."""
+    """How a call of `size` bytes falls into chunks. Raises IndivisibleError for a size that no call of the collective
+    has."""
     units = program.loop_chunks // program.chunks
     each = units * kind.size
     if size % each:
@@ -41,15 +42,23 @@ def padding(program: Program, size: int, kind: Dtype) -> Padding:
         near = f"{below} and {above} fit" if below else f"the least is {above}"
         parts = f"{units} parts of whole elements" if units > 1 else "whole elements"
         raise IndivisibleError(
-            f"{program.name}: {size} bytes of {kind.name} do not divide into {parts}; sizes are multiples of {each} bytes, {near}", below
+            f"{program.name}: {size} bytes of {kind.name} do not divide into {parts}; sizes are multiples of {each} "
+            f"bytes, {near}",
+            below,
         )
     return Padding(size // each, program.chunks)
 
 
 def cut(
-    program: Program, count: int, kind: Dtype, *, protocol: str | None = None, depth: int | None = None, part: int | None = None,
+    program: Program,
+    count: int,
+    kind: Dtype,
+    *,
+    protocol: str | None = None,
+    depth: int | None = None,
+    part: int | None = None,
     runtime: str = "synth",
-) -> Cut:  # fmt: skip
+) -> Cut:
     """The cut of a call with `count` elements per chunk, as `runtime` makes it by default.
 
     `protocol` overrides the program's, `depth` the parts that a connection holds (1 to 8), `part` m. Raises SynthError.
@@ -65,7 +74,10 @@ def cut(
         raise UsageError(unknown("runtime", runtime, list(RUNTIMES), "exporters"))
     if program.one_sided:
         return Cut(count, ((0, count),), 1 << 30, depth or FIFO_DEPTH[used])
-    room = RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom") // kind.size
+    room = (
+        RUNTIMES[runtime].operation_bytes(used, program.collective.name if program.collective else "custom")
+        // kind.size
+    )
     step = max(1, min(room, count))
     bounds = tuple((low, min(low + step, count)) for low in range(0, count, step)) or ((0, 0),)
     return Cut(count, bounds, part or max(1, room // max(1, count)), depth or FIFO_DEPTH[used])

@@ -1,4 +1,5 @@
-"""Points of a large frontier: forests at pipelining depths, breadth-first broadcast and rarest-first, trees up and down."""
+"""Points of a large frontier: forests at pipelining depths, breadth-first broadcast and rarest-first, trees up and
+down."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def even(topology: Topology) -> bool:
 
 
 def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
-    """An allreduce at each pipelining depth: a reduce-scatter's forest, then an allgather's; none where their symmetries differ."""
+    """An allreduce at each pipelining depth: a reduce-scatter's forest, then an allgather's; none where their
+    symmetries differ."""
     one, two = first.forest.generators, second.forest.generators
     if len(one) != len(two) or not all((a == b).all() for a, b in zip(one, two, strict=True)):
         return
@@ -106,7 +108,8 @@ def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) ->
 
 
 def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
-    """An allreduce on packed trees, up and then down each, at each pipelining depth; small machines of equal links both ways alone."""
+    """An allreduce on packed trees, up and then down each, at each pipelining depth; small machines of equal links both
+    ways alone."""
     topology = graph.topology
     if graph.ranks > PACKED or topology.switches or topology.limits or not even(topology):
         return
@@ -123,7 +126,8 @@ def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
 
 
 def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
-    """An allreduce up trees to each rank and down others from it, at each pipelining depth; small machines of unlike directions alone."""
+    """An allreduce up trees to each rank and down others from it, at each pipelining depth; small machines of unlike
+    directions alone."""
     if even(graph.topology) or not paired_arborescences.applies(graph):
         return
     pairs, before = paired_arborescences.pairs(graph), None

@@ -1,4 +1,5 @@
-"""The frontier at scale: a certified bound, and points from the latency end to the bandwidth end by every method that applies.
+"""The frontier at scale: a certified bound, and points from the latency end to the bandwidth end by every method that
+applies.
 
 engine                     for                                   gives
 breadth-first trees        any fabric                            fewest steps
@@ -53,9 +54,11 @@ def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None,
 ) -> Large:  # fmt: skip
-    """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other collectives.
+    """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other
+    collectives.
 
-    After `time_limit` seconds, and on Ctrl-C once there is a bound, it ends with what it has: `Large.open` says what is left.
+    After `time_limit` seconds, and on Ctrl-C once there is a bound, it ends with what it has: `Large.open` says what is
+    left.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
@@ -71,11 +74,17 @@ def frontier(
 
 
 def bound(
-    topology: Topology, collective: str, root: int = 0, *, time_limit: float | None = None, read: dict[str, Fabric] | None = None
-) -> Large:  # fmt: skip
+    topology: Topology,
+    collective: str,
+    root: int = 0,
+    *,
+    time_limit: float | None = None,
+    read: dict[str, Fabric] | None = None,
+) -> Large:
     """As `frontier`, without points: the bound, its certificate and the least number of steps.
 
-    `read`: the fabric of this topology, by its name, where several bounds are asked for: read by the first, for the others.
+    `read`: the fabric of this topology, by its name, where several bounds are asked for: read by the first, for the
+    others.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
@@ -110,12 +119,22 @@ def _large(graph: Fabric, collective: str, root: int, group: Group, found: Found
     at = root if collective in ROOTED else None
     spent = time.perf_counter() - begun
     return Large(
-        graph.topology, collective, at, *found.bound, least, found.points(), spent, tuple(found.notes), tuple(found.open), found.interrupted
+        graph.topology,
+        collective,
+        at,
+        *found.bound,
+        least,
+        found.points(),
+        spent,
+        tuple(found.notes),
+        tuple(found.open),
+        found.interrupted,
     )
 
 
 def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry: bool) -> int:
-    """The greatest distance that data must go: in ranks entered. In a `hurry` from fewer ranks, the same ones whatever the clock says."""
+    """The greatest distance that data must go: in ranks entered. In a `hurry` from fewer ranks, the same ones whatever
+    the clock says."""
     name = {"allreduce": "allgather", "alltoall": "allgather"}.get(collective, collective)
     most = max(1, HURRIED // max(1, len(graph.tail))) if hurry else None
     return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
@@ -135,7 +154,8 @@ def _cut(graph: Fabric, collective: str, root: int, found: Found):
 
 
 def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
-    """Points of allgather, reduce-scatter, broadcast and reduce: quick methods first, so that a time limit leaves something."""
+    """Points of allgather, reduce-scatter, broadcast and reduce: quick methods first, so that a time limit leaves
+    something."""
     with _part():
         limit = _cut(graph, collective, root, found)
 
@@ -161,12 +181,15 @@ def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found
 
     found.stage("breadth-first trees", shallow)
     if collective in ("allgather", "reduce-scatter"):
-        found.stage("sends from rank to rank", lambda: found.add(frontier_points.direct(graph, collective, found.progress), 1))
+        found.stage(
+            "sends from rank to rank", lambda: found.add(frontier_points.direct(graph, collective, found.progress), 1)
+        )
     found.stage("forest", forest)
 
 
 def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
-    """Points that take neither flows nor a packing: breadth-first and rarest-first, and the least steps by breadth-first trees."""
+    """Points that take neither flows nor a packing: breadth-first and rarest-first, and the least steps by
+    breadth-first trees."""
     topology = topology.live()
     graph = fabric(topology)
     if collective in ("allgather", "reduce-scatter"):
@@ -192,7 +215,8 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: F
 
     def shallow() -> None:
         first, second = (
-            Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group)) for name in ("reduce-scatter", "allgather")
+            Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
+            for name in ("reduce-scatter", "allgather")
         )
         found.add(frontier_points.joined(graph, first, second, limit))
 
@@ -215,7 +239,8 @@ def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: F
 
 
 def _congestion(graph: Fabric, group: Group, found: Found) -> concurrent_flow.Flows:
-    """Flows of least congestion, whose certificate becomes the bound; where the time is over before, plain lengths, and no flows."""
+    """Flows of least congestion, whose certificate becomes the bound; where the time is over before, plain lengths, and
+    no flows."""
     try:
         with until(_spared(graph, group)):
             made = concurrent_flow.flows(graph, group)
@@ -254,7 +279,14 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Fo
         for ways in _unlike(chosen):
             for steps in sorted({ways.longest, ways.longest + 2, 2 * ways.longest, 4 * ways.longest}):
                 bulk = ways.schedule(steps)
-                found.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", frontier_points.kept(bulk))], order)
+                found.add(
+                    [
+                        LargePoint(
+                            bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", frontier_points.kept(bulk)
+                        )
+                    ],
+                    order,
+                )
 
     searched = bool(made.flow.any())
     if searched:
@@ -262,13 +294,19 @@ def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Fo
     else:
         found.cut("ways of least congestion", "not tried")
     if len(made.sources) * len(graph.src) <= concurrent_flow.SMALL:
-        found.stage("shortest ways", lambda: spread("shortest ways", 0, lambda: concurrent_flow.flows(graph, group, shortest=True)))
+        found.stage(
+            "shortest ways",
+            lambda: spread("shortest ways", 0, lambda: concurrent_flow.flows(graph, group, shortest=True)),
+        )
     if searched and made.method != "linear program":
-        found.notes.append(f"flows by {made.method}: within {made.congestion / float(found.bound[0]) - 1:.2%} of the bound")
+        found.notes.append(
+            f"flows by {made.method}: within {made.congestion / float(found.bound[0]) - 1:.2%} of the bound"
+        )
 
 
 def _unlike(made: concurrent_flow.Flows) -> Iterator[Alltoall]:
-    """Ways with few chunks, then, where that is another number, with many; where time is short first those of one chunk."""
+    """Ways with few chunks, then, where that is another number, with many; where time is short first those of one
+    chunk."""
     if left() is not None and chunks_of(made) > 1:
         yield Alltoall(made, 1)
     one = Alltoall(made)
@@ -278,4 +316,8 @@ def _unlike(made: concurrent_flow.Flows) -> Iterator[Alltoall]:
         yield other
 
 
-_KINDS = {**dict.fromkeys(("allgather", "reduce-scatter", "broadcast", "reduce"), _trees), "allreduce": _allreduce, "alltoall": _alltoall}
+_KINDS = {
+    **dict.fromkeys(("allgather", "reduce-scatter", "broadcast", "reduce"), _trees),
+    "allreduce": _allreduce,
+    "alltoall": _alltoall,
+}

@@ -10,7 +10,8 @@ from synth.solvers.processes.deadline import TimeUp, left
 
 
 class Found:
-    """Filled stage by stage: one that is cut short keeps what it found, and those after it are still counted as open."""
+    """Filled stage by stage: one that is cut short keeps what it found, and those after it are still counted as
+    open."""
 
     def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = ()) -> None:
         self.progress, self.notes = progress, list(notes)
@@ -46,7 +47,9 @@ class Found:
     def points(self) -> tuple[LargePoint, ...]:
         """Those that no other is at least as good as, by growing steps."""
         kept: list[LargePoint] = []
-        for _, _, point in sorted(self._points, key=lambda row: (row[2].steps, row[2].bandwidth, row[2].chunks, row[0], row[1])):
+        for _, _, point in sorted(
+            self._points, key=lambda row: (row[2].steps, row[2].bandwidth, row[2].chunks, row[0], row[1])
+        ):
             if not kept or point.bandwidth < kept[-1].bandwidth:
                 kept.append(point)
         return tuple(kept)

@@ -5,7 +5,8 @@
 
 Literals are DIMACS integers. A solver that understands cardinalities takes `counts` as they are (CP-SAT); for the
 others `Model.cnf` expands them by totalizers (Bailleux and Boufkhad, "Efficient CNF encoding of Boolean cardinality
-constraints", CP 2003): true inputs force true outputs; only where a bound is met exactly do false ones force them false.
+constraints", CP 2003): true inputs force true outputs; only where a bound is met exactly do false ones force them
+false.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Count(NamedTuple):
 class Answer:
     """What a solver says of a Model: "sat" with `values[v]` for each variable v, "unsat", or why it does not know.
 
-    `work`: about how many seconds of one core it took, by what the solver counts, so that the load of the machine does not show.
+    `work`: about how many seconds of one core it took, by what the solver counts, so that the load of the machine does
+    not show.
     """
 
     status: Literal["sat", "unsat"] | Why
@@ -73,7 +75,9 @@ class Model:
         """At most `k` of `literals` hold."""
         self.at_most_times(literals, k, ())
 
-    def at_most_times(self, literals: list[int], scale: int, levels: Sequence[int], vectors: tuple[int, ...] = ()) -> None:
+    def at_most_times(
+        self, literals: list[int], scale: int, levels: Sequence[int], vectors: tuple[int, ...] = ()
+    ) -> None:
         """At most ``scale * (1 + true levels)`` of `literals` hold (see `Count`)."""
         if len(literals) > scale:
             self.counts.append(Count(literals, scale, levels, vectors))
@@ -159,7 +163,8 @@ class _Totalizer:
                     clauses.append([-left[i - 1], -right[j - 1], *tail])
 
     def equal(self, count: Count) -> None:
-        """Exactly ``scale * (1 + true levels)`` literals: outputs forced from below as well, as far as they are asked for."""
+        """Exactly ``scale * (1 + true levels)`` literals: outputs forced from below as well, as far as they are asked
+        for."""
         scale, levels, clauses = count.scale, count.levels, self.clauses
         most = scale * (len(levels) + 1)
         outputs = self.sorted(_runs(count), most + 1, both=True)

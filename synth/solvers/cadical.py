@@ -24,13 +24,18 @@ class Cadical:
 
     native_counts: ClassVar[bool] = False
     proofs: ClassVar[bool] = True
-    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {True: "sat", False: "unsat", None: "gave-up"}
+    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {
+        True: "sat",
+        False: "unsat",
+        None: "gave-up",
+    }
 
     seed: int = 0
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the process."""
+        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the
+        process."""
         if Cadical195 is None:
             raise MissingDependencyError("solver cadical needs python-sat; run: pip install 'python-sat==1.9.dev17'")
         if [] in model.clauses:
@@ -46,7 +51,9 @@ class Cadical:
                 solver.conf_budget(self.conflicts)
             status = self.status[solver.solve_limited() if self.conflicts is not None else solver.solve()]
             if status != "sat":
-                return Answer(status, detail="conflicts" if status == "gave-up" else "", work=_work(solver, len(clauses)))
+                return Answer(
+                    status, detail="conflicts" if status == "gave-up" else "", work=_work(solver, len(clauses))
+                )
             values = [False] * (variables + 1)
             for literal in solver.get_model() or ():
                 if literal > 0:

@@ -17,8 +17,9 @@ except ImportError:
 def refute(clauses: Sequence[Sequence[int]]) -> list[str] | None:
     """LRAT lines that refute `clauses` (numbered from 1), None when they are satisfiable.
 
-    CaDiCaL writes FRAT (Baek, Carneiro and Heule, "A flexible proof format for SAT solver-elaborator communication", LMCS 2022):
-    it names each clause as it is read, which LRAT alone does not. Raises MissingDependencyError without python-sat.
+    CaDiCaL writes FRAT (Baek, Carneiro and Heule, "A flexible proof format for SAT solver-elaborator communication",
+    LMCS 2022): it names each clause as it is read, which LRAT alone does not. Raises MissingDependencyError without
+    python-sat.
     """
     if pysolvers is None:
         raise MissingDependencyError("proofs need python-sat; run: pip install 'python-sat==1.9.dev17'")

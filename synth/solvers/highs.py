@@ -1,4 +1,5 @@
-"""Linear and integer programs by HiGHS as SciPy ships it, in a process that Ctrl-C and the end of the time kill (`until.apart`)."""
+"""Linear and integer programs by HiGHS as SciPy ships it, in a process that Ctrl-C and the end of the time kill
+(`until.apart`)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def linear(cost: np.ndarray, **given: Any) -> Any:
 
 
 def integer(cost: np.ndarray, rows: Sequence[tuple[Any, Any, Any]], upper: Any = np.inf, **options: Any) -> Any:
-    """As `scipy.optimize.milp` for whole x, 0 <= x <= `upper`, with `rows` (matrix, low, high): low <= matrix x <= high. Raises TimeUp."""
+    """As `scipy.optimize.milp` for whole x, 0 <= x <= `upper`, with `rows` (matrix, low, high): low <= matrix x <=
+    high. Raises TimeUp."""
     return apart(_integer, cost, rows, upper, options, imports=LIBRARY)
 
 

@@ -31,7 +31,9 @@ def _highs() -> ModuleType:
                 sys.modules[_CORE] = module
                 spec.loader.exec_module(module)
                 return module
-    raise MissingDependencyError("lower bounds need HiGHS as in SciPy 1.15 or newer, not found; pip install 'scipy>=1.15'")
+    raise MissingDependencyError(
+        "lower bounds need HiGHS as in SciPy 1.15 or newer, not found; pip install 'scipy>=1.15'"
+    )
 
 
 class LinearProgram:

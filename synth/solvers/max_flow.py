@@ -1,6 +1,8 @@
-"""Maximum flow on one fixed set of arcs whose capacities change from call to call: what cuts, splitting and packing share.
+"""Maximum flow on one fixed set of arcs whose capacities change from call to call: what cuts, splitting and packing
+share.
 
-Capacities are whole numbers below `MOST`; the sum of those leaving the source is checked too, so that int64 never wraps.
+Capacities are whole numbers below `MOST`; the sum of those leaving the source is checked too, so that int64 never
+wraps.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ class TooLarge(SynthError):
 
 
 class MaxFlow:
-    """Arcs tail → head. `value(source, sink)` after `set` of their capacities; `inside()` is the least cut's source side."""
+    """Arcs tail → head. `value(source, sink)` after `set` of their capacities; `inside()` is the least cut's source
+    side."""
 
     def __init__(self, tail: Sequence[int] | np.ndarray, head: Sequence[int] | np.ndarray) -> None:
         from ortools.graph.python.max_flow import SimpleMaxFlow
@@ -42,7 +45,8 @@ class MaxFlow:
         self._flow.set_arc_capacity(arc, capacity)
 
     def value(self, source: int, sink: int) -> int:
-        """The greatest flow. Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is over."""
+        """The greatest flow. Raises TooLarge where capacities are too large to add up, TimeUp when the time limit is
+        over."""
         check()
         self.calls += 1
         status = self._flow.solve(source, sink)
@@ -51,7 +55,8 @@ class MaxFlow:
         return self._flow.optimal_flow()
 
     def inside(self, nodes: int) -> np.ndarray:
-        """After `value`: for each of the first `nodes` nodes whether the source still reaches it; False for nodes on no arc."""
+        """After `value`: for each of the first `nodes` nodes whether the source still reaches it; False for nodes on no
+        arc."""
         found = np.zeros(max(nodes, self._nodes), bool)
         found[self._flow.get_source_side_min_cut()] = True
         return found[:nodes]
@@ -64,4 +69,7 @@ class MaxFlow:
 def checked(total: int, what: str) -> None:
     """Raises TooLarge where `total` does not fit exact int64 flows."""
     if total >= MOST:
-        raise TooLarge(f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer digits")
+        raise TooLarge(
+            f"{what}: capacities add up to {total}, too large for exact 64-bit flows; round the bandwidths to fewer "
+            f"digits"
+        )

@@ -1,7 +1,8 @@
-"""MiniCard (Liffiton and Maglalang, "A cardinality solver: more expressive constraints for free", SAT 2012) through python-sat.
+"""MiniCard (Liffiton and Maglalang, "A cardinality solver: more expressive constraints for free", SAT 2012) through
+python-sat.
 
-MiniSat with cardinalities as they are: nothing is expanded into clauses, which is most of the work on small problems. On
-problems that take long to solve CaDiCaL is often better.
+MiniSat with cardinalities as they are: nothing is expanded into clauses, which is most of the work on small problems.
+On problems that take long to solve CaDiCaL is often better.
 """
 
 from __future__ import annotations
@@ -26,13 +27,18 @@ class MiniCard:
 
     native_counts: ClassVar[bool] = True
     proofs: ClassVar[bool] = False
-    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {True: "sat", False: "unsat", None: "gave-up"}
+    status: ClassVar[Mapping[bool | None, Literal["sat", "unsat", "gave-up"]]] = {
+        True: "sat",
+        False: "unsat",
+        None: "gave-up",
+    }
 
     seed: int = 0
     conflicts: int | None = None
 
     def solve(self, model: Model) -> Answer:
-        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the process."""
+        """Decides the model. Raises MissingDependencyError without python-sat. Cannot be interrupted: kill the
+        process."""
         if Library is None:
             raise MissingDependencyError("solver minicard needs python-sat; run: pip install 'python-sat==1.9.dev17'")
         if [] in model.clauses:
@@ -57,11 +63,14 @@ class MiniCard:
             for literal in solver.get_model() or ():
                 if literal > 0:
                     values[literal] = True
-        return Answer("sat", values[: model.variables + 1] if new is None else [values[v] for v in new[: model.variables + 1]])
+        return Answer(
+            "sat", values[: model.variables + 1] if new is None else [values[v] for v in new[: model.variables + 1]]
+        )
 
 
 class _Names:
-    """Counts as sums of different literals that at most so many may hold: where one counts twice, its copy gets a name."""
+    """Counts as sums of different literals that at most so many may hold: where one counts twice, its copy gets a
+    name."""
 
     def __init__(self, variables: int) -> None:
         self.variables, self.clauses = variables, []

@@ -1,4 +1,5 @@
-"""z3's SAT solver on the CNF, behind its `simplify` tactic (de Moura and Bjørner, "Z3: an efficient SMT solver", TACAS 2008)."""
+"""z3's SAT solver on the CNF, behind its `simplify` tactic (de Moura and Bjørner, "Z3: an efficient SMT solver", TACAS
+2008)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every builder of topologies uses: links both ways, crossbars, the limits of ports and NICs, permutations to declare."""
+"""What every builder of topologies uses: links both ways, crossbars, the limits of ports and NICs, permutations to
+declare."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ Permutation = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Nic:
-    """How a box reaches others: `bandwidth` GB/s each way per NIC, `latency` µs, `count` NICs a box (0: one per rank)."""
+    """How a box reaches others: `bandwidth` GB/s each way per NIC, `latency` µs, `count` NICs a box (0: one per
+    rank)."""
 
     bandwidth: Fraction
     latency: Fraction
@@ -30,7 +32,8 @@ class Nic:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of `synth list topologies`: `build(sizes, options)` makes the topology; `sizes` shows the form of its sizes."""
+    """A line of `synth list topologies`: `build(sizes, options)` makes the topology; `sizes` shows the form of its
+    sizes."""
 
     summary: str
     build: Callable[[tuple[int, ...], dict[str, str]], Topology]
@@ -58,13 +61,17 @@ def duplex(edges: Iterable[tuple[int, int]], bandwidth: Fraction, latency: Fract
     return tuple(Link(u, v, bandwidth, latency, kind) for a, b in edges for u, v in ((a, b), (b, a)))
 
 
-def crossbar(ranks: int, bandwidth: Fraction, latency: Fraction, kind: str) -> tuple[tuple[Link, ...], tuple[Limit, ...]]:
+def crossbar(
+    ranks: int, bandwidth: Fraction, latency: Fraction, kind: str
+) -> tuple[tuple[Link, ...], tuple[Limit, ...]]:
     """One non-blocking switch: every pair is a link, all that a rank sends, and all it receives, shares `bandwidth`."""
     links = tuple(Link(u, v, bandwidth, latency, kind) for u in range(ranks) for v in range(ranks) if u != v)
     return links, tuple(port_limits(links, [(n,) for n in range(ranks)], bandwidth, "switch port"))
 
 
-def port_limits(links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidth: Fraction, what: str, start: int = 0) -> list[Limit]:
+def port_limits(
+    links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidth: Fraction, what: str, start: int = 0
+) -> list[Limit]:
     """For each group of ranks one limit on the links (from index `start` on) that leave it and one on those that enter.
 
     A limit that cannot bind (its links together carry no more) is left out. Group names end in the group's number.
@@ -83,7 +90,9 @@ def port_limits(links: Sequence[Link], groups: Sequence[Sequence[int]], bandwidt
     return limits
 
 
-def table_limits(table: LinkTable, ranks: int, share: int, bandwidth: Fraction, what: str, start: int = 0) -> list[Limit]:
+def table_limits(
+    table: LinkTable, ranks: int, share: int, bandwidth: Fraction, what: str, start: int = 0
+) -> list[Limit]:
     """`port_limits` of a table of links for groups of `share` ranks that follow one another."""
     import numpy as np
 

@@ -11,7 +11,16 @@ from synth.errors import UsageError
 from synth.model.gc_pause import collector_off
 from synth.model.rational import rational
 from synth.model.topology import Limit, Link, Topology
-from synth.topologies.builders import LARGE, MAX_LINKS, MAX_RANKS, Nic, Permutation, port_limits, symmetric_group, table_limits
+from synth.topologies.builders import (
+    LARGE,
+    MAX_LINKS,
+    MAX_RANKS,
+    Nic,
+    Permutation,
+    port_limits,
+    symmetric_group,
+    table_limits,
+)
 from synth.topologies.declared_symmetries import with_generators
 
 if TYPE_CHECKING:
@@ -30,8 +39,9 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
     """`boxes` copies of `box`, rank r of box b becoming b·ranks + r.
 
     With `cross`, the listed ranks are wired to their like in the next box, boxes in a ring. Otherwise every pair of
-    ranks in different boxes that `net` joins is a link of one NIC's bandwidth, and what the ranks of a NIC send, and what
-    they receive, is limited by it; `odd-even` is ForestColl's pair of switches (arXiv 2402.06787). Raises UsageError.
+    ranks in different boxes that `net` joins is a link of one NIC's bandwidth, and what the ranks of a NIC send, and
+    what they receive, is limited by it; `odd-even` is ForestColl's pair of switches (arXiv 2402.06787). Raises
+    UsageError.
     """
     size = box.ranks
     if boxes < 2 or boxes * size > MAX_RANKS:
@@ -50,7 +60,18 @@ def cluster(box: Topology, boxes: int, nic: Nic, options: dict[str, str], name: 
     ends = boxes * size
     switches = tuple(f"box{b}.{s}" for b in range(boxes) for s in box.switches)
     nodes = tuple(b * (max(box.nodes, default=0) + 1) + n for b in range(boxes) for n in (box.nodes or (0,) * size))
-    whole = Topology(name, ends, tuple(links) if table is None else table, tuple(limits), switches, nodes, box.unit, (), (), box.notes)
+    whole = Topology(
+        name,
+        ends,
+        tuple(links) if table is None else table,
+        tuple(limits),
+        switches,
+        nodes,
+        box.unit,
+        (),
+        (),
+        box.notes,
+    )
     return with_generators(whole, _candidates(box, boxes, options))
 
 
@@ -70,7 +91,9 @@ def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
 
 def _members(text: str, size: int, name: str) -> list[int]:
     parts = text.split("+")
-    if not all(p.isdecimal() and len(p) < 6 and int(p) < size for p in parts) or len({int(p) for p in parts}) < len(parts):
+    if not all(p.isdecimal() and len(p) < 6 and int(p) < size for p in parts) or len({int(p) for p in parts}) < len(
+        parts
+    ):
         raise UsageError(f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2")
     return [int(p) for p in parts]
 
@@ -101,8 +124,11 @@ def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:
     return Nic(bandwidth, nic.latency, count)
 
 
-def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, name: str) -> tuple[LinkTable | None, list[Limit]]:
-    """Appends the links across boxes to `links`, or makes a table of them all where they are many; and the limits of the NICs."""
+def _network(
+    links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, name: str
+) -> tuple[LinkTable | None, list[Limit]]:
+    """Appends the links across boxes to `links`, or makes a table of them all where they are many; and the limits of
+    the NICs."""
     size, start = box.ranks, len(links)
     peers = {
         "all": lambda i: range(size),
@@ -124,11 +150,14 @@ def _network(links: list[Link], box: Topology, boxes: int, nic: Nic, net: str, n
         for i in range(size):
             far = ends[i][: b * own[i]] + ends[i][(b + 1) * own[i] :]
             links += map(Link, repeat(b * size + i), far, repeat(nic.bandwidth), repeat(nic.latency), repeat("net"))
-    return None, port_limits(links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start)
+    return None, port_limits(
+        links, [range(r, r + share) for r in range(0, boxes * size, share)], nic.bandwidth, "NIC", start
+    )
 
 
 def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> LinkTable:
-    """The links of the boxes, then those across: from every rank, box by box, to the peers of its number in each other box."""
+    """The links of the boxes, then those across: from every rank, box by box, to the peers of its number in each other
+    box."""
     import numpy as np
 
     from synth.model.link_table import LinkTable, Sort
@@ -147,7 +176,8 @@ def _table(inside: list[Link], peers: list[list[int]], boxes: int, nic: Nic) -> 
 
 
 def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[Permutation]:
-    """Permutations of a cluster that are likely automorphisms: of the boxes, of all boxes alike, of one box, of the parities."""
+    """Permutations of a cluster that are likely automorphisms: of the boxes, of all boxes alike, of one box, of the
+    parities."""
     size, ranks = box.ranks, boxes * box.ranks
 
     def shuffled(order: list[int]) -> Permutation:

@@ -1,6 +1,7 @@
 """Declared symmetries, and the check of them: a declared generator is a claim.
 
-`preserves` decides it in time linear in the links, so a wrong one is dropped, not believed; `Large` does the same in arrays.
+`preserves` decides it in time linear in the links, so a wrong one is dropped, not believed; `Large` does the same in
+arrays.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def preserves(topology: Topology, pi: Sequence[int]) -> bool:
 
 
 def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> Topology:
-    """`topology` with those of the candidates that are automorphisms of it declared; the identity and repeats are dropped."""
+    """`topology` with those of the candidates that are automorphisms of it declared; the identity and repeats are
+    dropped."""
     identity = tuple(range(topology.ranks))
     distinct = {tuple(pi): None for pi in candidates}
     large = Large(topology) if len(topology.links) > LARGE and not topology.switches else None
@@ -94,7 +96,9 @@ class Large:
                 held.append(links)
                 times.append(0)
             times[at] += 1
-        self.like = np.array([(width, count) for (width, _), count in zip(number, times, strict=True)], np.int64).reshape(-1, 2)
+        self.like = np.array(
+            [(width, count) for (width, _), count in zip(number, times, strict=True)], np.int64
+        ).reshape(-1, 2)
         self.sizes = np.array([len(m) for m in held], np.int64)
         self.held = held
         self.sides = self._sides(held) if self.plain else []
@@ -155,7 +159,11 @@ class Large:
         goes[none] = none
         if all((goes[row] == now).all() for row, now in zip(self.sides, image, strict=True)):
             goes = goes[:none]
-            alike = bool((goes < none).all()) and (self.sizes[goes] == self.sizes).all() and (self.like[goes] == self.like).all()
+            alike = (
+                bool((goes < none).all())
+                and (self.sizes[goes] == self.sizes).all()
+                and (self.like[goes] == self.like).all()
+            )
             if alike and len(np.unique(goes)) == none:
                 return True
         return self._sought(target)
@@ -175,7 +183,8 @@ class Large:
 
 
 def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
-    """Where each switch goes when the ranks move by `pi`: colour refinement of the graph and of its image side by side."""
+    """Where each switch goes when the ranks move by `pi`: colour refinement of the graph and of its image side by
+    side."""
     ranks, ends = topology.ranks, topology.ranks + len(topology.switches)
     near: list[list[tuple[bool, Fraction, int]]] = [[] for _ in range(ends)]
     for link in topology.links:
@@ -202,7 +211,9 @@ def _switch_images(topology: Topology, pi: Sequence[int]) -> list[int]:
     return [place.get(before[i], ends) for i in range(ranks, ends)]
 
 
-def _refined(colours: list[int], near: list[list[tuple[bool, Fraction, int]]], ranks: int, names: dict[tuple, int]) -> list[int]:
+def _refined(
+    colours: list[int], near: list[list[tuple[bool, Fraction, int]]], ranks: int, names: dict[tuple, int]
+) -> list[int]:
     fresh = colours[:ranks]
     for i in range(ranks, len(colours)):
         key = (colours[i], tuple(sorted((out, width, colours[end]) for out, width, end in near[i])))

@@ -1,4 +1,5 @@
-"""Generic families. Links are 1 GB/s = 1 unit and 1 µs unless `units=` and `latency=` say otherwise; ranks are all in node 0."""
+"""Generic families. Links are 1 GB/s = 1 unit and 1 µs unless `units=` and `latency=` say otherwise; ranks are all in
+node 0."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ def _number(options: Options, key: str, default: int, low: int = 0) -> Fraction:
 
 
 def _direct(
-    name: str, ranks: int, edges: Iterable[tuple[int, int]] | np.ndarray, options: Options, symmetries: Iterable[Sequence[int]] = ()
+    name: str,
+    ranks: int,
+    edges: Iterable[tuple[int, int]] | np.ndarray,
+    options: Options,
+    symmetries: Iterable[Sequence[int]] = (),
 ) -> Topology:
     """Links both ways along each edge, one however often it is given; an array of edges becomes a table of links."""
     units, latency = _number(options, "units", 1), _number(options, "latency", 1)
@@ -115,7 +120,9 @@ def switch(n: int, options: Options, name: str = "switch") -> Topology:
     """One non-blocking switch: every pair is a link of `units`, under a limit of `units` out of and into each rank."""
     _all_pairs(n, name)
     links, limits = crossbar(n, _number(options, "units", 1), _number(options, "latency", 1), "unknown")
-    return with_generators(Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1)), symmetric_group(range(n), n))
+    return with_generators(
+        Topology(f"{name}:{n}", n, links, limits, nodes=(0,) * n, unit=Fraction(1)), symmetric_group(range(n), n)
+    )
 
 
 def hub_and_spoke(n: int, options: Options) -> Topology:
@@ -127,7 +134,9 @@ def hypercube(n: int, options: Options) -> Topology:
     """Ranks differing in one bit are joined; the size is the number of ranks, a power of two."""
     bits = n.bit_length() - 1
     if n != 1 << bits:
-        raise UsageError(f"hypercube:{n}: the size counts ranks and must be a power of two, such as {1 << bits} or {2 << bits}")
+        raise UsageError(
+            f"hypercube:{n}: the size counts ranks and must be a power of two, such as {1 << bits} or {2 << bits}"
+        )
     edges = ((i, i ^ (1 << b)) for i in range(n) for b in range(bits) if i < i ^ (1 << b))
     turn = [((i << 1) | (i >> (bits - 1))) & (n - 1) for i in range(n)] if bits else []
     swap = [(i & ~3) | ((i & 1) << 1) | ((i >> 1) & 1) for i in range(n)] if bits > 1 else []
@@ -167,7 +176,10 @@ def random_regular(n: int, options: Options) -> Topology:
     """
     degree, seed = _integer(options, "degree", min(4, n - 1)), _integer(options, "seed", 0, 0)
     if degree >= n or n * degree % 2 or (degree == 1 and n > 2):
-        raise UsageError(f"no connected graph of {n} ranks has {degree} links at each: the degree is below the size, their product even")
+        raise UsageError(
+            f"no connected graph of {n} ranks has {degree} links at each: the degree is below the size, their "
+            f"product even"
+        )
     if n * degree > MAX_LINKS:
         raise UsageError(f"random-regular:{n} has {n * degree} links, at most {MAX_LINKS} are supported")
 
@@ -224,17 +236,24 @@ def dragonfly(sizes: tuple[int, ...], options: Options) -> Topology:
         raise UsageError("dragonfly needs groups x ranks per group, such as dragonfly:9x4")
     groups, size = sizes
     n, share = groups * size, -(-(groups - 1) // size) or 1
-    local = counted(((g * size + a, g * size + b) for g in range(groups) for a, b in itertools.combinations(range(size), 2)), "dragonfly")
+    local = counted(
+        ((g * size + a, g * size + b) for g in range(groups) for a, b in itertools.combinations(range(size), 2)),
+        "dragonfly",
+    )
 
     def door(g: int, h: int) -> int:
         return g * size + ((h - g) % groups - 1) // share
 
     far = counted(((door(g, h), door(h, g)) for g, h in itertools.combinations(range(groups), 2)), "dragonfly")
     latency = _number(options, "latency", 1)
-    links = duplex(local, _number(options, "units", 1), latency, "unknown") + duplex(far, _number(options, "global", 1), latency, "net")
+    links = duplex(local, _number(options, "units", 1), latency, "unknown") + duplex(
+        far, _number(options, "global", 1), latency, "net"
+    )
     turn = [(i + size) % n for i in range(n)]
     mirror = [-(i // size) % groups * size + size - 1 - i % size for i in range(n)]
-    machine = Topology(f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)), unit=Fraction(1))
+    machine = Topology(
+        f"dragonfly:{groups}x{size}", n, links, nodes=tuple(i // size for i in range(n)), unit=Fraction(1)
+    )
     return with_generators(machine, [turn, mirror])
 
 
@@ -287,14 +306,21 @@ def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tupl
         raise UsageError("leaf= and spines= are for two levels; levels=3 follows from the size")
     pods, edge, upper, core = 2 * half, n, n + 2 * half * half, n + 4 * half * half
     wires = [(i, edge + i // half) for i in range(n)]
-    wires += [(edge + p * half + a, upper + p * half + b) for p in range(pods) for a in range(half) for b in range(half)]
-    wires += [(upper + p * half + b, core + b * half + c) for p in range(pods) for b in range(half) for c in range(half)]
-    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)] + [f"aggr{p}.{b}" for p in range(pods) for b in range(half)]
+    wires += [
+        (edge + p * half + a, upper + p * half + b) for p in range(pods) for a in range(half) for b in range(half)
+    ]
+    wires += [
+        (upper + p * half + b, core + b * half + c) for p in range(pods) for b in range(half) for c in range(half)
+    ]
+    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)] + [
+        f"aggr{p}.{b}" for p in range(pods) for b in range(half)
+    ]
     return wires, (*names, *(f"core{b}.{c}" for b in range(half) for c in range(half)))
 
 
 def rail(sizes: tuple[int, ...], options: Options) -> Topology:
-    """`BxG`: B boxes of G ranks. Inside a box a switch of `inner` units; rank g of every box on rail switch g of `units`.
+    """`BxG`: B boxes of G ranks. Inside a box a switch of `inner` units; rank g of every box on rail switch g of
+    `units`.
 
     `inner` is 9 by default, the ratio of NVLink to network bandwidth on a DGX H100.
     """
@@ -305,17 +331,29 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     if n * (size + boxes) > MAX_LINKS:
         raise UsageError(f"rail:{boxes}x{size} has more than {MAX_LINKS} links; ask for fewer ranks")
     inner, outer, latency = _number(options, "inner", 9), _number(options, "units", 1), _number(options, "latency", 1)
-    links = [Link(b * size + i, b * size + j, inner, latency) for b in range(boxes) for i in range(size) for j in range(size) if i != j]
+    links = [
+        Link(b * size + i, b * size + j, inner, latency)
+        for b in range(boxes)
+        for i in range(size)
+        for j in range(size)
+        if i != j
+    ]
     inside = len(links)
     limits = port_limits(links, [(i,) for i in range(n)], inner, "switch port")
     links += [
-        Link(b * size + i, c * size + i, outer, latency, "net") for i in range(size) for b in range(boxes) for c in range(boxes) if b != c
+        Link(b * size + i, c * size + i, outer, latency, "net")
+        for i in range(size)
+        for b in range(boxes)
+        for c in range(boxes)
+        if b != c
     ]
     limits += port_limits(links, [(i,) for i in range(n)], outer, "rail port", inside)
     symmetries = [_blockwise(pi, size) for pi in symmetric_group(range(boxes), boxes)]
     symmetries += [tuple(b * size + p for b in range(boxes) for p in pi) for pi in symmetric_group(range(size), size)]
     nodes = tuple(i // size for i in range(n))
-    return with_generators(Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries)
+    return with_generators(
+        Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries
+    )
 
 
 def _family(summary: str, build: Callable[..., Topology], sizes: str = "N", **more: str) -> Entry:
@@ -347,10 +385,20 @@ FAMILIES: dict[str, Entry] = {
     "mesh": _family("a grid", mesh, "AxBx..."),
     "torus": _family("a grid that wraps round", torus, "AxBx..."),
     "circulant": _family("ranks i and i ± offset", circulant, offsets="numbers joined by +, such as 1+3 (1)"),
-    "random-regular": _family("a random graph of equal degrees", random_regular, degree="links at each rank (4)", seed="which graph (0)"),
-    "dragonfly": _family("complete groups, a link between every two", dragonfly, "GxA", **{"global": "units between groups (1)"}),
-    "fat-tree": _family(
-        "a folded Clos of explicit switches", fat_tree, levels="2 or 3 (2)", leaf="ranks per leaf switch", spines="spine switches (leaf)"
+    "random-regular": _family(
+        "a random graph of equal degrees", random_regular, degree="links at each rank (4)", seed="which graph (0)"
     ),
-    "rail": _family("boxes with a switch inside, a switch per rail", rail, "BxG", inner="units of a port inside a box (9)"),
-}  # fmt: skip
+    "dragonfly": _family(
+        "complete groups, a link between every two", dragonfly, "GxA", **{"global": "units between groups (1)"}
+    ),
+    "fat-tree": _family(
+        "a folded Clos of explicit switches",
+        fat_tree,
+        levels="2 or 3 (2)",
+        leaf="ranks per leaf switch",
+        spines="spine switches (leaf)",
+    ),
+    "rail": _family(
+        "boxes with a switch inside, a switch per rail", rail, "BxG", inner="units of a port inside a box (9)"
+    ),
+}

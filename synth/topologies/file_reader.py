@@ -48,7 +48,8 @@ def parse_json(text: str, file: str) -> Any:
 def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any:
     """The document in YAML `text`. Raises FormatError with the line; aliases, tags and repeated keys are refused.
 
-    `lines` is filled with the line of every value by its path, such as ``links[2].src``; that of a key's value is the key's.
+    `lines` is filled with the line of every value by its path, such as ``links[2].src``; that of a key's value is the
+    key's.
     """
     import yaml
 
@@ -125,7 +126,9 @@ class Fields:
         """Raises FormatError at `place`."""
         raise FormatError(message, self.file, place)
 
-    def mapping(self, value: Any, place: str | None, allowed: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:
+    def mapping(
+        self, value: Any, place: str | None, allowed: Iterable[str], needed: Iterable[str] = ()
+    ) -> dict[str, Any]:
         """A mapping with no key but the `allowed` and all of the `needed`."""
         if not isinstance(value, dict):
             self.fail(f"expected a mapping, found {_shown(value)}", place)

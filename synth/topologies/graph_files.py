@@ -18,7 +18,12 @@ _DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 def is_node_link(doc: Any) -> bool:
     """Whether a parsed document is networkx's node-link form rather than a topology file."""
-    return isinstance(doc, dict) and "ranks" not in doc and isinstance(doc.get("nodes"), list) and ("links" in doc or "edges" in doc)
+    return (
+        isinstance(doc, dict)
+        and "ranks" not in doc
+        and isinstance(doc.get("nodes"), list)
+        and ("links" in doc or "edges" in doc)
+    )
 
 
 def from_node_link(doc: dict, file: str) -> dict:
@@ -64,7 +69,9 @@ def from_graphml(text: str, file: str) -> dict:
     try:
         root = ElementTree.fromstring(text.encode(), ElementTree.XMLParser(encoding="utf-8"))
     except ElementTree.ParseError as error:
-        raise FormatError(f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)) from None
+        raise FormatError(
+            f"is not XML: {str(error).partition(':')[0]}", file, "{}:{}".format(*error.position)
+        ) from None
     if not root.tag.endswith("graphml"):
         raise FormatError(f"expected GraphML, found <{root.tag[:40]}>", file)
     known = {node.get("id") for node in _named(root, "node")}
@@ -84,7 +91,9 @@ def from_graphml(text: str, file: str) -> dict:
 
 
 def _named(root: Any, tag: str) -> list[Any]:
-    return [element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag]
+    return [
+        element for element in root.iter() if isinstance(element.tag, str) and element.tag.rpartition("}")[2] == tag
+    ]
 
 
 def _document(graph: Any, file: str) -> dict:

@@ -1,4 +1,5 @@
-"""Tori and meshes of any number of dimensions, the last one fastest: their edges and symmetries, in arrays where they are many."""
+"""Tori and meshes of any number of dimensions, the last one fastest: their edges and symmetries, in arrays where they
+are many."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def grid(sizes: tuple[int, ...], wrap: bool) -> tuple[list[tuple[int, int]], lis
         later = [e for e in range(d + 1, len(sizes)) if sizes[e] == size]
         if later:
             e = later[0]
-            symmetries.append(tuple(i + (at(i, e) - at(i, d)) * stride[d] + (at(i, d) - at(i, e)) * stride[e] for i in range(n)))
+            symmetries.append(
+                tuple(i + (at(i, e) - at(i, d)) * stride[d] + (at(i, d) - at(i, e)) * stride[e] for i in range(n))
+            )
     return edges, symmetries
 
 

@@ -18,23 +18,31 @@ from synth.topologies.declared_symmetries import with_generators
 NVLINK_US = Fraction(3, 5)
 PCIE_US = Fraction(1)
 NET_US = Fraction(27, 10)
-NVLS = "NVLS can reduce and multicast inside its NVSwitches; that is outside the model, so such schedules are not among those compared"
+NVLS = (
+    "NVLS can reduce and multicast inside its NVSwitches; that is outside the model, so such schedules are not "
+    "among those compared"
+)
 # RCCL's figures (src/graph/topo.h) for one xGMI link of MI50 and MI100, and for PCIe 4.0 x16.
 VEGA_GBPS = Fraction(24)
 
 DGX1_V100 = ("02112000", "20120100", "11020020", "12200001", "20000211", "01002012", "00201102", "00011220")
 MI250 = (
-    "0-1:4 0-4:2 0-8:1 1-5:1 1-9:1 1-10:1 2-3:4 2-6:1 2-9:1 2-10:1 3-7:2 3-11:1 4-5:4 4-6:1 5-6:1 5-7:1 6-7:4 8-9:4 8-12:2 "
+    "0-1:4 0-4:2 0-8:1 1-5:1 1-9:1 1-10:1 2-3:4 2-6:1 2-9:1 2-10:1 3-7:2 3-11:1 4-5:4 4-6:1 5-6:1 5-7:1 6-7:4 8-9:4 "
+    "8-12:2 "
     "9-13:1 10-11:4 10-14:1 11-15:2 12-13:4 12-14:1 13-14:1 13-15:1 14-15:4"
 )
 HIVES = [(a, b) for hive in (0, 4) for a in range(hive, hive + 4) for b in range(a + 1, hive + 4)]
 
 
 def dgx1_v100() -> Topology:
-    """DGX-1 with V100: a hybrid cube mesh of 25 GB/s NVLinks, one or two a pair, ranks labelled as in SCCL (arXiv 2008.08708)."""
+    """DGX-1 with V100: a hybrid cube mesh of 25 GB/s NVLinks, one or two a pair, ranks labelled as in SCCL (arXiv
+    2008.08708)."""
     unit = Fraction(25)
     links = tuple(
-        Link(u, v, unit * int(n), Fraction(7, 10), "nvlink") for u, row in enumerate(DGX1_V100) for v, n in enumerate(row) if n != "0"
+        Link(u, v, unit * int(n), Fraction(7, 10), "nvlink")
+        for u, row in enumerate(DGX1_V100)
+        for v, n in enumerate(row)
+        if n != "0"
     )
     flips = [(2, 3, 0, 1, 6, 7, 4, 5), (4, 5, 6, 7, 0, 1, 2, 3)]
     return with_generators(Topology("dgx1-v100", 8, links, nodes=(0,) * 8, unit=unit), flips)
@@ -45,11 +53,16 @@ def dgx1_p100() -> Topology:
     unit = Fraction(20)
     links = duplex([*HIVES, *((i, i + 4) for i in range(4))], unit, NVLINK_US, "nvlink")
     both = [tuple(4 * h + p for h in (0, 1) for p in quad) for quad in ((1, 2, 3, 0), (1, 0, 2, 3))]
-    return with_generators(Topology("dgx1-p100", 8, links, nodes=(0,) * 8, unit=unit), [*both, (4, 5, 6, 7, 0, 1, 2, 3)])
+    return with_generators(
+        Topology("dgx1-p100", 8, links, nodes=(0,) * 8, unit=unit), [*both, (4, 5, 6, 7, 0, 1, 2, 3)]
+    )
 
 
-def nvswitch(name: str, ranks: int, links: int, unit: Fraction, latency: Fraction = NVLINK_US, notes: tuple[str, ...] = ()) -> Topology:
-    """GPUs with `links` NVLinks each into NVSwitches: every pair is a link of all units, under a limit out of and into each GPU.
+def nvswitch(
+    name: str, ranks: int, links: int, unit: Fraction, latency: Fraction = NVLINK_US, notes: tuple[str, ...] = ()
+) -> Topology:
+    """GPUs with `links` NVLinks each into NVSwitches: every pair is a link of all units, under a limit out of and into
+    each GPU.
 
     Exact also where the links are spread over several switches, as 5/5/4/4 on a DGX H100: what the GPUs send in r
     rounds is a bipartite multigraph of degree at most r times the links of a GPU; by König's edge colouring theorem it
@@ -61,7 +74,8 @@ def nvswitch(name: str, ranks: int, links: int, unit: Fraction, latency: Fractio
 
 
 def mi50_z52() -> Topology:
-    """Gigabyte Z52 with eight MI50: a bidirectional ring, as SCCL models it, along 0-1-3-2 of one hive and 6-7-5-4 of the other."""
+    """Gigabyte Z52 with eight MI50: a bidirectional ring, as SCCL models it, along 0-1-3-2 of one hive and 6-7-5-4 of
+    the other."""
     ring = (0, 1, 3, 2, 6, 7, 5, 4)
     near = {frozenset((2, 6)), frozenset((0, 4))}
     links = tuple(
@@ -72,7 +86,10 @@ def mi50_z52() -> Topology:
     turn, flip = [0] * 8, [0] * 8
     for i, rank in enumerate(ring):
         turn[rank], flip[rank] = ring[(i + 1) % 8], ring[-i % 8]
-    note = "the hives are joined by PCIe 4.0 x16 (0-4 and 2-6), counted at 24 GB/s, which is also RCCL's figure for one xGMI link"
+    note = (
+        "the hives are joined by PCIe 4.0 x16 (0-4 and 2-6), counted at 24 GB/s, which is also RCCL's figure for "
+        "one xGMI link"
+    )
     return with_generators(Topology("mi50-z52", 8, links, nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,)), [turn, flip])
 
 
@@ -82,7 +99,10 @@ def mi100_4p3l() -> Topology:
     inside = len(links)
     links += duplex([(a, b) for a in range(4) for b in range(4, 8)], VEGA_GBPS, PCIE_US, "pcie")
     limits = port_limits(links, [(n,) for n in range(8)], VEGA_GBPS, "PCIe slot", inside)
-    note = "the two hives are joined by PCIe 4.0 x16: 24 GB/s in and out of each GPU; an xGMI link counts 24 GB/s, as in RCCL"
+    note = (
+        "the two hives are joined by PCIe 4.0 x16: 24 GB/s in and out of each GPU; an xGMI link counts 24 GB/s, "
+        "as in RCCL"
+    )
     machine = Topology("mi100-4p3l", 8, tuple(links), tuple(limits), nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,))
     return with_generators(machine, [*symmetric_group(range(4), 8), (4, 5, 6, 7, 0, 1, 2, 3)])
 
@@ -106,11 +126,15 @@ def mi300x() -> Topology:
     return with_generators(Topology("mi300x", 8, links, nodes=(0,) * 8, unit=unit), symmetric_group(range(8), 8))
 
 
-def _machine(summary: str, build: Callable[[], Topology], gbps: str, count: int = 0, latency: Fraction = NET_US) -> Entry:
+def _machine(
+    summary: str, build: Callable[[], Topology], gbps: str, count: int = 0, latency: Fraction = NET_US
+) -> Entry:
     def make(sizes: tuple[int, ...], options: dict[str, str]) -> Topology:
         if sizes or options:
             extra = "x".join(map(str, sizes)) or next(iter(options))
-            raise UsageError(f"a machine has a fixed size and no options: remove {extra!r} (`*2` makes a cluster, which has some)")
+            raise UsageError(
+                f"a machine has a fixed size and no options: remove {extra!r} (`*2` makes a cluster, which has some)"
+            )
         return build()
 
     return Entry(summary, make, Nic(rational(gbps), latency, count))
@@ -118,18 +142,32 @@ def _machine(summary: str, build: Callable[[], Topology], gbps: str, count: int 
 
 _U25 = Fraction(25)
 
-# NICs: DGX-1 as in Azure NDv2 and TE-CCL (one of 100 Gbit/s a box); DGX-2: eight of 100 Gbit/s, one per two GPUs; A100 and
+# NICs: DGX-1 as in Azure NDv2 and TE-CCL (one of 100 Gbit/s a box); DGX-2: eight of 100 Gbit/s, one per two GPUs; A100
+# and
 # MI250 as in ForestColl; H100, GB200 and MI300X: 400 Gbit/s a GPU; MI50 and MI100: one of 200 Gbit/s a box.
 MACHINES: dict[str, Entry] = {
     "dgx1-v100": _machine("8 V100, hybrid cube mesh of 25 GB/s NVLinks", dgx1_v100, "12.5", 1, Fraction(13, 10)),
-    "dgx1-p100": _machine("8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, Fraction(13, 10)),
-    "dgx2": _machine("16 V100 on one NVSwitch fabric, 150 GB/s each", lambda: nvswitch("dgx2", 16, 6, _U25, Fraction(7, 20)), "12.5", 8),
+    "dgx1-p100": _machine(
+        "8 P100, two quads and their matching, 20 GB/s NVLinks", dgx1_p100, "12.5", 1, Fraction(13, 10)
+    ),
+    "dgx2": _machine(
+        "16 V100 on one NVSwitch fabric, 150 GB/s each",
+        lambda: nvswitch("dgx2", 16, 6, _U25, Fraction(7, 20)),
+        "12.5",
+        8,
+    ),
     "dgx-a100": _machine("8 A100 on NVSwitches, 300 GB/s each", lambda: nvswitch("dgx-a100", 8, 12, _U25), "25"),
-    "dgx-h100": _machine("8 H100 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h100", 8, 18, _U25, notes=(NVLS,)), "50"),
-    "dgx-h200": _machine("8 H200 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h200", 8, 18, _U25, notes=(NVLS,)), "50"),
-    "gb200-nvl72": _machine("72 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("gb200-nvl72", 72, 18, 2 * _U25, notes=(NVLS,)), "50"),
+    "dgx-h100": _machine(
+        "8 H100 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h100", 8, 18, _U25, notes=(NVLS,)), "50"
+    ),
+    "dgx-h200": _machine(
+        "8 H200 on NVSwitches, 450 GB/s each", lambda: nvswitch("dgx-h200", 8, 18, _U25, notes=(NVLS,)), "50"
+    ),
+    "gb200-nvl72": _machine(
+        "72 B200 on NVSwitches, 900 GB/s each", lambda: nvswitch("gb200-nvl72", 72, 18, 2 * _U25, notes=(NVLS,)), "50"
+    ),
     "mi50-z52": _machine("8 MI50, a ring through two hives and PCIe", mi50_z52, "25", 1),
     "mi100-4p3l": _machine("8 MI100, two quads of xGMI joined by PCIe", mi100_4p3l, "25", 1),
     "mi250": _machine("8 MI250 = 16 dies, 50 GB/s Infinity Fabric links", mi250, "16"),
     "mi300x": _machine("8 MI300X, one 64 GB/s link a pair", mi300x, "50"),
-}  # fmt: skip
+}

@@ -24,8 +24,8 @@ NEAR_MISS_ROUTES = 256
 class Match:
     """`ranks[r]` is the topology's rank that plays rank r of `machine`; `labels` are the topology's own names of these.
 
-    `scale`: how many times as fast the topology's links are. `same`: other machines that are equal. `missing`: the links (pairs of
-    ranks of `machine`) that the topology lacks. `fast_only`: agrees in NVLink and xGMI, not in PCIe.
+    `scale`: how many times as fast the topology's links are. `same`: other machines that are equal. `missing`: the
+    links (pairs of ranks of `machine`) that the topology lacks. `fast_only`: agrees in NVLink and xGMI, not in PCIe.
     """
 
     machine: str
@@ -56,7 +56,8 @@ class Match:
 
 
 def match(topology: Topology, candidates: Sequence[str] | None = None) -> Match | None:
-    """The known machine that `topology` is, None if it is none of `candidates` (by default all machines and plain families).
+    """The known machine that `topology` is, None if it is none of `candidates` (by default all machines and plain
+    families).
 
     Preferred in this order: equal, equal but for the speed of all links, equal in NVLink and xGMI (PCIe is assumed, not
     measured, in most dumps), a machine with one pair of links missing. The map is the lexicographically least one.
@@ -129,7 +130,9 @@ def _near(topology: Topology, net: Network, known: Sequence[Topology]) -> Match 
             cut = replace(other, routes=_without(other, r))
             ranks = symmetry.isomorphism(cut, net) if len(cut.routes) == len(net.routes) else None
             if ranks is not None:
-                return Match(machine.name, ranks, _labels(topology, ranks), _total(net) / _total(cut), missing=((r.src, r.dst),))
+                return Match(
+                    machine.name, ranks, _labels(topology, ranks), _total(net) / _total(cut), missing=((r.src, r.dst),)
+                )
     return None
 
 

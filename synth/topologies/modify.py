@@ -1,4 +1,5 @@
-"""What a user changes on a machine: an allocation of its ranks, broken, slow or measured links. Topology in, topology out.
+"""What a user changes on a machine: an allocation of its ranks, broken, slow or measured links. Topology in, topology
+out.
 
 Links and ranks are named by the machine's own numbers, whatever the order of the options: measured values first,
 then slow links, then broken ones, the allocation last. A declared symmetry that no longer holds is dropped.
@@ -62,7 +63,9 @@ def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
         raise UsageError("--ranks: the allocation is empty")
     for rank in ranks:
         if not 0 <= rank < topology.ranks:
-            raise UsageError(f"--ranks: there is no rank {rank} on {topology.name}, which has ranks 0..{topology.ranks - 1}")
+            raise UsageError(
+                f"--ranks: there is no rank {rank} on {topology.name}, which has ranks 0..{topology.ranks - 1}"
+            )
     if len(set(ranks)) < len(ranks):
         raise UsageError(f"--ranks: {','.join(map(str, ranks))} names a rank twice")
     n, place = len(ranks), {rank: i for i, rank in enumerate(ranks)}
@@ -113,7 +116,11 @@ def with_measured(topology: Topology, path: Path) -> Topology:
     import csv
 
     read, file = Fields(str(path)), str(path)
-    lines = [(i, line) for i, line in enumerate(text_of(path).splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        (i, line)
+        for i, line in enumerate(text_of(path).splitlines(), 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
     if not lines:
         raise FormatError(f"is empty; expected the columns {', '.join(COLUMNS)}", file)
     try:
@@ -125,7 +132,9 @@ def with_measured(topology: Topology, path: Path) -> Topology:
     header = [column.strip().lower() for column in rows[0]]
     if sorted(header) not in (sorted(COLUMNS), sorted(COLUMNS[:3])):
         shown = ", ".join(header)[:80]
-        raise FormatError(f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, lines[0][0])
+        raise FormatError(
+            f"the columns must be {', '.join(COLUMNS)} (the last one optional), found {shown}", file, lines[0][0]
+        )
     ends = _ends(topology)
     links = {(k.src, k.dst): k for k in topology.links}
     measured: dict[tuple[int, int], Link] = {}
@@ -167,7 +176,9 @@ def _relinked(topology: Topology, change: Callable[[Link], Link | None]) -> Topo
 
 
 def _ends(topology: Topology) -> dict[str, int]:
-    return {str(r): r for r in range(topology.ranks)} | {name: topology.ranks + i for i, name in enumerate(topology.switches)}
+    return {str(r): r for r in range(topology.ranks)} | {
+        name: topology.ranks + i for i, name in enumerate(topology.switches)
+    }
 
 
 def _name(topology: Topology, end: int) -> str:
@@ -180,7 +191,10 @@ def _existing(topology: Topology, option: str, one: int, other: int) -> set[tupl
         near = sorted({k.dst for k in topology.links if k.src == one} | {k.src for k in topology.links if k.dst == one})
         known = ", ".join(_name(topology, e) for e in near[:12]) + (", ..." if len(near) > 12 else "")
         a, b = _name(topology, one), _name(topology, other)
-        raise UsageError(f"--{option} {a}-{b}: {topology.name} has no link between {a} and {b}; {a} is joined to {known or 'nothing'}")
+        raise UsageError(
+            f"--{option} {a}-{b}: {topology.name} has no link between {a} and {b}; {a} is joined to "
+            f"{known or 'nothing'}"
+        )
     return ends
 
 

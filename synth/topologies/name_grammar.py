@@ -17,12 +17,32 @@ from synth.topologies.families import FAMILIES
 from synth.topologies.machines import MACHINES, NET_US
 
 ALIASES = {
-    "dgx1": "dgx1-v100", "dgx-1": "dgx1-v100", "ndv2": "dgx1-v100", "p100": "dgx1-p100", "dgx-2": "dgx2",
-    "a100": "dgx-a100", "dgxa100": "dgx-a100", "h100": "dgx-h100", "dgxh100": "dgx-h100", "h200": "dgx-h200", "dgxh200": "dgx-h200",
-    "nvl72": "gb200-nvl72", "gb200": "gb200-nvl72", "z52": "mi50-z52", "mi50": "mi50-z52", "mi100": "mi100-4p3l",
-    "complete": "fully-connected", "clique": "fully-connected", "full": "fully-connected", "grid": "mesh", "path": "line",
-    "hub": "hub-and-spoke", "cube": "hypercube", "crossbar": "switch", "fattree": "fat-tree",
-}  # fmt: skip
+    "dgx1": "dgx1-v100",
+    "dgx-1": "dgx1-v100",
+    "ndv2": "dgx1-v100",
+    "p100": "dgx1-p100",
+    "dgx-2": "dgx2",
+    "a100": "dgx-a100",
+    "dgxa100": "dgx-a100",
+    "h100": "dgx-h100",
+    "dgxh100": "dgx-h100",
+    "h200": "dgx-h200",
+    "dgxh200": "dgx-h200",
+    "nvl72": "gb200-nvl72",
+    "gb200": "gb200-nvl72",
+    "z52": "mi50-z52",
+    "mi50": "mi50-z52",
+    "mi100": "mi100-4p3l",
+    "complete": "fully-connected",
+    "clique": "fully-connected",
+    "full": "fully-connected",
+    "grid": "mesh",
+    "path": "line",
+    "hub": "hub-and-spoke",
+    "cube": "hypercube",
+    "crossbar": "switch",
+    "fattree": "fat-tree",
+}
 
 # A plug-in's machine has one NIC of 200 Gbit/s a rank until `nic=` and `nics=` say otherwise.
 PLUGIN_NIC = Nic(Fraction(25), NET_US)
@@ -39,7 +59,10 @@ def topology(name: str) -> Topology:
     text = name.strip().lower().replace("_", "-")
     shape = _SHAPE.fullmatch(text)
     if shape is None:
-        raise UsageError(f"topology {name!r} is not of the form name[:sizes][*boxes][:key=value,...], such as torus:4x4 or dgx-a100*2")
+        raise UsageError(
+            f"topology {name!r} is not of the form name[:sizes][*boxes][:key=value,...], such as torus:4x4 or "
+            f"dgx-a100*2"
+        )
     key = ALIASES.get(shape["name"], shape["name"])
     entry = MACHINES.get(key) or FAMILIES.get(key) or _plugin(key)
     sizes = _sizes(name, shape["sizes"])
@@ -47,11 +70,18 @@ def topology(name: str) -> Topology:
     own = {k: v for k, v in options.items() if k not in OPTIONS}
     across = {k: v for k, v in options.items() if k in OPTIONS}
     tail = [shape["options"]] if options else []
-    full = ":".join(["*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, shape["boxes"])]), *tail])
+    full = ":".join(
+        [
+            "*".join([":".join([key, *(["x".join(map(str, sizes))] if sizes else [])]), *_boxes(name, shape["boxes"])]),
+            *tail,
+        ]
+    )
     box = entry.build(sizes, own)
     if shape["boxes"] is None:
         if across:
-            raise UsageError(f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2")
+            raise UsageError(
+                f"topology {name!r}: {next(iter(across))}= is for clusters; say how many boxes, as in {key}*2"
+            )
         return replace(box, name=full)
     boxes = int(shape["boxes"])
     if boxes == 1 and not across:
@@ -62,12 +92,14 @@ def topology(name: str) -> Topology:
 def summaries() -> list[tuple[str, str]]:
     """Name and summary (with the form of its sizes) of everything built in: machines, then families."""
     return [
-        (name, f"{entry.summary}; {name}:{entry.sizes}" if entry.sizes else entry.summary) for name, entry in (MACHINES | FAMILIES).items()
+        (name, f"{entry.summary}; {name}:{entry.sizes}" if entry.sizes else entry.summary)
+        for name, entry in (MACHINES | FAMILIES).items()
     ]
 
 
 def _plugin(key: str) -> Entry:
-    """What an installed package adds under this name: a function of sizes and key=value options that makes a `Topology`.
+    """What an installed package adds under this name: a function of sizes and key=value options that makes a
+    `Topology`.
 
     Raises UsageError with the nearest names when there is none.
     """

@@ -1,4 +1,5 @@
-"""Users' topology files: YAML or JSON by hand, node-link JSON and GraphML from graph tools. The form: docs/topologies.md."""
+"""Users' topology files: YAML or JSON by hand, node-link JSON and GraphML from graph tools. The form:
+docs/topologies.md."""
 
 from __future__ import annotations
 
@@ -21,8 +22,15 @@ MAX_UNITS = 1 << 40
 KEYS = ("name", "ranks", "links", "limits", "switches", "nodes", "unit", "symmetries", "labels", "notes")
 LINK_KEYS = ("src", "dst", "bandwidth", "latency", "kind", "both")
 LIMIT_KEYS = ("name", "links", "bandwidth")
-# Where a link states no latency: NCCL's defaults by kind (see machines.py); 1 µs, as in the families, for an unknown one.
-LATENCY = {"nvlink": Fraction(3, 5), "xgmi": Fraction(3, 5), "pcie": Fraction(1), "net": Fraction(27, 10), "unknown": Fraction(1)}
+# Where a link states no latency: NCCL's defaults by kind (see machines.py); 1 µs, as in the families, for an unknown
+# one.
+LATENCY = {
+    "nvlink": Fraction(3, 5),
+    "xgmi": Fraction(3, 5),
+    "pcie": Fraction(1),
+    "net": Fraction(27, 10),
+    "unknown": Fraction(1),
+}
 
 
 def load(path: Path) -> Topology:
@@ -60,7 +68,9 @@ def from_document(doc: Any, file: str, name: str = "topology") -> Topology:
     labels = _integers(read, doc.get("labels"), "labels", ranks)
     if len(set(labels)) < len(labels):
         read.fail("two ranks have the same label", "labels")
-    notes += [read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))]
+    notes += [
+        read.string(x, f"notes[{i}]", 1000) for i, x in enumerate(read.sequence(doc.get("notes") or [], "notes", 100))
+    ]
     title = read.string(doc["name"], "name") if doc.get("name") is not None else name
     topology = Topology(title, ranks, links, limits, switches, nodes, unit, (), labels, tuple(dict.fromkeys(notes)))
     return _with_symmetries(read, topology, doc.get("symmetries"))
@@ -79,14 +89,25 @@ def dump(topology: Topology) -> dict:
     if topology.switches:
         doc["switches"] = list(topology.switches)
     doc["links"] = [
-        {**dict(zip(("src", "dst"), ends(k), strict=True)), "bandwidth": _plain(k.bandwidth), "latency": _plain(k.latency), "kind": k.kind}
+        {
+            **dict(zip(("src", "dst"), ends(k), strict=True)),
+            "bandwidth": _plain(k.bandwidth),
+            "latency": _plain(k.latency),
+            "kind": k.kind,
+        }
         for k in topology.links
     ]
     if topology.limits:
         doc["limits"] = [
-            {"name": m.name, "links": [ends(topology.links[i]) for i in m.links], "bandwidth": _plain(m.bandwidth)} for m in topology.limits
+            {"name": m.name, "links": [ends(topology.links[i]) for i in m.links], "bandwidth": _plain(m.bandwidth)}
+            for m in topology.limits
         ]
-    lists = {"nodes": topology.nodes, "symmetries": topology.generators, "labels": topology.labels, "notes": topology.notes}
+    lists = {
+        "nodes": topology.nodes,
+        "symmetries": topology.generators,
+        "labels": topology.labels,
+        "notes": topology.notes,
+    }
     doc |= {key: [list(x) if isinstance(x, tuple) else x for x in value] for key, value in lists.items() if value}
     return doc
 
@@ -96,7 +117,10 @@ def _plain(value: Fraction) -> int | str:
 
 
 def _switches(read: Fields, value: Any) -> tuple[str, ...]:
-    names = [read.string(x, f"switches[{i}]", 64) for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))]
+    names = [
+        read.string(x, f"switches[{i}]", 64)
+        for i, x in enumerate(read.sequence(value or [], "switches", MAX_FILE_RANKS))
+    ]
     for i, name in enumerate(names):
         if name.lstrip("-").isdecimal():
             read.fail(f"{name!r} would be taken for a rank; give the switch a name with a letter", f"switches[{i}]")
@@ -124,9 +148,16 @@ def _links(read: Fields, value: Any, ranks: int, ends: dict[str, int]) -> tuple[
             read.fail(f"a link from {row['src']} to itself", place)
         kind = read.string(row["kind"], f"{place}.kind").lower() if row.get("kind") is not None else "unknown"
         if kind not in KINDS:
-            read.fail(unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}", f"{place}.kind")
+            read.fail(
+                unknown("kind of link", kind, KINDS, "").partition("; `")[0] + f"; the kinds are {', '.join(KINDS)}",
+                f"{place}.kind",
+            )
         bandwidth = read.number(row["bandwidth"], f"{place}.bandwidth")
-        latency = read.number(row["latency"], f"{place}.latency", zero=True) if row.get("latency") is not None else LATENCY[kind]
+        latency = (
+            read.number(row["latency"], f"{place}.latency", zero=True)
+            if row.get("latency") is not None
+            else LATENCY[kind]
+        )
         both = row.get("both") is not None and read.boolean(row["both"], f"{place}.both")
         for a, b in ((src, dst), (dst, src)) if both else ((src, dst),):
             link = Link(a, b, bandwidth, latency, kind)
@@ -147,7 +178,9 @@ def _added(one: Link, other: Link) -> Link:
     return Link(one.src, one.dst, one.bandwidth + other.bandwidth, max(one.latency, other.latency), kind)
 
 
-def _limits(read: Fields, value: Any, places: dict[tuple[int, int], int], ranks: int, ends: dict[str, int]) -> tuple[Limit, ...]:
+def _limits(
+    read: Fields, value: Any, places: dict[tuple[int, int], int], ranks: int, ends: dict[str, int]
+) -> tuple[Limit, ...]:
     limits = []
     for i, item in enumerate(read.sequence(value or [], "limits", MAX_LIMITS)):
         place = f"limits[{i}]"
@@ -169,14 +202,18 @@ def _limits(read: Fields, value: Any, places: dict[tuple[int, int], int], ranks:
     return tuple(limits)
 
 
-def _check_units(read: Fields, unit: Fraction | None, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]) -> None:
+def _check_units(
+    read: Fields, unit: Fraction | None, links: Iterable[tuple[str, Fraction]], limits: tuple[Limit, ...]
+) -> None:
     """Refuses bandwidths whose common unit is so small that counts of it would no longer fit the engines' integers."""
     common, top = 1, Fraction(0)
     for place, value in [*links, *((f"limit {m.name!r}", m.bandwidth) for m in limits)]:
         ratio = value / unit if unit else value
         common, top = lcm(common, ratio.denominator), max(top, ratio)
         if common * max(top, 1) > MAX_UNITS:
-            read.fail("the bandwidths up to here have no common unit of reasonable size; round them to fewer digits", place)
+            read.fail(
+                "the bandwidths up to here have no common unit of reasonable size; round them to fewer digits", place
+            )
 
 
 def _ends(link: Link, switches: tuple[str, ...], ranks: int) -> str:
@@ -186,7 +223,9 @@ def _ends(link: Link, switches: tuple[str, ...], ranks: int) -> str:
 def _integers(read: Fields, value: Any, place: str, ranks: int) -> tuple[int, ...]:
     if value is None:
         return ()
-    return tuple(read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in enumerate(read.sequence(value, place, ranks, ranks)))
+    return tuple(
+        read.integer(x, f"{place}[{i}]", 0, 1 << 20) for i, x in enumerate(read.sequence(value, place, ranks, ranks))
+    )
 
 
 def _with_symmetries(read: Fields, topology: Topology, value: Any) -> Topology:

@@ -10,30 +10,49 @@ def measured(doc: dict) -> Report:
     """A row per program and size: out of place, then in place, as nccl-tests prints them."""
     half = (("time (us)", "right"), ("algbw (GB/s)", "right"), ("busbw (GB/s)", "right"), ("#wrong", "right"))
     columns = (
-        ("program", "left"), ("size (B)", "right"), ("count", "right"), ("type", "left"), ("redop", "left"), ("root", "right"),
-        *half, *((f"in place: {half[0][0]}", "right"), *half[1:]),
-    )  # fmt: skip
+        ("program", "left"),
+        ("size (B)", "right"),
+        ("count", "right"),
+        ("type", "left"),
+        ("redop", "left"),
+        ("root", "right"),
+        *half,
+        *((f"in place: {half[0][0]}", "right"), *half[1:]),
+    )
     pairs: dict[tuple[int, int], dict[bool, dict]] = {}
     for row in doc["rows"]:
         pairs.setdefault((row["program"], row["size"]), {})[row["in_place"]] = row
     rows = []
     for (k, size), found in pairs.items():
         any_ = next(iter(found.values()))
-        start = (doc["programs"][k]["label"], str(size), str(any_["element_count"]), doc["dtype"], _operator(doc), _root(doc))
+        start = (
+            doc["programs"][k]["label"],
+            str(size),
+            str(any_["element_count"]),
+            doc["dtype"],
+            _operator(doc),
+            _root(doc),
+        )
         rows.append((*start, *_half(found.get(False)), *_half(found.get(True))))
     for row in doc.get("beside", ()):
         time, rate = f"{row['seconds'] * 1e6:.2f}", _rate(row["gbps"])
         rows.append((row["label"], str(row["size"]), "", doc["dtype"], "", "", time, rate, "-", "-", *[""] * 4))
     repeats = max((row["repeats"] for row in doc["rows"]), default=1)
     sentences = [f"times are {doc['says']}"]
-    sentences += list(dict.fromkeys(f"{row['label']}: {row['says']}; GB/s of the bytes written" for row in doc.get("beside", ())))
+    sentences += list(
+        dict.fromkeys(f"{row['label']}: {row['says']}; GB/s of the bytes written" for row in doc.get("beside", ()))
+    )
     if repeats > 1:
         sentences.append(f"each time is the median of {repeats} launches; the least and the most are in the JSON")
-    return Report(f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor", columns, tuple(rows), tuple(sentences))
+    return Report(
+        f"{doc['collective']}, {doc['ranks']} ranks, {doc['executor']} executor", columns, tuple(rows), tuple(sentences)
+    )
 
 
 def _operator(doc: dict) -> str:
-    return doc["op"] if doc["collective"] in ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce") else "none"
+    return (
+        doc["op"] if doc["collective"] in ("allreduce", "reduce", "reduce-scatter", "scan", "multi-reduce") else "none"
+    )
 
 
 def _root(doc: dict) -> str:
@@ -70,11 +89,30 @@ def emulated(doc: dict) -> list[Report]:
     sentences = ["regret: what the point that the prediction chooses takes longer than the best, as emulated"]
     sentences += [f"{' and '.join(beside)}: beside the points, not chosen from"] if beside else []
     wide = tuple(
-        (c["change"], size_text(c["size"]), _micro(c["before"]), _micro(c["after"]), _best(entries, c), "yes" if c["heard"] else "NO")
+        (
+            c["change"],
+            size_text(c["size"]),
+            _micro(c["before"]),
+            _micro(c["after"]),
+            _best(entries, c),
+            "yes" if c["heard"] else "NO",
+        )
         for c in doc["controls"]
     )
-    heads = (("change", "left"), ("size", "right"), ("before", "right"), ("after", "right"), ("best", "left"), ("heard", "left"))
-    control = Report("negative control: the same programs on changed links, µs", tuple(heads), wide, (f"all of this is {doc['says']}",))
+    heads = (
+        ("change", "left"),
+        ("size", "right"),
+        ("before", "right"),
+        ("after", "right"),
+        ("best", "left"),
+        ("heard", "left"),
+    )
+    control = Report(
+        "negative control: the same programs on changed links, µs",
+        tuple(heads),
+        wide,
+        (f"all of this is {doc['says']}",),
+    )
     reports = [Report(title, tuple(columns), tuple(rows), tuple(sentences)), control]
     return [*reports, _paced(doc)] if doc.get("paced") else reports
 
@@ -82,9 +120,15 @@ def emulated(doc: dict) -> list[Report]:
 def _paced(doc: dict) -> Report:
     """Runs held to a multiple of logical time: whether the executor keeps up, and how near real time then is."""
     columns = (
-        ("program", "left"), ("size", "right"), ("times longer", "right"), ("logical", "right"), ("real / times", "right"),
-        ("of logical", "right"), ("not held", "right"), ("valid", "left"),
-    )  # fmt: skip
+        ("program", "left"),
+        ("size", "right"),
+        ("times longer", "right"),
+        ("logical", "right"),
+        ("real / times", "right"),
+        ("of logical", "right"),
+        ("not held", "right"),
+        ("valid", "left"),
+    )
     rows = tuple(
         (doc["entries"][run["entry"]]["label"], size_text(run["size"]), str(run["stretch"]), _micro(run["picoseconds"]),
          number(run["nanoseconds"] / run["stretch"] / 1e3), f"{run['ratio']:.4f}", number(run["unshaped"] / 1e3),
@@ -92,7 +136,8 @@ def _paced(doc: dict) -> Report:
         for run in doc["paced"]
     )  # fmt: skip
     sentences = (
-        f"paced: the best program of each size, real time held to a multiple of logical time; all of this is {doc['says']}",
+        f"paced: the best program of each size, real time held to a multiple of logical time; all of this is "
+        f"{doc['says']}",
         "valid: by itself, not held, the executor takes less than half of that real time",
     )
     return Report("paced runs, µs", columns, rows, sentences)

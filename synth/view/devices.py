@@ -10,7 +10,14 @@ def gpus(doc: dict) -> list[Report]:
     """A row per GPU; none where there is none."""
     if not doc["gpus"]:
         return []
-    columns = (("GPU", "right"), ("name", "left"), ("compute", "right"), ("memory", "right"), ("SMs", "right"), ("reaches", "left"))
+    columns = (
+        ("GPU", "right"),
+        ("name", "left"),
+        ("compute", "right"),
+        ("memory", "right"),
+        ("SMs", "right"),
+        ("reaches", "left"),
+    )
     rows = []
     for gpu in doc["gpus"]:
         peers = ",".join(map(str, gpu["peers"])) or "no other"
@@ -21,5 +28,7 @@ def gpus(doc: dict) -> list[Report]:
 
 def executors(doc: dict) -> Report:
     """A row per executor."""
-    rows = tuple((row["executor"], row["on"] if row["missing"] is None else f"no: {row['missing']}") for row in doc["executors"])
+    rows = tuple(
+        (row["executor"], row["on"] if row["missing"] is None else f"no: {row['missing']}") for row in doc["executors"]
+    )
     return Report("" if doc["gpus"] else doc["cuda"], (("executor", "left"), ("runs on", "left")), rows)

@@ -1,4 +1,5 @@
-"""What a frontier says, as plain strings: header, columns, rows and the sentences below; rendered by `tables` and `html`."""
+"""What a frontier says, as plain strings: header, columns, rows and the sentences below; rendered by `tables` and
+`html`."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ ADVISED = 128 * MB
 MANY = 3  # points of one bound, from which on it is said once
 WHY = {
     "effort": "the default effort is spent, --time-limit allows more",
-    "time": "the time ran out", "memory": "the memory ran out", "interrupted": "interrupted", "crash": "the solver crashed",
+    "time": "the time ran out",
+    "memory": "the memory ran out",
+    "interrupted": "interrupted",
+    "crash": "the solver crashed",
     "gave-up": "the search ended without an answer",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,13 @@ class Report:
 def frontier(found: Frontier) -> Report:
     """The table of `synth pareto`: a row per point, then what is proved, what is open and which point to take."""
     sums = found.collective.combining
-    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("status", "left")]
+    columns = [
+        ("steps", "right"),
+        ("rounds", "right"),
+        ("chunks", "right"),
+        ("rounds/chunk", "right"),
+        ("status", "left"),
+    ]
     engines = not sums and any(point.construction.startswith("flow: ") for point in found.points)
     columns += [("construction", "left"), ("same bits", "left")] if sums else [("engine", "left")] if engines else []
     columns += [("µs/MB", "right")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
@@ -46,7 +56,9 @@ def frontier(found: Frontier) -> Report:
         row += [point.construction if point.construction.startswith("flow: ") else "exact"] if engines else []
         row += [number(slope(found, point) * MB * 10**6)] + [number(found.gbps(point, size)) for size in SIZES]
         rows.append(tuple(row))
-    return Report(title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found)))
+    return Report(
+        title(found.network, found.collective, found.labels), tuple(columns), tuple(rows), tuple(sentences(found))
+    )
 
 
 def title(network: Network, collective: Collective, labels: Sequence[int] = ()) -> str:
@@ -55,15 +67,23 @@ def title(network: Network, collective: Collective, labels: Sequence[int] = ()) 
 
 
 def headed(
-    collective: str, roots: Sequence[int], machine: Network | Topology, unit: Fraction, latency: Fraction, labels: Sequence[int]
+    collective: str,
+    roots: Sequence[int],
+    machine: Network | Topology,
+    unit: Fraction,
+    latency: Fraction,
+    labels: Sequence[int],
 ) -> str:
-    """The title of what is said of a collective on a machine; `labels`: what the machine calls its ranks, where it is part of one."""
+    """The title of what is said of a collective on a machine; `labels`: what the machine calls its ranks, where it is
+    part of one."""
     start = f" from {', '.join(map(str, roots))}" if roots else ""
     own = [labels[r] for r in roots] if labels else list(roots)
     if own != list(roots):
         start += f" (the machine's {', '.join(map(str, own))})"
     late = f"latency {number(latency)} µs" if latency else "no latency known"
-    return f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
+    return (
+        f"{collective}{start} on {machine.name}: {counted(machine.ranks, 'rank')}, 1 unit = {number(unit)} GB/s, {late}"
+    )
 
 
 def sentences(found: Frontier) -> list[str]:
@@ -73,9 +93,14 @@ def sentences(found: Frontier) -> list[str]:
     if found.points:
         lines.append(f"at {size_text(ADVISED)} take the {found.best(ADVISED).steps}-step point")
         if not found.network.latency:
-            lines.append("note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives measured ones)")
+            lines.append(
+                "note: no latency of this topology is known, so predictions count bandwidth alone (`--links` gives "
+                "measured ones)"
+            )
     if found.labels and found.labels != tuple(range(found.network.ranks)):
-        lines.append(f"note: ranks 0 to {found.network.ranks - 1} stand for the machine's {', '.join(map(str, found.labels))}")
+        lines.append(
+            f"note: ranks 0 to {found.network.ranks - 1} stand for the machine's {', '.join(map(str, found.labels))}"
+        )
     return lines + [f"note: {note}" for note in found.notes]
 
 
@@ -90,20 +115,31 @@ def choice(found: Frontier, size: int) -> Report:
     )
     best = found.best(size) if found.points else None
     rows = tuple(
-        (f"{'> ' if point is best else ''}{point.steps}", show(point.bandwidth), number(found.seconds_at(point, size) * 10**6),
-         number(found.gbps(point, size)), _range(*span) if span else "no size")
+        (
+            f"{'> ' if point is best else ''}{point.steps}",
+            show(point.bandwidth),
+            number(found.seconds_at(point, size) * 10**6),
+            number(found.gbps(point, size)),
+            _range(*span) if span else "no size",
+        )
         for point, span in zip(found.points, spans(found), strict=True)
-    )  # fmt: skip
+    )
     lines = _proved(found) + _open(found.open) + _gap(found)
     if best is not None:
         alpha = best.steps * float(found.network.latency)
         beta = float(slope(found, best)) * size * 10**6
-        lines.insert(0, (
-            f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
-            f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for {show(best.bandwidth)} rounds per chunk"
-        ))  # fmt: skip
+        lines.insert(
+            0,
+            (
+                f"at {size_text(size)} take the {best.steps}-step point: C={best.chunks}, R={best.rounds}; predicted"
+                f" {number(alpha)} µs for {counted(best.steps, 'latency')} + {number(beta)} µs for "
+                f"{show(best.bandwidth)} rounds per chunk"
+            ),
+        )
         lines[1:1] = _against(found, best, size)
-    return Report(title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes]))
+    return Report(
+        title(found.network, found.collective), columns, rows, tuple(lines + [f"note: {note}" for note in found.notes])
+    )
 
 
 def _against(found: Frontier, best: Point, size: int) -> list[str]:
@@ -120,7 +156,8 @@ def slope(found: Frontier, point: Point) -> Fraction:
 
 
 def spans(found: Frontier) -> list[tuple[Fraction, Fraction | None] | None]:
-    """For each point the sizes in bytes [from, to) where it is predicted fastest; None where it never is, `to` None: no end."""
+    """For each point the sizes in bytes [from, to) where it is predicted fastest; None where it never is, `to` None: no
+    end."""
     alpha = found.network.latency / 10**6
 
     def crossing(few: Point, many: Point) -> Fraction:
@@ -160,7 +197,9 @@ def _open(intervals: Sequence[Open]) -> list[str]:
         span = counted(first.steps, "step") if len(run) == 1 else f"{first.steps} to {last.steps} steps"
         most = "nothing was found"
         if first.upper is not None and last.upper is not None:
-            most = f"at most {show(first.upper)}" + (f" down to {show(last.upper)}" if last.upper != first.upper else "")
+            most = f"at most {show(first.upper)}" + (
+                f" down to {show(last.upper)}" if last.upper != first.upper else ""
+            )
         why = WHY.get(first.reason, first.reason)
         lines.append(f"open: with {span} the least rounds/chunk is at least {show(first.lower)}, {most} ({why})")
     return lines

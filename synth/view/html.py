@@ -19,12 +19,16 @@ def report_html(content: Report) -> str:
     head = "".join(f'<th style="text-align:{align}">{escape(name)}</th>' for name, align in content.columns)
     body = "".join(
         "<tr>"
-        + "".join(f'<td style="text-align:{align}">{escape(cell)}</td>' for cell, (_, align) in zip(row, content.columns, strict=True))
+        + "".join(
+            f'<td style="text-align:{align}">{escape(cell)}</td>'
+            for cell, (_, align) in zip(row, content.columns, strict=True)
+        )
         + "</tr>"
         for row in content.rows
     )
     lines = "".join(f"<div>{escape(line)}</div>" for line in content.sentences)
-    return f"<div><b>{escape(content.title)}</b></div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{lines}"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div><b>{escape(content.title)}</b></div>{table}{lines}"
 
 
 def _cell(text: str, align: str) -> str:

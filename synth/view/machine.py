@@ -19,12 +19,17 @@ def topology_report(topology: Topology, symmetries: tuple[int, str]) -> tuple[Re
     boxes = len(set(topology.nodes)) or 1
     what = f"{topology.name}: {counted(topology.ranks, 'rank')}" + (f" in {boxes} boxes" if boxes > 1 else "")
     title = f"{what}, {counted(len(topology.links), 'link')}, 1 unit = {show(network.unit)} GB/s"
-    links = _matrix(topology, title) if topology.ranks <= MATRIX_RANKS and not topology.switches else _kinds(topology, title)
+    links = (
+        _matrix(topology, title)
+        if topology.ranks <= MATRIX_RANKS and not topology.switches
+        else _kinds(topology, title)
+    )
     return (links, *_limits(topology), Report("", (), (), tuple(_remarks(topology, symmetries))))
 
 
 def match_report(what: str, topology: str, machine: str, labels: Sequence[int]) -> Report:
-    """The table of `synth topo match`: which label of `topology` plays each rank of `machine`; `what` says what was found."""
+    """The table of `synth topo match`: which label of `topology` plays each rank of `machine`; `what` says what was
+    found."""
     columns = ((f"rank of {machine}", "right"), (f"label in {topology}", "right"))
     return Report(f"{topology} is {what}", columns, tuple((str(rank), str(label)) for rank, label in enumerate(labels)))
 
@@ -46,8 +51,18 @@ def _kinds(topology: Topology, title: str) -> Report:
         return "rank" if end < topology.ranks else "switch"
 
     kinds = Counter((side(k.src), side(k.dst), k.kind, k.bandwidth, k.latency) for k in topology.links)
-    columns = (("links", "right"), ("from", "left"), ("to", "left"), ("kind", "left"), ("GB/s", "right"), ("µs", "right"))
-    rows = tuple((str(n), a, b, kind, show(bandwidth), number(latency)) for (a, b, kind, bandwidth, latency), n in kinds.most_common())
+    columns = (
+        ("links", "right"),
+        ("from", "left"),
+        ("to", "left"),
+        ("kind", "left"),
+        ("GB/s", "right"),
+        ("µs", "right"),
+    )
+    rows = tuple(
+        (str(n), a, b, kind, show(bandwidth), number(latency))
+        for (a, b, kind, bandwidth, latency), n in kinds.most_common()
+    )
     return Report(title, columns, rows)
 
 
@@ -71,14 +86,20 @@ def _remarks(topology: Topology, symmetries: tuple[int, str]) -> list[str]:
     hops = Counter(d for n, row in enumerate(network.distances) for m, d in enumerate(row) if n != m)
     apart = hops.pop(None, 0)
     far = max((d for d in hops if d is not None), default=0)
-    spread = ", ".join(f"{counted(count, 'pair')} at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0))
+    spread = ", ".join(
+        f"{counted(count, 'pair')} at {d}" for d, count in sorted(hops.items(), key=lambda item: item[0] or 0)
+    )
     lines = [f"distances: diameter {far}" + (f" ({spread})" if spread else "")] if not apart else []
     if apart:
         lines.append(f"not connected: {apart} pairs of ranks cannot reach each other")
     speeds = Counter((k.kind, k.latency) for k in topology.links)
     lines += [f"{kind} links: latency {number(latency)} µs" for kind, latency in sorted(speeds) if latency]
     generators, order = symmetries
-    lines.append(f"symmetries: {order}, from {generators} generator{'' if generators == 1 else 's'}" if generators else "symmetries: none")
+    lines.append(
+        f"symmetries: {order}, from {generators} generator{'' if generators == 1 else 's'}"
+        if generators
+        else "symmetries: none"
+    )
     if topology.labels and topology.labels != tuple(range(topology.ranks)):
         lines.append(f"labels on the machine: {', '.join(map(str, topology.labels))}")
     return lines + [f"note: {note}" for note in topology.notes]

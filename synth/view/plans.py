@@ -11,13 +11,26 @@ from synth.view.html import report_html
 
 SHOWN = 2  # of the algorithms that stand in where a runtime does not take the first; the document has all
 RANGES = (
-    ("from", "right"), ("to", "right"), ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"),
-    ("no padding at multiples of", "right"), ("alternatives, in order", "left"),
-)  # fmt: skip
+    ("from", "right"),
+    ("to", "right"),
+    ("algorithm", "left"),
+    ("backend", "left"),
+    ("protocol", "left"),
+    ("instances", "right"),
+    ("no padding at multiples of", "right"),
+    ("alternatives, in order", "left"),
+)
 SIZES = (
-    ("size", "right"), ("algorithm", "left"), ("protocol", "left"), ("instances", "right"), ("µs", "right"), ("GB/s", "right"),
-    ("best schedule µs", "right"), ("best of library µs", "right"), ("loss", "right"),
-)  # fmt: skip
+    ("size", "right"),
+    ("algorithm", "left"),
+    ("protocol", "left"),
+    ("instances", "right"),
+    ("µs", "right"),
+    ("GB/s", "right"),
+    ("best schedule µs", "right"),
+    ("best of library µs", "right"),
+    ("loss", "right"),
+)
 
 
 def reports(plan: Plan) -> list[Report]:
@@ -25,7 +38,11 @@ def reports(plan: Plan) -> list[Report]:
     made: list[Report] = []
     for table in plan.tables:
         made += [_ranges(plan, table), _sizes(plan, table)] if table.sizes else [_ranges(plan, table)]
-    words = [f"{name}: {line}" if len(plan.model) > 1 else line for name, doc in plan.model.items() for line in doc.get("words", ())]
+    words = [
+        f"{name}: {line}" if len(plan.model) > 1 else line
+        for name, doc in plan.model.items()
+        for line in doc.get("words", ())
+    ]
     said = (f"times are {plan.says}" if plan.source != "imported" else plan.says, *words, *map(_note, plan.notes))
     last = made[-1]
     return [*made[:-1], Report(last.title, last.columns, last.rows, (*last.sentences, *said))]
@@ -45,7 +62,11 @@ def _ranges(plan: Plan, table: Table) -> Report:
     root = f" from {table.root}" if table.root else ""
     title = f"{table.collective}{root}{machine}, {table.ranks} ranks: what to run"
     rows = tuple(_range(plan, table, group) for group in _groups(table))
-    ends = (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",) if table.sizes else ()
+    ends = (
+        (f"below {size_text(table.sizes[0])} and above {size_text(table.sizes[-1])} nothing was judged",)
+        if table.sizes
+        else ()
+    )
     return Report(title, RANGES, rows, ends)
 
 
@@ -66,7 +87,8 @@ def _range(plan: Plan, table: Table, group: list[Range]) -> tuple[str, ...]:
 
 
 def _way(algorithm: Algorithm) -> tuple[str, str]:
-    """Protocol and instances of a schedule of ours; empty for another library's algorithm, which chooses them itself."""
+    """Protocol and instances of a schedule of ours; empty for another library's algorithm, which chooses them
+    itself."""
     return (algorithm.protocol, str(algorithm.instances)) if algorithm.backend == OURS else ("", "")
 
 

@@ -1,4 +1,5 @@
-"""The frontier as a picture: points, and the staircase below which nothing can lie. The one file that uses matplotlib."""
+"""The frontier as a picture: points, and the staircase below which nothing can lie. The one file that uses
+matplotlib."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def drawable(suffix: str) -> str:
     """The format of a file that ends so: one of `FORMATS`. Raises UsageError for others."""
     kind = suffix.lower().lstrip(".")
     if kind not in FORMATS:
-        raise UsageError(f"a plot is written as {', '.join('.' + f for f in FORMATS)}, not {suffix or 'a file without a suffix'!r}")
+        raise UsageError(
+            f"a plot is written as {', '.join('.' + f for f in FORMATS)}, not {suffix or 'a file without a suffix'!r}"
+        )
     return kind
 
 
@@ -50,7 +53,9 @@ def frontier_figure(frontier: Frontier) -> Figure:
         axes.vlines(interval.steps, float(interval.lower), top, color="#d9640a", linestyle="dotted", label="_open")
     for point in frontier.points:
         label = f"{point.bandwidth}  (C={point.chunks}, R={point.rounds})"
-        axes.annotate(label, (point.steps, float(point.bandwidth)), xytext=(5, 6), textcoords="offset points", fontsize=8)
+        axes.annotate(
+            label, (point.steps, float(point.bandwidth)), xytext=(5, 6), textcoords="offset points", fontsize=8
+        )
     axes.set(xlabel="steps", ylabel="rounds per chunk", title=f"{frontier.collective.name} on {frontier.network.name}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     tallest = max([float(p.bandwidth) for p in frontier.points] + floor, default=1.0)
@@ -62,7 +67,8 @@ def frontier_figure(frontier: Frontier) -> Figure:
 
 
 def image(figure: Any, suffix: str) -> bytes:
-    """`figure` as a file of the kind that `suffix` names, the same bytes for the same figure. Raises UsageError for an unknown kind."""
+    """`figure` as a file of the kind that `suffix` names, the same bytes for the same figure. Raises UsageError for an
+    unknown kind."""
     import io
 
     kind = drawable(suffix)
@@ -76,7 +82,11 @@ def image(figure: Any, suffix: str) -> bytes:
 def _staircase(frontier: Frontier) -> tuple[list[int], list[float]]:
     """Steps and the greatest lower bound proved there; one step past the last so that its tread is seen."""
     known: dict[int, float] = {}
-    for steps, bound in [*frontier.bounds, *((p.steps, p.bound) for p in frontier.points), *((o.steps, o) for o in frontier.open)]:
+    for steps, bound in [
+        *frontier.bounds,
+        *((p.steps, p.bound) for p in frontier.points),
+        *((o.steps, o) for o in frontier.open),
+    ]:
         value = bound.lower if not hasattr(bound, "value") else bound.value  # type: ignore[union-attr]
         if steps:
             known[steps] = max(known.get(steps, 0.0), float(value))

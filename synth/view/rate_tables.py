@@ -1,4 +1,5 @@
-"""What `synth allocations` and `synth explain` print: plain tables of rates. Takes any objects with the fields named here."""
+"""What `synth allocations` and `synth explain` print: plain tables of rates. Takes any objects with the fields named
+here."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ def allocations(
     title: str, unit: Fraction, names: Sequence[str], rows: Sequence[Any], slow: dict[tuple[int, ...], dict] | None,
     missing: Sequence[str] = (),
 ) -> Report:  # fmt: skip
-    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation, rates).
+    """A row per class: its least member, how many are like it, rings, and each collective's rate; `rows`: (allocation,
+    rates).
 
     `missing`: what a time limit left out, in words.
     """
@@ -54,7 +56,8 @@ def _ratio(best: Fraction, other: Fraction | None) -> str:
 def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
     ringless = sum(allocation.connected and not rates.ring_units for allocation, rates in rows)
     lines = [
-        f"{counted(len(rows), 'class')} of allocations up to isomorphism, {counted(sum(a.members for a, _ in rows), 'allocation')};"
+        f"{counted(len(rows), 'class')} of allocations up to isomorphism, "
+        f"{counted(sum(a.members for a, _ in rows), 'allocation')};"
         f" {ringless} without a ring"
     ]
     if "allreduce" in names:
@@ -65,15 +68,21 @@ def _summary(names: Sequence[str], rows: Sequence[Any]) -> list[str]:
             for x in ratios:
                 mean *= x ** (1 / len(ratios))
             than = "than the optimal reduce-scatter + allgather"
-            where = f"faster {than} in {better}, by {mean:.3f} in geometric mean" if better else f"nowhere faster {than}"
+            where = (
+                f"faster {than} in {better}, by {mean:.3f} in geometric mean" if better else f"nowhere faster {than}"
+            )
             lines.append(f"allreduce by trees is {where}")
-    lines.append("GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together")
+    lines.append(
+        "GB/s: size / time (algorithmic bandwidth) for large messages; rings: units that disjoint rings carry together"
+    )
     return lines
 
 
 def title(topology: Topology, collective: Collective) -> str:
     """The title of `explain`."""
-    return headed(collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels)
+    return headed(
+        collective.name, collective.roots, topology, topology.unit_bandwidth(), latency(topology), topology.labels
+    )
 
 
 def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()) -> Report:
@@ -83,10 +92,21 @@ def explanation(title: str, unit: Fraction, made: Any, notes: Sequence[str] = ()
     if made.ways[0].name == "optimum":
         columns = (*columns[:3], ("of the optimum", "right"), columns[4])
     rows = tuple(
-        (way.name, *(("-", "-", "-") if way.units is None else (show(way.units), gbps(way.units, unit), _part(way.units, top))), way.remark)
+        (
+            way.name,
+            *(
+                ("-", "-", "-")
+                if way.units is None
+                else (show(way.units), gbps(way.units, unit), _part(way.units, top))
+            ),
+            way.remark,
+        )
         for way in made.ways
     )
-    lines = [f"limited by: {made.limit}", "GB/s: size / time (algorithmic bandwidth) for large messages, without latency"]
+    lines = [
+        f"limited by: {made.limit}",
+        "GB/s: size / time (algorithmic bandwidth) for large messages, without latency",
+    ]
     if made.open:
         lines.append(f"left open: {', '.join(made.open)}")
     return Report(title, columns, rows, (*lines, *(f"note: {note}" for note in notes)))
@@ -110,5 +130,9 @@ def explained(topology: str, collective: str, unit: Fraction, made: Any) -> dict
     if made.rings is not None:
         rings = made.rings
         most = None if rings.bound is None else rings.bound.units
-        found["rings"] = {"most": rings.most, "bound_units": most, "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings]}
+        found["rings"] = {
+            "most": rings.most,
+            "bound_units": most,
+            "cycles": [{"ranks": list(r), "units": n} for r, n in rings.rings],
+        }
     return found

@@ -18,7 +18,11 @@ def execution(doc: dict) -> Report:
     if time is not None:
         rows.append(("time", f"{_microseconds(time)} µs"))
     if doc.get("nanoseconds") is not None:
-        held = f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long" if doc.get("behind") else ""
+        held = (
+            f", held to {doc['stretch']} times that; it is {doc['behind']:.2f} times as long"
+            if doc.get("behind")
+            else ""
+        )
         rows.append(("real time of the launch", f"{_microseconds(doc['nanoseconds'] * 1000)} µs{held}"))
     if doc["gbps"] is not None:
         rows.append(("algorithmic bandwidth", f"{doc['gbps']:.3f} GB/s"))
@@ -33,7 +37,10 @@ def execution(doc: dict) -> Report:
     untimed = not doc["topology"] and doc["executor"] == "reference"
     sentences = ("no times: a program has no network of its own, --topo gives it one",) if untimed else ()
     if (doc.get("behind") or 0) > BEHIND:
-        sentences = (*sentences, f"NOT paced: the executor is slower than {doc['stretch']} times the model; ask for more with --stretch")
+        sentences = (
+            *sentences,
+            f"NOT paced: the executor is slower than {doc['stretch']} times the model; ask for more with --stretch",
+        )
     if "says" in doc:
         sentences = (*sentences, doc["says"])
     return Report(_title(doc), (("", "left"), ("", "left")), tuple(rows), sentences)
@@ -45,7 +52,8 @@ def _title(doc: dict) -> str:
     size = size_text(doc["size"])
     size += "" if doc["size"] < 1024 or doc["size"] & (doc["size"] - 1) == 0 else f" ({doc['size']:,} bytes)"
     return (
-        f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} ({doc['op']}){how},"
+        f"{doc['program']}: {doc['collective']}{where}, {doc['ranks']} ranks, {size} of {doc['dtype']} "
+        f"({doc['op']}){how},"
         f" {doc['executor']} executor"
     )
 
@@ -53,7 +61,11 @@ def _title(doc: dict) -> str:
 def _result(doc: dict) -> str:
     if doc["right"] is None:
         return "not compared (no data)"
-    exact = "all exactly" if doc["exact"] == doc["elements"] else f"{doc['exact']:,} exactly, the others within their rounding bound"
+    exact = (
+        "all exactly"
+        if doc["exact"] == doc["elements"]
+        else f"{doc['exact']:,} exactly, the others within their rounding bound"
+    )
     return f"right: {doc['elements']:,} elements compared, {exact}"
 
 

@@ -16,7 +16,13 @@ ADVISED = 128 << 20
 
 def report(found: Large) -> Report:
     """What `synth pareto` prints for the flow engines."""
-    columns = [("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("above bound", "right")]
+    columns = [
+        ("steps", "right"),
+        ("rounds", "right"),
+        ("chunks", "right"),
+        ("rounds/chunk", "right"),
+        ("above bound", "right"),
+    ]
     columns += [("engine", "left")] + [(f"GB/s at {size_text(size)}", "right") for size in SIZES]
     rows = []
     for point in found.points:
@@ -37,7 +43,8 @@ def choice(found: Large, size: int) -> Report:
     whole = report(found)
     best = found.points.index(found.best(size))
     line = (
-        f"at {size_text(size)}: the {found.points[best].steps}-step schedule, {number(found.gbps(found.points[best], size))} GB/s predicted"
+        f"at {size_text(size)}: the {found.points[best].steps}-step schedule, "
+        f"{number(found.gbps(found.points[best], size))} GB/s predicted"
     )
     points = [Choice(p.steps, p.chunks, found.seconds_at(p, size)) for p in found.points]
     against = lines(size, Wire(found.latency, found.unit, found.unit_share), points, points[best])
@@ -76,7 +83,11 @@ def limit(found: Large) -> str:
         case "allreduce-parts":
             parts = [[n for n in region if n < ranks] for region in certificate["regions"]]
             sizes = {len(part) for part in parts}
-            each = f"{len(parts)} parts of {sizes.pop()}" if len(sizes) == 1 else " | ".join(_few(part) for part in parts[:6])
+            each = (
+                f"{len(parts)} parts of {sizes.pop()}"
+                if len(sizes) == 1
+                else " | ".join(_few(part) for part in parts[:6])
+            )
             return f"the partition into {each}: each byte crosses between parts at least {2 * (len(parts) - 1)} times"
         case _:
             return "lengths of links and limits: every pair's cheapest way together against what all links can pay"
@@ -113,9 +124,13 @@ def _sentences(found: Large) -> list[str]:
     ]
     if found.points:
         best = found.best(ADVISED)
-        said.append(f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s predicted")
         said.append(
-            "between the points the frontier is not proved: `above bound` is what is left, against the bound for any number of steps"
+            f"at {size_text(ADVISED)} take the {best.steps}-step point: {number(found.gbps(best, ADVISED))} GB/s "
+            f"predicted"
+        )
+        said.append(
+            "between the points the frontier is not proved: `above bound` is what is left, against the bound for "
+            "any number of steps"
         )
     return [*said, *found.notes, *_open(found)]
 

@@ -1,6 +1,8 @@
-"""What speaks against the point that the cost model names at a size: sizes that its chunks do not divide, and very short chunks.
+"""What speaks against the point that the cost model names at a size: sizes that its chunks do not divide, and very
+short chunks.
 
-The model is T = S α + R/C · bytes / bandwidth: it leaves out what each send costs beside the wire, and takes any size for divisible.
+The model is T = S α + R/C · bytes / bandwidth: it leaves out what each send costs beside the wire, and takes any size
+for divisible.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class Wire(NamedTuple):
 
 
 def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list[str]:
-    """Sentences about `best`, none where nothing speaks against it; each names the point to take instead, where there is one."""
+    """Sentences about `best`, none where nothing speaks against it; each names the point to take instead, where there
+    is one."""
     found: list[str] = []
     able = [p for p in points if wire.divides(size, p.chunks)]
     if best not in able:
@@ -58,7 +61,8 @@ def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list
         count = best.chunks / wire.share
         each = "" if wire.share == 1 else f" (C={best.chunks} for each unit of data)"
         found.append(
-            f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors here pad it,"
+            f"{size_text(size)} does not divide into {count} chunks of whole float32 elements{each}; the executors "
+            f"here pad it,"
             f" for MSCCL and MSCCL++ {padded}, {other}"
         )
     if wire.short(size, best.chunks):
@@ -67,7 +71,8 @@ def lines(size: int, wire: Wire, points: Sequence[Choice], best: Choice) -> list
         length, time = size_text(wire.chunk(size, best.chunks)), number(wire.microseconds(size, best.chunks))
         found.append(
             f"a chunk is {length}, {time} µs on a link, less than a latency:"
-            f" what each send costs beside the wire is not in the model, `synth bench` and `synth tune` measure it{instead}"
+            f" what each send costs beside the wire is not in the model, `synth bench` and `synth tune` measure "
+            f"it{instead}"
         )
     return found
 

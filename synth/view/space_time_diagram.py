@@ -1,4 +1,5 @@
-"""A program as a space-time picture: a row for each thread block, ranks one under the other, time to the right, messages as arrows.
+"""A program as a space-time picture: a row for each thread block, ranks one under the other, time to the right,
+messages as arrows.
 
 Time is logical: an op stands one column after the latest of what it waits for (the op before it, its dependencies, the
 sender of what it receives), so columns are steps of the longest chain, not seconds.
@@ -18,12 +19,22 @@ from synth.program.text import op_text
 MOST = 60_000  # ops that a picture can hold before no viewer opens it
 ROW, COLUMN, LEFT, TOP, BOX = 18, 44, 150, 44, 14
 COLOURS = {
-    "s": "#1764ab", "put": "#1764ab", "r": "#4b8f00", "get": "#4b8f00", "rcs": "#00857c", "rrs": "#c46a00", "rrcs": "#c46a00",
-    "rrc": "#d99000", "re": "#d99000", "reduce": "#d99000", "cpy": "#777777",
-}  # fmt: skip
+    "s": "#1764ab",
+    "put": "#1764ab",
+    "r": "#4b8f00",
+    "get": "#4b8f00",
+    "rcs": "#00857c",
+    "rrs": "#c46a00",
+    "rrcs": "#c46a00",
+    "rrc": "#d99000",
+    "re": "#d99000",
+    "reduce": "#d99000",
+    "cpy": "#777777",
+}
 OTHER = "#aaaaaa"
 TIP = (
-    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" markerUnits="userSpaceOnUse"'
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" '
+    'markerUnits="userSpaceOnUse"'
     ' orient="auto"><path d="M0 0L6 3L0 6z" fill="#444"/></marker></defs>'
 )
 
@@ -31,7 +42,8 @@ Place = tuple[int, int, int]  # rank, block, op
 
 
 class Timeline(NamedTuple):
-    """`columns[rank, block, op]`; `arrows` from what sends to what receives; `stuck`: the ops that never start, without a column."""
+    """`columns[rank, block, op]`; `arrows` from what sends to what receives; `stuck`: the ops that never start, without
+    a column."""
 
     columns: dict[Place, int]
     arrows: list[tuple[Place, Place]]
@@ -39,7 +51,8 @@ class Timeline(NamedTuple):
 
 
 def timeline(program: Program) -> Timeline:
-    """The logical time of every op, with FIFOs that never fill. Messages are FIFO data, or signals of one-sided programs."""
+    """The logical time of every op, with FIFOs that never fill. Messages are FIFO data, or signals of one-sided
+    programs."""
     blocks = [(gpu.rank, b, block) for gpu in program.gpus for b, block in enumerate(gpu.blocks)]
     columns: dict[Place, int] = {}
     arrows: list[tuple[Place, Place]] = []
@@ -54,7 +67,9 @@ def timeline(program: Program) -> Timeline:
             while at[rank, b] < len(block.ops):
                 op, place = block.ops[at[rank, b]], (rank, b, at[rank, b])
                 if op.code == "barrier":
-                    visit = 1 + sum(before.code == "barrier" and before.group == op.group for before in block.ops[: at[rank, b]])
+                    visit = 1 + sum(
+                        before.code == "barrier" and before.group == op.group for before in block.ops[: at[rank, b]]
+                    )
                     latest = _meet(met, rank, b, op, visit, now[rank, b])
                     if latest is None:
                         break
@@ -66,7 +81,11 @@ def timeline(program: Program) -> Timeline:
                     break
                 sources = [posted[key].popleft() for key in inbox]
                 arrows += [(source, place) for source in sources]
-                ends = [now[rank, b], *(columns[rank, dep.block, dep.op] for dep in op.deps), *(columns[source] for source in sources)]
+                ends = [
+                    now[rank, b],
+                    *(columns[rank, dep.block, dep.op] for dep in op.deps),
+                    *(columns[source] for source in sources),
+                ]
                 columns[place] = now[rank, b] = 1 + max(ends)
                 for key in _outboxes(rank, block, op):
                     posted[key].append(place)
@@ -109,7 +128,10 @@ def _meet(met: dict[Hashable, list[int]], rank: int, b: int, op: Op, visit: int,
 def program_svg(program: Program) -> str:
     """The drawing; the full text of an op shows when the pointer rests on it. Raises SynthError above `MOST` ops."""
     if program.ops > MOST:
-        raise SynthError(f"{program.name} has {program.ops} instructions, a picture holds {MOST}; `synth show` without --svg prints them")
+        raise SynthError(
+            f"{program.name} has {program.ops} instructions, a picture holds {MOST}; `synth show` without --svg "
+            f"prints them"
+        )
     drawn = timeline(program)
     rows: dict[tuple[int, int], int] = {}
     lines = []

@@ -20,7 +20,16 @@ from synth.view import frontier_text
 from synth.view.frontier_text import WHY, Report
 from synth.view.size_advice import Wire
 
-__all__ = ["WHY", "bounds_document", "choice_document", "print_bounds", "print_choice", "print_frontier", "print_report", "print_schedule"]
+__all__ = [
+    "WHY",
+    "bounds_document",
+    "choice_document",
+    "print_bounds",
+    "print_choice",
+    "print_frontier",
+    "print_report",
+    "print_schedule",
+]
 WIDE = 400  # columns when stdout is no terminal: rows are never folded or cut there
 
 
@@ -53,23 +62,36 @@ def print_choice(frontier: Frontier, size: int) -> None:
 
 
 def choice_document(frontier: Frontier, size: int) -> dict:
-    """The content of `print_choice`: predicted seconds of each point at `size` bytes, the best one, and where each is best."""
+    """The content of `print_choice`: predicted seconds of each point at `size` bytes, the best one, and where each is
+    best."""
     best = frontier.best(size) if frontier.points else None
     wire = Wire(frontier.network.latency, frontier.network.unit, frontier.collective.unit_share)
     points = [
         {
-            "steps": point.steps, "rounds": point.rounds, "chunks": point.chunks, "bandwidth": show(point.bandwidth),
-            "status": point.status, "seconds": frontier.seconds_at(point, size), "gbps": frontier.gbps(point, size),
-            "best_from": None if span is None else float(span[0]), "best_to": None if span is None or span[1] is None else float(span[1]),
-            "chunk_bytes": show(wire.chunk(size, point.chunks)), "divides": wire.divides(size, point.chunks),
+            "steps": point.steps,
+            "rounds": point.rounds,
+            "chunks": point.chunks,
+            "bandwidth": show(point.bandwidth),
+            "status": point.status,
+            "seconds": frontier.seconds_at(point, size),
+            "gbps": frontier.gbps(point, size),
+            "best_from": None if span is None else float(span[0]),
+            "best_to": None if span is None or span[1] is None else float(span[1]),
+            "chunk_bytes": show(wire.chunk(size, point.chunks)),
+            "divides": wire.divides(size, point.chunks),
         }
         for point, span in zip(frontier.points, frontier_text.spans(frontier), strict=True)
-    ]  # fmt: skip
+    ]
     return {
-        "schema": "synth.choice/1", "topology": frontier.network.name, "collective": frontier.collective.name, "size": size,
-        "complete": frontier.complete, "steps": best.steps if best else None, "points": points,
+        "schema": "synth.choice/1",
+        "topology": frontier.network.name,
+        "collective": frontier.collective.name,
+        "size": size,
+        "complete": frontier.complete,
+        "steps": best.steps if best else None,
+        "points": points,
         "schedule": best.schedule.to_json() if best else None,
-    }  # fmt: skip
+    }
 
 
 def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -> None:
@@ -86,25 +108,43 @@ def print_schedule(schedule: Schedule, cost: Cost, labels: Sequence[int] = ()) -
         for i, step in enumerate(schedule.steps, 1)
     )
     by = f", found by {cost.engine} in {cost.cpu:.2f} s of CPU" if cost.engine else ""
-    found = f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds per chunk{by}"
+    found = (
+        f"C={schedule.chunks}, S={len(schedule.steps)}, R={schedule.rounds}: {show(schedule.bandwidth)} rounds "
+        f"per chunk{by}"
+    )
     key = "chunk:source>destination; +> adds, in> sends the original contribution"
     if any(s.local for step in schedule.steps for s in step.sends):
         key += ", to the rank itself: adds it again, without a link"
     key += "; --format json has all sends"
-    print_report(Report(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (found, key)))
+    print_report(
+        Report(frontier_text.title(schedule.network, schedule.collective, labels), columns, rows, (found, key))
+    )
 
 
 def bounds_document(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> dict:
     """The content of `print_bounds`, with whole certificates."""
     bounds = [{"steps": steps} | bound.to_json() for steps, bound in found]
-    return {"schema": "synth.bounds/1", "topology": topology.network().to_json(), "collective": collective.to_json(1), "bounds": bounds}
+    return {
+        "schema": "synth.bounds/1",
+        "topology": topology.network().to_json(),
+        "collective": collective.to_json(1),
+        "bounds": bounds,
+    }
 
 
 def print_bounds(topology: Topology, collective: Collective, found: Sequence[tuple[int | None, LowerBound]]) -> None:
     """Each bound: what it speaks of, its value, the kind and size of its certificate."""
-    columns = (("bound on", "left"), ("for", "left"), ("at least", "right"), ("certificate", "left"), ("bytes", "right"))
+    columns = (
+        ("bound on", "left"),
+        ("for", "left"),
+        ("at least", "right"),
+        ("certificate", "left"),
+        ("bytes", "right"),
+    )
     rows = tuple(_bound_row(steps, bound) for steps, bound in found)
-    lines = ("each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",)
+    lines = (
+        "each holds for any number of chunks; --format json prints the certificates, which `synth verify` re-checks",
+    )
     print_report(Report(frontier_text.title(topology.network(), collective, topology.labels), columns, rows, lines))
 
 

@@ -11,20 +11,23 @@ from synth.model.topology import Link, Topology
 COLOURS = {"nvlink": "#4b8f00", "xgmi": "#c4342b", "pcie": "#8a6d3b", "net": "#1764ab", "unknown": "#555555"}
 SWITCH = "#f2f2f2"
 TIP = (
-    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="7" markerHeight="7" markerUnits="userSpaceOnUse"'
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="7" markerHeight="7" '
+    'markerUnits="userSpaceOnUse"'
     ' orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
 )
 
 
 def topology_svg(topology: Topology) -> str:
-    """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the kind."""
+    """The drawing. One line for both directions where they are equal, an arrow for each where not; colour tells the
+    kind."""
     ends = topology.ranks + len(topology.switches)
     spots, width, height = places(topology)
     lines = [_line(link, both, spots, _widest(topology)) for link, both in _paired(topology)]
     dots = [_node(topology, end, *spots[end]) for end in range(ends)]
     kinds = [kind for kind in COLOURS if any(link.kind == kind for link in topology.links)]
     legend = [
-        f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a link</text>'
+        f'<text x="12" y="{height - 12 - 18 * i}" fill="{COLOURS[kind]}">{kind}: {_speeds(topology, kind)} GB/s a '
+        f"link</text>"
         for i, kind in enumerate(reversed(kinds))
     ]
     return "\n".join((
@@ -38,7 +41,8 @@ def topology_svg(topology: Topology) -> str:
 
 
 def places(topology: Topology) -> tuple[list[tuple[float, float]], int, int]:
-    """Where each end goes, and width and height: a circle of ranks for each box, the boxes on a circle, switches amid them."""
+    """Where each end goes, and width and height: a circle of ranks for each box, the boxes on a circle, switches amid
+    them."""
     nodes = topology.nodes or (0,) * topology.ranks
     boxes = [[rank for rank in range(topology.ranks) if nodes[rank] == node] for node in dict.fromkeys(nodes)]
     own = max(140 if len(boxes) == 1 else 85, 9 * max(map(len, boxes)))
@@ -84,12 +88,18 @@ def _line(link: Link, both: bool, spots: list[tuple[float, float]], widest: floa
     length = hypot(x2 - x1, y2 - y1) or 1.0
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     shift = 0 if both else 4  # two unequal directions lie beside each other
-    x1, y1, x2, y2 = x1 + 15 * dx - shift * dy, y1 + 15 * dy + shift * dx, x2 - 15 * dx - shift * dy, y2 - 15 * dy + shift * dx
+    x1, y1, x2, y2 = (
+        x1 + 15 * dx - shift * dy,
+        y1 + 15 * dy + shift * dx,
+        x2 - 15 * dx - shift * dy,
+        y2 - 15 * dy + shift * dx,
+    )
     width = 0.8 + 4 * float(link.bandwidth) / widest
     arrow = "" if both else ' marker-end="url(#tip)"'
     what = f"{link.src} {'and' if both else 'to'} {link.dst}: {show(link.bandwidth)} GB/s {link.kind}"
     return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{COLOURS.get(link.kind, COLOURS["unknown"])}"'
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
+        f'stroke="{COLOURS.get(link.kind, COLOURS["unknown"])}"'
         f' stroke-width="{width:.1f}" stroke-opacity="0.75"{arrow}><title>{escape(what)}</title></line>'
     )
 

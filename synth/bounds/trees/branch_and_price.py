@@ -1,8 +1,8 @@
 """What one chunk costs at least at given prices, when it must travel whole: deadline cuts in a binary case tree.
 
 The cuts alone (a linear program over flows) may be beaten where chunks cannot be split. Then one asks "does rank n hold
-the chunk at time t?": where it does, (n, t) is one more destination; where it does not, all sends into n at steps ≤ t are
-gone. Each answer makes the cuts weigh more; the price of any tree is at least the least over all leaves.
+the chunk at time t?": where it does, (n, t) is one more destination; where it does not, all sends into n at steps ≤ t
+are gone. Each answer makes the cuts weigh more; the price of any tree is at least the least over all leaves.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Branch:
 class Cases:
     """Case trees for chunks that start at `sources` and must reach `targets` in `steps` steps.
 
-    `prices[route, step - 1]` are whole; `until` is a time of this process (CPU seconds) after which cases are no longer split.
+    `prices[route, step - 1]` are whole; `until` is a time of this process (CPU seconds) after which cases are no longer
+    split.
     """
 
     def __init__(
@@ -67,11 +68,14 @@ class Cases:
         self.leaves = 0
 
     def prove(self, goal: float, most: int) -> Branch | Leaf | Tree:
-        """A case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best case tree so far."""
+        """A case tree worth at least `goal`, a tree that costs less, or, after `most` linear programs, the best case
+        tree so far."""
         best: Branch | Leaf | Tree = self._prove({}, {}, goal, most, None)
         return best
 
-    def _prove(self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None) -> Branch | Leaf | Tree:
+    def _prove(
+        self, has: dict[int, int], gone: dict[int, int], goal: float, most: int, known: _Case | None
+    ) -> Branch | Leaf | Tree:
         case = known or self._case(has, gone)
         if case.leaf.value >= goal * (1 - 1e-9) or self.leaves >= most or time.process_time() > self.until:
             return case.leaf
@@ -119,7 +123,10 @@ class _Case:
         self.ends.update(extra)
         self.early = self._earliest()
         alive = [
-            (i, t) for i, r in enumerate(network.routes) for t in range(1, steps + 1) if self.early[r.src] < t and t > gone.get(r.dst, 0)
+            (i, t)
+            for i, r in enumerate(network.routes)
+            for t in range(1, steps + 1)
+            if self.early[r.src] < t and t > gone.get(r.dst, 0)
         ]
         self.free = [(i, t) for i, t in alive if cases.prices[i, t - 1] == 0]
         self.paid = [(i, t) for i, t in alive if cases.prices[i, t - 1] > 0]
@@ -181,7 +188,9 @@ class _Case:
 
     def _arc(self, place: tuple[int, int], capacity: int) -> int:
         route = self.cases.network.routes[place[0]]
-        return self.graph.add_arc_with_capacity(self._node(route.src, place[1] - 1), self._node(route.dst, place[1]), capacity)
+        return self.graph.add_arc_with_capacity(
+            self._node(route.src, place[1] - 1), self._node(route.dst, place[1]), capacity
+        )
 
     def _node(self, rank: int, time: int) -> int:
         return rank * (self.cases.steps + 1) + time
@@ -194,8 +203,14 @@ class _Case:
             if self.graph.optimal_flow() >= SCALE * (1 - TOLERANCE):
                 continue
             near, far = set(self.graph.get_source_side_min_cut()), set(self.graph.get_sink_side_min_cut())
-            yield self._tight([[self._node(r, s) not in near for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t)
-            yield self._tight([[self._node(r, s) in far for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t)
+            yield self._tight(
+                [[self._node(r, s) not in near for s in range(self.cases.steps + 1)] for r in range(len(self.early))],
+                n,
+                t,
+            )
+            yield self._tight(
+                [[self._node(r, s) in far for s in range(self.cases.steps + 1)] for r in range(len(self.early))], n, t
+            )
 
     def _tight(self, inside: Sequence[Sequence[bool]], end: int, time: int) -> Cut:
         """The cut as θ, moved so that only sends that can serve (end, time) enter."""
@@ -228,7 +243,9 @@ class _Case:
         prices = np.full((len(network.routes), steps), 1e6)
         for place, load in zip(self.paid, self.loads, strict=True):
             if load > 1e-6:
-                prices[place[0], place[1] - 1] = self.cases.prices[place[0], place[1] - 1] * (1.01 - min(load, 1.0)) + 1e-6
+                prices[place[0], place[1] - 1] = (
+                    self.cases.prices[place[0], place[1] - 1] * (1.01 - min(load, 1.0)) + 1e-6
+                )
         for i, t in self.free:
             prices[i, t - 1] = 1e-6
         found = Grower(network, steps, self.cases.sources, self.cases.targets, seed).search(prices, [], 32, 8)

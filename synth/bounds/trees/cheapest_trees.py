@@ -1,12 +1,12 @@
 """Exact cheapest trees on few ranks: a walk over the sets of ranks that hold the chunk, step by step.
 
 While holding costs nothing, all that the rest of a tree can depend on after step t is who holds the chunk. So the
-cheapest tree is a shortest path over pairs (t, set of holders), in the way of Dreyfus and Wagner (Networks 1, 1971): from set A to
-A ∪ D in one step costs, for each rank of D, the cheapest route into it from A. There are 3^f pairs (A, D), f the ranks
-that do not hold the chunk at the start; all of them are looked at, in arrays.
+cheapest tree is a shortest path over pairs (t, set of holders), in the way of Dreyfus and Wagner (Networks 1, 1971):
+from set A to A ∪ D in one step costs, for each rank of D, the cheapest route into it from A. There are 3^f pairs (A,
+D), f the ranks that do not hold the chunk at the start; all of them are looked at, in arrays.
 
-From both ends at once this also gives the cheapest tree in which a given rank receives at a given step, for every rank and
-step: many different columns for one price.
+From both ends at once this also gives the cheapest tree in which a given rank receives at a given step, for every rank
+and step: many different columns for one price.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MOST_FREE = 9  # ranks without the chunk at the start; 3^9 pairs a step
 
 
 class Pairs:
-    """All pairs (A, D) of disjoint sets of `count` ranks, bit sets: `before` A, `after` A ∪ D, `new[pair]` the members of D."""
+    """All pairs (A, D) of disjoint sets of `count` ranks, bit sets: `before` A, `after` A ∪ D, `new[pair]` the members
+    of D."""
 
     def __init__(self, count: int) -> None:
         codes = np.arange(3**count)
@@ -35,11 +36,14 @@ class Pairs:
         self.receiving = [np.flatnonzero(row) for row in fresh]
         self.new = [tuple(np.flatnonzero(column).tolist()) for column in fresh.T]
         self.of_before, self.of_after = self.before.tolist(), self.after.tolist()
-        self._by = [(order, sets[order]) for sets in (self.before, self.after) for order in [np.argsort(sets, kind="stable")]]
+        self._by = [
+            (order, sets[order]) for sets in (self.before, self.after) for order in [np.argsort(sets, kind="stable")]
+        ]
         self._starts = [np.searchsorted(sets, np.arange(1 << count)) for _, sets in self._by]
 
     def least(self, total: np.ndarray, after: bool) -> tuple[np.ndarray, list[int]]:
-        """For each set the least of `total` over the pairs that have it before, or after, and the first pair with that."""
+        """For each set the least of `total` over the pairs that have it before, or after, and the first pair with
+        that."""
         order, sets = self._by[after]
         ordered = total[order]
         least = np.minimum.reduceat(ordered, self._starts[after])
@@ -58,7 +62,8 @@ def pairs_of(count: int) -> Pairs:
 class Holders:
     """Cheapest trees from `sources` to all of `targets` within `steps` steps of `network`, at any prices, exactly.
 
-    `fits` says whether there are few enough ranks for it. After `price` comes what is asked of the trees at those prices.
+    `fits` says whether there are few enough ranks for it. After `price` comes what is asked of the trees at those
+    prices.
     """
 
     def __init__(self, network: Network, steps: int, sources: Iterable[int], targets: Iterable[int]) -> None:
@@ -68,7 +73,11 @@ class Holders:
         place = {n: k for k, n in enumerate(self.free)}
         self.wanted = sum(1 << place[n] for n in set(targets) - start)
         count = len(self.free)
-        self.arcs = [(i, count if r.src in start else place[r.src], place[r.dst]) for i, r in enumerate(network.routes) if r.dst in place]
+        self.arcs = [
+            (i, count if r.src in start else place[r.src], place[r.dst])
+            for i, r in enumerate(network.routes)
+            if r.dst in place
+        ]
         self.pairs = pairs_of(count)
 
     exact = True
@@ -107,8 +116,11 @@ class Holders:
             self.rest[t], self.next[t] = pairs.least(self.rest[t + 1, pairs.after] + self.pay[t], after=False)
         return float(self.rest[0, 0])
 
-    def search(self, prices: np.ndarray, known: Sequence[Tree] = (), size: int = 0, rounds: int = 0) -> list[tuple[float, Tree]]:
-        """Cheap trees at ``prices[route, step - 1]``, a cheapest first, without repetition; empty where there is none at all.
+    def search(
+        self, prices: np.ndarray, known: Sequence[Tree] = (), size: int = 0, rounds: int = 0
+    ) -> list[tuple[float, Tree]]:
+        """Cheap trees at ``prices[route, step - 1]``, a cheapest first, without repetition; empty where there is none
+        at all.
 
         The arguments that `Grower.search` takes besides are of no use here.
         """
@@ -116,7 +128,8 @@ class Holders:
         return self.through() if self.price(np.maximum(prices, 0.0)) < np.inf else []
 
     def through(self) -> list[tuple[float, Tree]]:
-        """For each rank and step the cheapest tree in which it receives then, with its cost; cheapest first, without repetition."""
+        """For each rank and step the cheapest tree in which it receives then, with its cost; cheapest first, without
+        repetition."""
         pairs = self.pairs
         reach = np.full(self.rest.shape, np.inf)  # the cost of getting to a set by a step, and the last pair on the way
         reach[0, 0] = 0.0
@@ -139,7 +152,8 @@ class Holders:
         return sorted((sum(prices[route][step - 1] for step, route in tree), tree) for tree in found)
 
     def onwards(self, t: int, held: int) -> Tree:
-        """The cheapest tree on from a set of ranks that hold the chunk after step t, as bits: that of `free[k]` is ``1 << k``.
+        """The cheapest tree on from a set of ranks that hold the chunk after step t, as bits: that of `free[k]` is ``1
+        << k``.
 
         It costs ``rest[t, held]``, which is to be finite.
         """
@@ -177,4 +191,8 @@ class Holders:
 def pricer(network: Network, steps: int, sources: Iterable[int], targets: Iterable[int], seed: int) -> Holders | Grower:
     """What finds cheap trees: exactly where there are few ranks, else by search."""
     sources = tuple(sources)
-    return Holders(network, steps, sources, targets) if Holders.fits(network, sources) else Grower(network, steps, sources, targets, seed)
+    return (
+        Holders(network, steps, sources, targets)
+        if Holders.fits(network, sources)
+        else Grower(network, steps, sources, targets, seed)
+    )

@@ -47,7 +47,9 @@ class Space:
     def __init__(self, network: Network, collective: Collective, generators: Sequence[Generator]) -> None:
         self.network, self.collective, self.generators = network, collective, tuple(generators)
         routes = len(network.routes)
-        self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)] + [(c.routes, c.units) for c in network.caps]
+        self.constraints = [((i,), r.units) for i, r in enumerate(network.routes)] + [
+            (c.routes, c.units) for c in network.caps
+        ]
         cap_at = {(tuple(sorted(c.routes)), c.units): routes + k for k, c in enumerate(network.caps)}
         moves = []
         for g in self.generators:
@@ -108,7 +110,9 @@ class Columns:
         """What each tree of `unit` costs at `prices` beyond the cheapest worth of the unit; zero on optimal ones."""
         weight = self.space.weight[unit]
         price = (self.space.use @ self.prices).tolist()
-        return np.array([weight * sum(price[r][t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]])
+        return np.array(
+            [weight * sum(price[r][t - 1] for t, r in tree) - self.worth[unit] for tree in self.trees[unit]]
+        )
 
 
 class _Warm(LinearProgram):
@@ -120,9 +124,11 @@ class _Warm(LinearProgram):
 
 
 class Restricted:
-    """The dual of the restricted master: prices y, slack s_t, worth of units; every tree is a row, so the basis stays warm.
+    """The dual of the restricted master: prices y, slack s_t, worth of units; every tree is a row, so the basis stays
+    warm.
 
-    maximise Σ worth + floor · Σ s   with   Σ capacity · y[., t] + s_t = 1   and   worth_u ≤ weight_u · (load of tree) · y
+    maximise Σ worth + floor · Σ s   with   Σ capacity · y[., t] + s_t = 1   and   worth_u ≤ weight_u · (load of tree) ·
+                                                                                   y
     """
 
     def __init__(self, space: Space, steps: int, floor: float) -> None:
@@ -142,7 +148,8 @@ class Restricted:
         self.waiting: list[tuple[float | None, dict[int, float], float | None]] = []
 
     def ask(self, need: dict[int, float], loads: np.ndarray, floors: Sequence[float]) -> None:
-        """Change the right-hand sides: how much of each unit is to be placed beside `loads`, and the least rounds of each step."""
+        """Change the right-hand sides: how much of each unit is to be placed beside `loads`, and the least rounds of
+        each step."""
         costs = [-float(x) for x in loads.ravel()] + [-float(f) for f in floors] + [-need[u] for u in self.space.units]
         self.lp.price(costs)
 
@@ -154,7 +161,9 @@ class Restricted:
         self.columns.append((unit, tree))
         self.trees[unit].append(tree)
         self.places[unit].append(np.array([route * self.steps + step - 1 for step, route in tree]))
-        row = {place: -self.space.weight[unit] * amount for place, amount in self.space.sparse(tree, self.steps).items()}
+        row = {
+            place: -self.space.weight[unit] * amount for place, amount in self.space.sparse(tree, self.steps).items()
+        }
         self.waiting.append((None, row | {self.worth_at[unit]: 1.0}, 0.0))
         return True
 
@@ -276,7 +285,9 @@ def generate(
             break
         stalled = False
     result.trees, result.prices, result.worth = master.trees, master.prices, master.worth
-    result.share = {u: [x / max(1.0, sum(mine)) for x in mine] for u, mine in master.share.items()}  # more than one chunk costs nothing
+    result.share = {
+        u: [x / max(1.0, sum(mine)) for x in mine] for u, mine in master.share.items()
+    }  # more than one chunk costs nothing
     result.rounds = master.rounds
     return result
 
@@ -289,7 +300,9 @@ def enrich(columns: Columns, slack: float, count: int, seed: int) -> int:
     space, new = columns.space, 0
     price = space.use @ columns.prices
     for u in space.units:
-        grower = pricer(space.network, columns.steps, space.collective.pre[u], space.collective.post[u], seed + 7919 * u)
+        grower = pricer(
+            space.network, columns.steps, space.collective.pre[u], space.collective.post[u], seed + 7919 * u
+        )
         known = set(columns.trees[u])
         start = _cheapest(columns.trees[u], price, 64)
         limit = columns.worth[u] / space.weight[u] + max(slack, EPSILON) + 1e-6

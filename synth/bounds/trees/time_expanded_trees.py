@@ -22,7 +22,8 @@ Tree = tuple[tuple[int, int], ...]
 
 
 class Forest:
-    """`size` trees under construction: `arrive[b, n]` is the step in which rank n of tree b receives, by route `parent[b, n]`.
+    """`size` trees under construction: `arrive[b, n]` is the step in which rank n of tree b receives, by route
+    `parent[b, n]`.
 
     Sources have arrived at step 0; ranks that are not in the tree arrive at ``steps + 1``.
     """
@@ -56,7 +57,9 @@ class Grower:
         self.random = np.random.default_rng(seed)
         self.src = np.array([r.src for r in network.routes])
         width = max((len(rs) for rs in network.into), default=1)
-        self._into = np.full((width, network.ranks), len(network.routes))  # routes into each rank; a missing one costs infinity
+        self._into = np.full(
+            (width, network.ranks), len(network.routes)
+        )  # routes into each rank; a missing one costs infinity
         for n, rs in enumerate(network.into):
             self._into[: len(rs), n] = rs
         self._from = np.append(self.src, 0)[self._into]
@@ -91,14 +94,16 @@ class Grower:
     def grow(self, forest: Forest, prices: np.ndarray, noise: float, wander: float, tilt: float = 0.0) -> Forest | None:
         """Insert missing targets until every tree is complete, in place. None where a target cannot be reached.
 
-        `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is; `tilt`: how
-        far the prices of whole steps are, for the second half of the trees.
+        `noise`: how far prices are perturbed, each tree for itself; `wander`: how far the nearest-first order is;
+        `tilt`: how far the prices of whole steps are, for the second half of the trees.
         """
         size = len(forest.arrive)
         seen = np.broadcast_to(prices, (size, *prices.shape))
         if noise:
             scale = prices[:, 1:].mean()
-            seen = seen * self.random.uniform(1 - noise, 1 + noise, seen.shape) + scale * 1e-3 * noise * self.random.random(seen.shape)
+            seen = seen * self.random.uniform(
+                1 - noise, 1 + noise, seen.shape
+            ) + scale * 1e-3 * noise * self.random.random(seen.shape)
         if tilt:
             step = np.exp(tilt * self.random.standard_normal((size, 1, self.steps + 1)))
             step[: size // 2] = 1.0
@@ -176,7 +181,8 @@ class Grower:
         return forest
 
     def search(self, prices: np.ndarray, known: Sequence[Tree], size: int, rounds: int) -> list[tuple[float, Tree]]:
-        """Cheap trees at `prices[route, step - 1]`, cheapest first, without repetition: fresh ones and `known` ones improved.
+        """Cheap trees at `prices[route, step - 1]`, cheapest first, without repetition: fresh ones and `known` ones
+        improved.
 
         Empty where no tree reaches every target in time.
         """

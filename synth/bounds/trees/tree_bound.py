@@ -1,7 +1,7 @@
 """The tree bound: least R/C at S steps of schedules whose chunks travel whole, with a certificate in sums of integers.
 
-Column generation (`columns`) finds prices at which every tree costs at least its share of the bound; `branching` proves it
-for one representative unit of each orbit. What comes out is checked by `check` without any of this.
+Column generation (`columns`) finds prices at which every tree costs at least its share of the bound; `branching` proves
+it for one representative unit of each orbit. What comes out is checked by `check` without any of this.
 """
 
 from __future__ import annotations
@@ -32,11 +32,17 @@ MOST_PROGRAMS = 400
 
 
 def tree_bound(
-    network: Network, collective: Collective, steps: int, budget: Budget | None = None, generators: Sequence[Generator] | None = None
+    network: Network,
+    collective: Collective,
+    steps: int,
+    budget: Budget | None = None,
+    generators: Sequence[Generator] | None = None,
 ) -> LowerBound | None:
-    """A bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None where none was found.
+    """A bound on R/C at `steps` steps, for every number of chunks, that is above the flow bound; None where none was
+    found.
 
-    For collectives that do not combine. `generators` are automorphisms of the problem, found by `symmetry` when not given.
+    For collectives that do not combine. `generators` are automorphisms of the problem, found by `symmetry` when not
+    given.
     """
     budget = budget or Budget()
     began = time.process_time()
@@ -49,8 +55,15 @@ def tree_bound(
         return None
     prover = Prover(network, steps, budget, began)
     columns = generate(
-        network, collective, steps, group, target=float(flow), seconds=budget.seconds, seed=budget.seed, exact=prover.cheapest
-    )  # fmt: skip
+        network,
+        collective,
+        steps,
+        group,
+        target=float(flow),
+        seconds=budget.seconds,
+        seed=budget.seed,
+        exact=prover.cheapest,
+    )
     if columns is None or columns.value <= float(flow) * (1 + 1e-6):
         return None
     best: LowerBound | None = None
@@ -80,7 +93,13 @@ class Prover:
         """The cases of a unit at prices per route and step."""
         collective = space.collective
         return Cases(
-            self.network, self.steps, sorted(collective.pre[unit]), sorted(collective.post[unit]), prices, self.budget.seed, self.until
+            self.network,
+            self.steps,
+            sorted(collective.pre[unit]),
+            sorted(collective.post[unit]),
+            prices,
+            self.budget.seed,
+            self.until,
         )
 
     def most(self) -> int:
@@ -88,7 +107,8 @@ class Prover:
         return 1 if time.process_time() > self.until else MOST_PROGRAMS
 
     def cheapest(self, space: Space, unit: int, prices: np.ndarray, limit: float) -> tuple[float, Tree | None]:
-        """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is one."""
+        """Exact pricing for `columns.generate`: a lower bound on any tree's price, and a tree below `limit` if there is
+        one."""
         clean = np.where(prices < 1e-9, 0.0, prices)
         cases = self.cases(space, unit, clean)
         found = cases.prove(limit * (1 - 1e-7), self.most())
@@ -130,10 +150,14 @@ def _certified(columns: Columns, prover: Prover, most: int) -> LowerBound | None
         cuts[str(unit)] = doc["cuts"] if doc.keys() == {"cuts"} else doc
         total += space.weight[unit] * value
     certificate = {
-        "kind": "deadline-cut-trees", "problem": problem_fingerprint(space.network, space.collective), "steps": columns.steps,
-        "scale": scale * factor, "prices": packer.rows(), "cuts": cuts,
+        "kind": "deadline-cut-trees",
+        "problem": problem_fingerprint(space.network, space.collective),
+        "steps": columns.steps,
+        "scale": scale * factor,
+        "prices": packer.rows(),
+        "cuts": cuts,
         "generators": [packer.generator(g) for g in space.generators],
-    }  # fmt: skip
+    }
     return LowerBound(Fraction(total, scale * factor), certificate)
 
 
@@ -180,7 +204,11 @@ class _Packer:
         rows, total = [], 0
         left: dict[tuple[int, int], int] = {}
         for weight, cut in sorted(proof.cuts, reverse=True):
-            places = [(i, t) for i, t in entered(self.space.network, cut, self.steps) if t > gone.get(self.space.network.routes[i].dst, 0)]
+            places = [
+                (i, t)
+                for i, t in entered(self.space.network, cut, self.steps)
+                if t > gone.get(self.space.network.routes[i].dst, 0)
+            ]
             room = [left.setdefault(place, self.room[place[0]][place[1] - 1]) for place in places]
             whole = min([round(weight * self.factor), *room])
             if whole > 0:

@@ -1,4 +1,5 @@
-"""What a task will take, in seconds: from what entries of its like took, else from the collective and the number of ranks.
+"""What a task will take, in seconds: from what entries of its like took, else from the collective and the number of
+ranks.
 
 Only the order of the tasks and the time left that is shown depend on it.
 """
@@ -12,10 +13,25 @@ from typing import NamedTuple
 
 # Seconds on eight ranks of a direct-connect machine, as measured; `OTHER` for a collective that is not listed.
 TYPICAL = {
-    "allgather": 0.5, "reduce-scatter": 0.5, "alltoall": 0.7, "alltoallv": 1.5, "scatter": 2.0, "gather": 2.0, "allgatherv": 3.0,
-    "reduce-scatterv": 4.0, "alltonext": 3.0, "sendrecv": 4.0, "multi-scatter": 12.0, "multi-gather": 12.0, "broadcast": 25.0,
-    "reduce": 25.0, "allreduce": 30.0, "scan": 40.0, "multi-broadcast": 60.0, "multi-reduce": 60.0,
-}  # fmt: skip
+    "allgather": 0.5,
+    "reduce-scatter": 0.5,
+    "alltoall": 0.7,
+    "alltoallv": 1.5,
+    "scatter": 2.0,
+    "gather": 2.0,
+    "allgatherv": 3.0,
+    "reduce-scatterv": 4.0,
+    "alltonext": 3.0,
+    "sendrecv": 4.0,
+    "multi-scatter": 12.0,
+    "multi-gather": 12.0,
+    "broadcast": 25.0,
+    "reduce": 25.0,
+    "allreduce": 30.0,
+    "scan": 40.0,
+    "multi-broadcast": 60.0,
+    "multi-reduce": 60.0,
+}
 OTHER, RANKS = 10.0, 8
 GROWTH = 3  # power of the number of ranks
 FLOW = 1.0  # flow methods on `RANKS` ranks; they grow with the number of ranks

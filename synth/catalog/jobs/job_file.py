@@ -3,15 +3,16 @@
     topologies:
       - dgx1                                                     # a name of the grammar in docs/topologies.md
       - {name: dgx1, allocations: all, collectives: [allgather]} # up to isomorphism; or sizes: [3, 4]
-      - {file: dump.xml, degraded: all}                          # beside the machine itself: each link broken, one at a time
+      - {file: dump.xml, degraded: all}                          # beside the machine itself: each link broken, one at a
+                                                                 time
       - {name: dgx1, degraded: [0-3, {without: [0-3, 0-1], degrade: "4-5:1/2"}]}
     collectives: [allgather, {name: broadcast, roots: all}, {name: allgatherv, sizes: [2, 1]}, {file: halo.yaml}]
     options: {max-steps: 8, max-chunks: 64, time-limit: 30s, memory: 4GB, seed: 0, engine: auto}   # or a list of such
     budget: {time: 2h, tasks: 100}                               # of one run of the whole job
     slurm: {queue: batch, cores: 2, memory: 8GB, walltime: "01:00:00"}
 
-Files are sought beside the job file. `collectives` and `options` of a topology stand in place of the general ones. `sizes`
-shorter than the number of ranks are repeated.
+Files are sought beside the job file. `collectives` and `options` of a topology stand in place of the general ones.
+`sizes` shorter than the number of ranks are repeated.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class TaskOptions:
 
 
 class Machine(NamedTuple):
-    """A machine by name or file, with what is made of it. `allocations`: "all" or sizes, which then replace the machine itself."""
+    """A machine by name or file, with what is made of it. `allocations`: "all" or sizes, which then replace the machine
+    itself."""
 
     name: str
     file: Path | None = None
@@ -85,7 +87,9 @@ class Lined(Fields):
             at = at[: max(at.rfind("."), at.rfind("["), 0)]
         raise FormatError(f"{place}: {message}" if place else message, self.file, self.lines.get(at))
 
-    def mapping(self, value: Any, place: str | None, allowed: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:
+    def mapping(
+        self, value: Any, place: str | None, allowed: Iterable[str], needed: Iterable[str] = ()
+    ) -> dict[str, Any]:
         """As `Fields.mapping`, with the nearest key for one that is not known."""
         allowed = list(allowed)
         for key in value if isinstance(value, dict) else ():

@@ -22,10 +22,25 @@ COLLECTIVE_KEYS = ("name", "file", "roots", "sizes")
 OPTION_KEYS = ("max-steps", "max-chunks", "time-limit", "memory", "seed", "engine", "deterministic")
 # What dask-jobqueue's SLURMCluster takes, and what a job file may say of it; texts unless noted.
 SLURM_KEYS = (
-    "queue", "account", "walltime", "cores", "processes", "memory", "job_name", "interface", "local_directory", "log_directory", "python",
-    "job_extra_directives", "job_script_prologue", "worker_extra_args",
-)  # fmt: skip
-SLURM_NUMBERS, SLURM_LISTS = ("cores", "processes"), ("job_extra_directives", "job_script_prologue", "worker_extra_args")
+    "queue",
+    "account",
+    "walltime",
+    "cores",
+    "processes",
+    "memory",
+    "job_name",
+    "interface",
+    "local_directory",
+    "log_directory",
+    "python",
+    "job_extra_directives",
+    "job_script_prologue",
+    "worker_extra_args",
+)
+SLURM_NUMBERS, SLURM_LISTS = (
+    ("cores", "processes"),
+    ("job_extra_directives", "job_script_prologue", "worker_extra_args"),
+)
 ENGINES = ("auto", "exact", "flow")
 
 
@@ -71,7 +86,9 @@ def _machine(read: Lined, value: Any, place: str, where: Path) -> Machine:
     elif given is not None:
         degraded = _all(read, given, f"{place}.degraded", "a list of changes such as [0-3]")
     collectives = _collectives(read, row.get("collectives"), f"{place}.collectives", where)
-    return Machine(name, file, allocations, degraded, collectives, _options(read, row.get("options"), f"{place}.options"), place)
+    return Machine(
+        name, file, allocations, degraded, collectives, _options(read, row.get("options"), f"{place}.options"), place
+    )
 
 
 def _named(read: Lined, row: dict[str, Any], place: str, where: Path) -> tuple[str, Path | None]:
@@ -103,7 +120,12 @@ def _change(read: Lined, value: Any, place: str) -> Change:
         lists[key] = tuple(read.string(x, f"{place}.{key}[{i}]") for i, x in enumerate(texts))
     given = row.get("ranks")
     ranks = ",".join(read.string(x, f"{place}.ranks") for x in given) if isinstance(given, list) else given
-    return Change(lists["without"], lists["degrade"], None if ranks is None else read.string(ranks, f"{place}.ranks", 10_000), place)
+    return Change(
+        lists["without"],
+        lists["degrade"],
+        None if ranks is None else read.string(ranks, f"{place}.ranks", 10_000),
+        place,
+    )
 
 
 def _collectives(read: Lined, value: Any, place: str, where: Path) -> tuple[Wanted, ...] | None:
@@ -177,9 +199,21 @@ def _one(read: Lined, value: Any, place: str) -> TaskOptions:
         if memory < LEAST_MEMORY:
             read.fail(f"expected 64MB or more, found {row['memory']}", f"{place}.memory")
     limit = None if row.get("time-limit") is None else _duration(read, row["time-limit"], f"{place}.time-limit")
-    engine = read.choice(row["engine"], "engine", ENGINES, f"{place}.engine") if row.get("engine") is not None else default.engine
+    engine = (
+        read.choice(row["engine"], "engine", ENGINES, f"{place}.engine")
+        if row.get("engine") is not None
+        else default.engine
+    )
     ordered = row.get("deterministic") is not None and read.boolean(row["deterministic"], f"{place}.deterministic")
-    return TaskOptions(whole("max-steps", 1, None), whole("max-chunks", 1, None), engine, limit, memory, whole("seed", 0, 0) or 0, ordered)
+    return TaskOptions(
+        whole("max-steps", 1, None),
+        whole("max-chunks", 1, None),
+        engine,
+        limit,
+        memory,
+        whole("seed", 0, 0) or 0,
+        ordered,
+    )
 
 
 def _duration(read: Lined, value: Any, place: str) -> float:

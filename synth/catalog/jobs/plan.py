@@ -19,8 +19,8 @@ MOST_TASKS = 100_000
 def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = None) -> list[Task]:
     """Every task of the job, in the order of the file; their sweeps' logs go to the folder `logs`.
 
-    `time_limit` replaces that of every task. Raises FormatError, with the line, for what the machines do not have: a rank,
-    a link, a name.
+    `time_limit` replaces that of every task. Raises FormatError, with the line, for what the machines do not have: a
+    rank, a link, a name.
     """
     found: list[Task] = []
     for machine in fleet.machines:
@@ -31,7 +31,9 @@ def tasks(fleet: Fleet, logs: Path | None = None, time_limit: float | None = Non
     return found
 
 
-def machine_tasks(fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None) -> Iterator[Task]:
+def machine_tasks(
+    fleet: Fleet, machine: Machine, logs: Path | None = None, time_limit: float | None = None
+) -> Iterator[Task]:
     """The tasks of one line of the job file: topology by topology, with every collective and choice of options."""
     wanted = fleet.collectives if machine.collectives is None else machine.collectives
     options = machine.options or fleet.options
@@ -106,7 +108,9 @@ def _changed(fleet: Fleet, base: Topology, change: Change, place: str) -> Topolo
         fleet.read.told(error, place)
 
 
-def _collectives(fleet: Fleet, topology: Topology, wanted: tuple[Wanted, ...]) -> Iterator[tuple[tuple[Collective | str, int], str]]:
+def _collectives(
+    fleet: Fleet, topology: Topology, wanted: tuple[Wanted, ...]
+) -> Iterator[tuple[tuple[Collective | str, int], str]]:
     """The collectives over the ranks of `topology`, each with its root and its place in the job file."""
     n = topology.ranks
     for row in wanted:

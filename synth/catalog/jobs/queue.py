@@ -1,5 +1,5 @@
-"""What a job still has to do, in which order: what the catalog answers is skipped, of problems that are equal up to numbering
-the first is solved, and the others wait for it."""
+"""What a job still has to do, in which order: what the catalog answers is skipped, of problems that are equal up to
+numbering the first is solved, and the others wait for it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Fate = Literal["todo", "known", "alike"]
 class Item:
     """A task on its way. `fate`: to be done; the catalog has it; or it has one that is equal up to numbering.
 
-    `state`, `entry`, `reason`: of the entry that answers it, "" while there is none. `seconds`: the estimate, or what it
-    took, 0 where nothing was done. `before`: the entry that is to be tried again, and when it was made. `cut`: what its
-    sweep was ended for want of.
+    `state`, `entry`, `reason`: of the entry that answers it, "" while there is none. `seconds`: the estimate, or what
+    it took, 0 where nothing was done. `before`: the entry that is to be tried again, and when it was made. `cut`: what
+    its sweep was ended for want of.
     """
 
     place: int
@@ -59,7 +59,9 @@ def costs_of(store: Store) -> Costs:
     return Costs(Taken(row.collective, row.ranks, row.engine, row.seconds) for row in rows)
 
 
-def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True) -> None:
+def look_up(
+    item: Item, store: Store, *, retry_open: bool = False, retry_failed: bool = False, go_on: bool = True
+) -> None:
     """Fill in what the catalog says of the task; one that is to be tried again takes the points that are known along.
 
     An open entry is to be tried again where the task may spend more than it did, unless `go_on` says not to.
@@ -78,7 +80,9 @@ def look_up(item: Item, store: Store, *, retry_open: bool = False, retry_failed:
     made = (entry.id, entry.provenance.created)
     if made == item.before:
         return
-    if (entry.state == OPEN and (retry_open or (go_on and _more(task, entry)))) or (entry.state == FAILED and retry_failed):
+    if (entry.state == OPEN and (retry_open or (go_on and _more(task, entry)))) or (
+        entry.state == FAILED and retry_failed
+    ):
         points = entry.frontier.points if isinstance(entry.frontier, Frontier) else ()
         item.task, item.before = replace(task, known=tuple(p.to_json() for p in points)), made
         return
@@ -99,13 +103,18 @@ def _more(task: Task, entry: Entry) -> bool:
 
 
 class Queue:
-    """The items to be done, the cheapest first; of those that may be equal up to numbering only the first, until it has ended."""
+    """The items to be done, the cheapest first; of those that may be equal up to numbering only the first, until it has
+    ended."""
 
     def __init__(self, listed: Sequence[Item]) -> None:
         self.waiting = [item for item in listed if item.fate == "todo"]
         for item in self.waiting:
             task = item.task
-            item.kind = task.fingerprint if task.engine == "flow" else isomorphism.invariant(task.network, task.whole, task.asked)
+            item.kind = (
+                task.fingerprint
+                if task.engine == "flow"
+                else isomorphism.invariant(task.network, task.whole, task.asked)
+            )
         cost: dict[str, float] = {}
         for item in self.waiting:
             cost[item.kind] = max(cost.get(item.kind, 0.0), item.seconds)

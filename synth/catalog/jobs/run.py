@@ -1,9 +1,9 @@
 """The batch job: every task of a fleet answered by an entry of the catalog, once.
 
-A task that the catalog answers, under its own fingerprint or up to the numbering of its ranks, is skipped; one that crashes
-is tried once more, then recorded as failed; one that is ended for want of time or memory is recorded as open with the
-interval that its sweep's log holds. What ends this process loses at most the tasks in flight, and these continue from
-their logs.
+A task that the catalog answers, under its own fingerprint or up to the numbering of its ranks, is skipped; one that
+crashes is tried once more, then recorded as failed; one that is ended for want of time or memory is recorded as open
+with the interval that its sweep's log holds. What ends this process loses at most the tasks in flight, and these
+continue from their logs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Summary:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many tasks are in each state ("left": not started): solved now, known before, or equal up to numbering to another."""
+        """How many tasks are in each state ("left": not started): solved now, known before, or equal up to numbering to
+        another."""
         found: dict[str, dict[str, int]] = {state: {"solved": 0, "known": 0, "alike": 0} for state in (*STATES, "left")}
         for item in self.items:
             found[item.state or "left"]["solved" if item.solved or not item.state else item.fate] += 1
@@ -88,7 +89,8 @@ class Job:
     _taken: float = 0.0
 
     def run(self) -> Summary:
-        """To the end, the budget or Ctrl-C (Interrupted). Raises SynthError where the catalog or the runner gives up."""
+        """To the end, the budget or Ctrl-C (Interrupted). Raises SynthError where the catalog or the runner gives
+        up."""
         queue = Queue(self.items)
         total = len(queue)
         if not total:
@@ -154,7 +156,11 @@ class Job:
         elif entry is None:
             item.tries += 1
             if item.tries >= TRIES or (item.cut and why != "crash"):
-                told = f"stopped for want of {item.cut} before anything was known" if item.cut else f"crashed twice: {detail}"
+                told = (
+                    f"stopped for want of {item.cut} before anything was known"
+                    if item.cut
+                    else f"crashed twice: {detail}"
+                )
                 entry = failure(item.task, told, seconds)
         if entry is None:
             self._call(item, runner)
@@ -175,14 +181,22 @@ class Job:
         self.store.put(entry)
         self.ended += 1
         self._expected, self._taken = self._expected + item.seconds, self._taken + entry.seconds
-        item.state, item.entry, item.reason, item.solved, item.seconds = entry.state, entry.id, entry.reason, True, entry.seconds
+        item.state, item.entry, item.reason, item.solved, item.seconds = (
+            entry.state,
+            entry.id,
+            entry.reason,
+            True,
+            entry.seconds,
+        )
         queue.ended(item)
 
     def _tell(self, queue: Queue, total: int, runner: Runner) -> None:
         now = time.monotonic()
         running = [f"{item.task.name} on {item.task.topology.name}" for item in self._running.values()]
         rest = sum(max(0.0, item.seconds - (now - self._since[item.place])) for item in self._running.values())
-        pace = self._taken / self._expected if self._expected else 1.0  # what the tasks so far took, against their estimates
+        pace = (
+            self._taken / self._expected if self._expected else 1.0
+        )  # what the tasks so far took, against their estimates
         self.listen(Progress(self.ended, total, tuple(running), pace * (queue.seconds + rest) / runner.slots))
 
     def _summary(self, stopped: str = "") -> Summary:

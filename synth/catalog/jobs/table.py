@@ -1,4 +1,5 @@
-"""What a catalog answers of a job, as Markdown: a table for each machine, one for all allocations or variants of a machine."""
+"""What a catalog answers of a job, as Markdown: a table for each machine, one for all allocations or variants of a
+machine."""
 
 from __future__ import annotations
 
@@ -18,9 +19,12 @@ from synth.model.topology import Topology
 
 MISSING = "not in the catalog"
 LEGEND = (
-    "Each figure is *steps: rounds per chunk*, one chunk per unit of bandwidth and round; 7/6 means the least possible of any schedule"
-    " with that many steps, whatever its number of chunks, proved by a certificate in the catalog. *8/3 to 11/4* means that the least"
-    " lies between the two: the first is proved, the second reached by a schedule. *≥ 8/3* means that no schedule was found. Numbers of"
+    "Each figure is *steps: rounds per chunk*, one chunk per unit of bandwidth and round; 7/6 means the least "
+    "possible of any schedule"
+    " with that many steps, whatever its number of chunks, proved by a certificate in the catalog. *8/3 to 11/4* "
+    "means that the least"
+    " lies between the two: the first is proved, the second reached by a schedule. *≥ 8/3* means that no schedule "
+    "was found. Numbers of"
     " steps that are left out are no better than the one before them."
 )
 
@@ -42,7 +46,9 @@ def markdown(fleet: Fleet, store: Store, title: str) -> str:
         every += found
         topologies = list(dict.fromkeys(id(a.task.topology) for a in found))
         if len(topologies) > 1:
-            parts.append(_matrix(found, _heading(machine.name, machine.allocations is not None, bool(machine.degraded))))
+            parts.append(
+                _matrix(found, _heading(machine.name, machine.allocations is not None, bool(machine.degraded)))
+            )
         elif found:
             parts.append(_single(found))
     return "\n".join([f"# {title}\n", *_head(every), *parts])
@@ -64,7 +70,8 @@ def _head(found: Sequence[Answered]) -> list[str]:
     said = ", ".join(f"{states[s]} {s}" for s in (DONE, OPEN, INFEASIBLE, FAILED, MISSING) if states[s])
     seconds = sum(entry.row.seconds for entry in own.values())
     lines = [
-        f"{len(every)} problems ({said}), answered by {len(own)} entries: problems that are equal up to the numbering of ranks share one.\n"
+        f"{len(every)} problems ({said}), answered by {len(own)} entries: problems that are equal up to the "
+        f"numbering of ranks share one.\n"
     ]
     versions = sorted({_versions(entry) for entry in own.values()})
     if versions:
@@ -98,7 +105,9 @@ def _matrix(found: Sequence[Answered], heading: str) -> str:
     rows = []
     for cells in machines.values():
         topology = next(iter(cells.values())).task.topology
-        rows.append((_variant(topology), str(topology.ranks), *(figures(cells[c].entry) if c in cells else "" for c in columns)))
+        rows.append(
+            (_variant(topology), str(topology.ranks), *(figures(cells[c].entry) if c in cells else "" for c in columns))
+        )
     unit = show(found[0].task.topology.unit_bandwidth())
     return f"## {heading}\n\n1 unit = {unit} GB/s.\n\n{_table(('machine', 'ranks', *columns), rows)}"
 
@@ -126,7 +135,9 @@ def figures(entry: Told | None) -> str:
 
 def _intervals(found: Told) -> Iterable[str]:
     for steps, low, high in found.rows:
-        yield f"{steps}: " + (f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}")
+        yield f"{steps}: " + (
+            f"≥ {show(low)}" if high is None else show(low) if low == high else f"{show(low)} to {show(high)}"
+        )
 
 
 def _state(a: Answered) -> str:

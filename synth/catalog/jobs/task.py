@@ -3,8 +3,8 @@
     Task     topology collective root options log known          `synth.task/1`
     answer   state frontier certificate reason seconds provenance
 
-A task is idempotent: it may be run again, elsewhere or by another runner; its sweep's log, where it can be reached, saves
-what an earlier try had found. Whatever ends a task early, its answer holds an interval.
+A task is idempotent: it may be run again, elsewhere or by another runner; its sweep's log, where it can be reached,
+saves what an earlier try had found. Whatever ends a task early, its answer holds an interval.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ LIBRARIES = ("ccl-synth", "z3-solver", "python-sat", "ortools", "scipy", "numpy"
 class Task:
     """A machine, a collective (a value, or by name where it would be too large to write out) and options.
 
-    `known`: points of an earlier, open entry, which the sweep starts from. `logs`: the folder where the sweep keeps its log.
+    `known`: points of an earlier, open entry, which the sweep starts from. `logs`: the folder where the sweep keeps its
+    log.
     """
 
     topology: Topology
@@ -107,7 +108,11 @@ class Task:
     def asked(self) -> tuple[tuple[str, str], ...]:
         """The options that change the answer, as an entry has them."""
         o = self.options
-        rows = [("max-steps", o.max_steps), ("max-chunks", o.max_chunks), ("engine", "flow" if self.engine == "flow" else None)]
+        rows = [
+            ("max-steps", o.max_steps),
+            ("max-chunks", o.max_chunks),
+            ("engine", "flow" if self.engine == "flow" else None),
+        ]
         return tuple((name, str(value)) for name, value in rows if value is not None)
 
     def to_json(self) -> dict:
@@ -116,10 +121,14 @@ class Task:
 
         given = self.collective
         return {
-            "schema": SCHEMA, "topology": topology_files.dump(self.topology), "root": self.root, "options": asdict(self.options),
+            "schema": SCHEMA,
+            "topology": topology_files.dump(self.topology),
+            "root": self.root,
+            "options": asdict(self.options),
             "collective": given.to_json(1) if isinstance(given, Collective) else given,
-            "log": None if self.log is None else str(self.log), "known": list(self.known),
-        }  # fmt: skip
+            "log": None if self.log is None else str(self.log),
+            "known": list(self.known),
+        }
 
     @staticmethod
     def from_json(doc: dict) -> Task:
@@ -139,14 +148,20 @@ class Task:
 def run(text: str) -> str:
     """The answer to a task: JSON in, JSON out. Errors of ours are answers; anything else is a crash.
 
-    A document with "cut" ("time" or "memory") is of a task that was ended from outside: what it had found is the answer.
+    A document with "cut" ("time" or "memory") is of a task that was ended from outside: what it had found is the
+    answer.
     """
     doc, began = json.loads(text), time.monotonic()
     task = Task.from_json(doc)
     try:
         answer = _cut(task, doc["cut"]) if doc.get("cut") else _flow(task) if task.engine == "flow" else _exact(task)
     except InfeasibleError as error:
-        answer = {"state": INFEASIBLE, "frontier": _nothing(task), "certificate": error.certificate or {}, "reason": str(error)}
+        answer = {
+            "state": INFEASIBLE,
+            "frontier": _nothing(task),
+            "certificate": error.certificate or {},
+            "reason": str(error),
+        }
     except SynthError as error:
         answer = {"state": FAILED, "reason": str(error)}
     return json.dumps(answer | {"seconds": time.monotonic() - began, "provenance": _provenance(task).to_json()})
@@ -157,8 +172,12 @@ def _exact(task: Task) -> dict:
 
     options, collective = sweep_options(task), task.whole
     log = None if task.log is None else engine_choice.seeded(task.log, task.topology, collective, options, task.known)
-    with TemporaryDirectory() as own:  # where there is no log to share, as another job has it, or its folder is not here
-        return answer_of(task, engine_choice.exact(task.topology, collective, options, log=log or Path(own) / "log.jsonl"))
+    with (
+        TemporaryDirectory() as own
+    ):  # where there is no log to share, as another job has it, or its folder is not here
+        return answer_of(
+            task, engine_choice.exact(task.topology, collective, options, log=log or Path(own) / "log.jsonl")
+        )
 
 
 def _cut(task: Task, why: str) -> dict:
@@ -176,19 +195,27 @@ def _flow(task: Task) -> dict:
     asked = engine_choice.flow_task(task.topology, task.collective, task.roots)
     found = engine_choice.flow(task.topology, *asked, time_limit=task.options.time_limit)
     found = found.within(task.options.max_steps, task.options.max_chunks)
-    blobs = {name: [b.sum, b.size, base64.b64encode(b.body).decode()] for name, b in scale_frontiers.packed(found).items()}
+    blobs = {
+        name: [b.sum, b.size, base64.b64encode(b.body).decode()] for name, b in scale_frontiers.packed(found).items()
+    }
     return {"state": OPEN if found.open else DONE, "large": blobs, "reason": ", ".join(found.open)}
 
 
 def answer_of(task: Task, found: Frontier) -> dict:
-    """The answer that a frontier by exact synthesis is: open where an interval is left that the options do not ask for."""
+    """The answer that a frontier by exact synthesis is: open where an interval is left that the options do not ask
+    for."""
     asked = task.options.max_chunks is not None
     left = [o for o in found.open if not (asked and o.reason.startswith(LIMITED))]
-    return {"state": OPEN if left else DONE, "frontier": found.to_json(), "reason": ", ".join(dict.fromkeys(o.reason for o in left))}
+    return {
+        "state": OPEN if left else DONE,
+        "frontier": found.to_json(),
+        "reason": ", ".join(dict.fromkeys(o.reason for o in left)),
+    }
 
 
 def _nothing(task: Task) -> dict | None:
-    """A frontier without points, which says what the problem is; None of flow methods, whose problem it cannot say, nor they prove."""
+    """A frontier without points, which says what the problem is; None of flow methods, whose problem it cannot say, nor
+    they prove."""
     if task.engine == "flow" or isinstance(task.collective, str):
         return None
     return Frontier(task.network, task.collective, (), notes=task.topology.notes, labels=task.topology.labels).to_json()
@@ -199,7 +226,15 @@ def sweep_options(task: Task) -> Options:
     from synth.pareto.events import Options
 
     o = task.options
-    return Options(o.max_steps, o.max_chunks, time_limit=o.time_limit, jobs=1, seed=o.seed, deterministic=o.deterministic, memory=o.memory)
+    return Options(
+        o.max_steps,
+        o.max_chunks,
+        time_limit=o.time_limit,
+        jobs=1,
+        seed=o.seed,
+        deterministic=o.deterministic,
+        memory=o.memory,
+    )
 
 
 def _provenance(task: Task) -> Provenance:
@@ -213,11 +248,14 @@ def _provenance(task: Task) -> Provenance:
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"
     created = datetime.now(UTC).isoformat(timespec="seconds")
     solver = "flow" if task.engine == "flow" else "auto"
-    return Provenance(tuple(found), task.options.seed, solver, "auto", machine, created, task.options.time_limit, task.options.memory)
+    return Provenance(
+        tuple(found), task.options.seed, solver, "auto", machine, created, task.options.time_limit, task.options.memory
+    )
 
 
 def entry_of(task: Task, text: str) -> Entry:
-    """The entry that an answer makes, its frontier checked once more. Raises VerificationError, KeyError, ValueError, TypeError."""
+    """The entry that an answer makes, its frontier checked once more. Raises VerificationError, KeyError, ValueError,
+    TypeError."""
     from synth.catalog.store import scale_frontiers
     from synth.catalog.store.blobs import Blob
     from synth.checker.documents import exact_frontier
@@ -225,7 +263,9 @@ def entry_of(task: Task, text: str) -> Entry:
     doc = json.loads(text)
     found: Frontier | Large | None = None
     if doc.get("large"):
-        found = scale_frontiers.unpacked({name: Blob(s, n, base64.b64decode(body)) for name, (s, n, body) in doc["large"].items()})
+        found = scale_frontiers.unpacked(
+            {name: Blob(s, n, base64.b64decode(body)) for name, (s, n, body) in doc["large"].items()}
+        )
     elif doc.get("frontier"):
         exact_frontier.frontier(doc["frontier"])
         found = Frontier.from_json(doc["frontier"])
@@ -233,14 +273,32 @@ def entry_of(task: Task, text: str) -> Entry:
     if found is None and state == INFEASIBLE:
         state, reason = FAILED, f"proved infeasible: {reason}"
     return Entry(
-        task.fingerprint, task.topology.name, task.name, task.topology.ranks, task.asked, state, found, doc.get("certificate") or {},
-        reason, round(doc["seconds"], 3), Provenance.from_json(doc["provenance"]),
-    )  # fmt: skip
+        task.fingerprint,
+        task.topology.name,
+        task.name,
+        task.topology.ranks,
+        task.asked,
+        state,
+        found,
+        doc.get("certificate") or {},
+        reason,
+        round(doc["seconds"], 3),
+        Provenance.from_json(doc["provenance"]),
+    )
 
 
 def failure(task: Task, reason: str, seconds: float) -> Entry:
     """The entry of a task that crashed twice."""
     return Entry(
-        task.fingerprint, task.topology.name, task.name, task.topology.ranks, task.asked, FAILED, None, {}, reason, round(seconds, 3),
+        task.fingerprint,
+        task.topology.name,
+        task.name,
+        task.topology.ranks,
+        task.asked,
+        FAILED,
+        None,
+        {},
+        reason,
+        round(seconds, 3),
         _provenance(task),
-    )  # fmt: skip
+    )

@@ -1,4 +1,5 @@
-"""Problems that are answered already: under their own fingerprint, or by an entry that another numbering makes theirs."""
+"""Problems that are answered already: under their own fingerprint, or by an entry that another numbering makes
+theirs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from synth.model.topology import Network
 
 @dataclass(frozen=True)
 class Alias:
-    """A machine that an entry answers for too. `map` None: in the entry's own numbering, under another name or with other speeds."""
+    """A machine that an entry answers for too. `map` None: in the entry's own numbering, under another name or with
+    other speeds."""
 
     network: Network
     collective: Collective
@@ -30,7 +32,11 @@ class Alias:
 
     def packed(self, problem: str) -> tuple[str, Blob]:
         """A fingerprint of its own, over the problem's and all that is said of the machine, and the blob."""
-        doc: dict[str, Any] = {"topology": self.network.to_json(), "collective": self.collective.to_json(1), "labels": list(self.labels)}
+        doc: dict[str, Any] = {
+            "topology": self.network.to_json(),
+            "collective": self.collective.to_json(1),
+            "labels": list(self.labels),
+        }
         own = hashlib.sha256(canonical([problem, doc])).hexdigest()
         return own, pack(doc | {"map": None if self.map is None else list(map(list, self.map))})
 
@@ -39,7 +45,9 @@ class Alias:
         """The inverse of `packed`. Raises FormatError, KeyError, ValueError, TypeError."""
         doc = unpack(blob)
         moved = None if doc["map"] is None else Relabelling(*(tuple(pi) for pi in doc["map"]))
-        return Alias(Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), tuple(doc["labels"]), moved)
+        return Alias(
+            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), tuple(doc["labels"]), moved
+        )
 
     def of(self, entry: Entry) -> Entry:
         """What `entry` says, for this machine. Raises FormatError where the two do not fit together."""
@@ -47,7 +55,9 @@ class Alias:
         if not isinstance(found, Frontier):
             raise FormatError("belongs to an entry without a frontier")
         if self.map is None:
-            if problem_fingerprint(found.network, found.collective) != problem_fingerprint(self.network, self.collective):
+            if problem_fingerprint(found.network, found.collective) != problem_fingerprint(
+                self.network, self.collective
+            ):
                 raise FormatError("is of another problem")
             points = tuple(replace(p, schedule=replace(p.schedule, network=self.network)) for p in found.points)
             moved = replace(found, network=self.network, points=points, labels=self.labels)
@@ -62,9 +72,14 @@ class Alias:
 
 
 def search(
-    network: Network, collective: Collective, options: Options, labels: Sequence[int], candidates: Iterator[tuple[int, Callable[[], Entry]]]
+    network: Network,
+    collective: Collective,
+    options: Options,
+    labels: Sequence[int],
+    candidates: Iterator[tuple[int, Callable[[], Entry]]],
 ) -> tuple[int, Alias, Entry] | None:
-    """The first of `candidates` (a row each, read when its turn comes) that a relabelling makes an answer, checked like any frontier.
+    """The first of `candidates` (a row each, read when its turn comes) that a relabelling makes an answer, checked like
+    any frontier.
 
     None where none is. A candidate that is damaged, or whose schedules do not add in the same order on all ranks where
     `options` ask for that, is passed over.

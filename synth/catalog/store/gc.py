@@ -1,4 +1,5 @@
-"""`gc`: what a catalog need not keep: failed and damaged entries, programs and measurements of points that are gone, stray rows."""
+"""`gc`: what a catalog need not keep: failed and damaged entries, programs and measurements of points that are gone,
+stray rows."""
 
 from __future__ import annotations
 
@@ -31,9 +32,13 @@ class Waste:
 
 
 NAMES = {
-    "entries": ("entry", "entries"), "points": ("point", "points"), "blobs": ("document", "documents"), "programs": ("program", "programs"),
-    "measurements": ("measurement", "measurements"), "aliases": ("alias", "aliases"),
-}  # fmt: skip
+    "entries": ("entry", "entries"),
+    "points": ("point", "points"),
+    "blobs": ("document", "documents"),
+    "programs": ("program", "programs"),
+    "measurements": ("measurement", "measurements"),
+    "aliases": ("alias", "aliases"),
+}
 
 
 def waste(store: Store) -> list[Waste]:
@@ -43,7 +48,8 @@ def waste(store: Store) -> list[Waste]:
 
 
 def collect(store: Store) -> tuple[list[Waste], int]:
-    """Remove it, and give the space back to the file system: what went, and bytes that the file is smaller. Raises SynthError."""
+    """Remove it, and give the space back to the file system: what went, and bytes that the file is smaller. Raises
+    SynthError."""
     found = waste(store)
     before = store.path.stat().st_size
     with said(store.path):
@@ -82,9 +88,13 @@ def _waste(store: Store) -> Iterator[Waste]:
 def _stray(store: Store) -> Iterator[Waste]:
     for table in BELONGING:
         key = "entry" if table == "points" else "id"
-        rows = store.base.execute(f"SELECT DISTINCT {key} FROM {table} WHERE entry NOT IN (SELECT id FROM entries)").fetchall()
+        rows = store.base.execute(
+            f"SELECT DISTINCT {key} FROM {table} WHERE entry NOT IN (SELECT id FROM entries)"
+        ).fetchall()
         if rows:
-            yield Waste(table, f"{key} = ? AND entry NOT IN (SELECT id FROM entries)", tuple(rows), "of entries that are gone")
+            yield Waste(
+                table, f"{key} = ? AND entry NOT IN (SELECT id FROM entries)", tuple(rows), "of entries that are gone"
+            )
 
 
 def _belonging(store: Store, alive: set[int]) -> Iterator[Waste]:

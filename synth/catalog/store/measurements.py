@@ -14,7 +14,8 @@ from synth.program.program import Program
 
 
 class Attached(NamedTuple):
-    """The entry that a document came to, how many of the document's programs are its own, and whether it was there already."""
+    """The entry that a document came to, how many of the document's programs are its own, and whether it was there
+    already."""
 
     fingerprint: str
     programs: int

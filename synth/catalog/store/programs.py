@@ -1,4 +1,5 @@
-"""Programs and measurements in a catalog: which entry a measured program belongs to is decided by lowering its points again."""
+"""Programs and measurements in a catalog: which entry a measured program belongs to is decided by lowering its points
+again."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def measured(doc: Any) -> list[dict]:
     """The programs that a document names, after a look at its form. Raises FormatError with the place."""
     if not isinstance(doc, dict) or doc.get("schema") != MEASURED:
         raise FormatError(
-            f"holds no measurements: its schema is {doc.get('schema') if isinstance(doc, dict) else None!r}, not {MEASURED!r}"
+            f"holds no measurements: its schema is {doc.get('schema') if isinstance(doc, dict) else None!r}, not "
+            f"{MEASURED!r}"
         )
     programs, rows = doc.get("programs"), doc.get("rows")
     if not isinstance(programs, list) or not 0 < len(programs) <= MOST_PROGRAMS:
@@ -70,24 +72,32 @@ def measured(doc: Any) -> list[dict]:
     if not isinstance(rows, list) or len(rows) > MOST_ROWS:
         raise FormatError(f"expected a list of at most {MOST_ROWS} rows", place="$.rows")
     for i, program in enumerate(programs):
-        texts = isinstance(program, dict) and all(isinstance(program.get(key), str) for key in ("fingerprint", "protocol"))
-        point = texts and isinstance(program.get("steps"), int | None) and isinstance(program.get("bandwidth"), str | None)
+        texts = isinstance(program, dict) and all(
+            isinstance(program.get(key), str) for key in ("fingerprint", "protocol")
+        )
+        point = (
+            texts and isinstance(program.get("steps"), int | None) and isinstance(program.get("bandwidth"), str | None)
+        )
         if not point or type(program.get("chunks")) is not int:
             raise FormatError(
-                "expected a program with fingerprint, protocol, chunks, and its steps and bandwidth", place=f"$.programs[{i}]"
+                "expected a program with fingerprint, protocol, chunks, and its steps and bandwidth",
+                place=f"$.programs[{i}]",
             )
     for i, row in enumerate(rows):
         good = isinstance(row, dict) and type(row.get("program")) is int and 0 <= row["program"] < len(programs)
         if not good or type(row.get("size")) is not int or not isinstance(row.get("seconds"), int | float):
             raise FormatError("expected a row with program, size and seconds", place=f"$.rows[{i}]")
-    named = all(isinstance(doc.get(key), str | None) for key in ("collective", "topology")) and isinstance(doc.get("executor"), str)
+    named = all(isinstance(doc.get(key), str | None) for key in ("collective", "topology")) and isinstance(
+        doc.get("executor"), str
+    )
     if not named or type(doc.get("ranks")) is not int:
         raise FormatError("expected the names of a collective, a topology and an executor, and a number of ranks")
     return programs
 
 
 def lowered(entry: Entry, program: dict) -> tuple[Kept, Program] | None:
-    """The point of `entry` that `program`, a row of a measured document, was lowered from, and the same program again; None: of none."""
+    """The point of `entry` that `program`, a row of a measured document, was lowered from, and the same program again;
+    None: of none."""
     from synth.program.checked_lowering import lower
 
     for number, schedule in _schedules(entry, program):
@@ -123,14 +133,25 @@ def _schedules(entry: Entry, program: dict) -> Iterator[tuple[int, Schedule]]:
 
 
 def candidates(base: sqlite3.Connection, doc: dict, program: dict) -> list[str]:
-    """Fingerprints of entries and aliases that have a point like `program`, those of the machine that was measured first."""
+    """Fingerprints of entries and aliases that have a point like `program`, those of the machine that was measured
+    first."""
     steps, bandwidth = program.get("steps"), program.get("bandwidth")
     text = (
         "SELECT DISTINCT n.fingerprint, n.topology FROM (SELECT id, fingerprint, topology FROM entries"
-        " UNION ALL SELECT entry, fingerprint, topology FROM aliases) n JOIN entries e ON e.id = n.id JOIN points p ON p.entry = e.id"
-        " WHERE e.ranks = ?1 AND (?2 IS NULL OR e.collective = ?2) AND (?3 IS NULL OR p.steps = ?3) AND (?4 IS NULL OR p.bandwidth = ?4)"
+        " UNION ALL SELECT entry, fingerprint, topology FROM aliases) n JOIN entries e ON e.id = n.id JOIN points p "
+        "ON p.entry = e.id"
+        " WHERE e.ranks = ?1 AND (?2 IS NULL OR e.collective = ?2) AND (?3 IS NULL OR p.steps = ?3) AND (?4 IS NULL "
+        "OR p.bandwidth = ?4)"
         " AND ?5 % p.chunks = 0 ORDER BY n.topology != ?6, n.fingerprint LIMIT ?7"
     )
     topology = doc.get("topology")
-    values = (doc.get("ranks"), doc.get("collective"), steps, bandwidth, program["chunks"], topology or "", MOST_CANDIDATES)
+    values = (
+        doc.get("ranks"),
+        doc.get("collective"),
+        steps,
+        bandwidth,
+        program["chunks"],
+        topology or "",
+        MOST_CANDIDATES,
+    )
     return [row[0] for row in base.execute(text, values)]

@@ -35,7 +35,8 @@ class Reader:
 
     @classmethod
     def open(cls, path: str | Path, *, create: bool = False) -> Self:
-        """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer version), SynthError."""
+        """The catalog at `path`, made where there is none if `create`. Raises FormatError (no catalog, a newer
+        version), SynthError."""
         return cls(connect(Path(path), create, cls._finish), Path(path))
 
     @classmethod
@@ -53,7 +54,9 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -61,7 +64,8 @@ class Reader:
         self.base.close()
 
     def has(self, fingerprint: str) -> str | None:
-        """The state of the entry of exactly this problem, or of one that answers it by an alias; None where there is none."""
+        """The state of the entry of exactly this problem, or of one that answers it by an alias; None where there is
+        none."""
         with said(self.path):
             found = self.base.execute(
                 "SELECT state FROM entries WHERE fingerprint = ?1 UNION ALL"
@@ -71,9 +75,11 @@ class Reader:
         return None if found is None else str(found[0])
 
     def get(self, name: str) -> Entry:
-        """The entry of this fingerprint, or of the one that begins so. Raises UsageError (none, several), FormatError (damaged).
+        """The entry of this fingerprint, or of the one that begins so. Raises UsageError (none, several), FormatError
+        (damaged).
 
-        Where it is that of a machine which another's entry answers for, the answer is given in this machine's numbering.
+        Where it is that of a machine which another's entry answers for, the answer is given in this machine's
+        numbering.
         """
         number, fingerprint, blob = self._named(name)
         found = self.entry(number)
@@ -82,23 +88,32 @@ class Reader:
         try:
             return replace(self._alias(fingerprint, blob).of(found), fingerprint=fingerprint)
         except FormatError as error:
-            raise error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}") from None
+            raise (
+                error if "damaged" in str(error) else FormatError(f"entry {fingerprint[:12]} is damaged: it {error}")
+            ) from None
 
     def told(self, name: str) -> Told:
-        """What the entry of this fingerprint says, without its schedules. Raises UsageError (none, several), FormatError (damaged)."""
+        """What the entry of this fingerprint says, without its schedules. Raises UsageError (none, several),
+        FormatError (damaged)."""
         number, fingerprint, alias = self._named(name)
         with said(self.path), snapshot(self.base):
             text, own = (LIGHT[0], "e") if alias is None else (LIGHT[1], "a")
             row = self.base.execute(f"{text} WHERE {own}.fingerprint = ?", (fingerprint,)).fetchone()
             provenance = self.columns(number)["provenance"]
-            document = self.base.execute("SELECT sum, size, body FROM blobs WHERE entry = ? AND name = 'frontier'", (number,)).fetchone()
-            points = self.base.execute("SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)).fetchall()
+            document = self.base.execute(
+                "SELECT sum, size, body FROM blobs WHERE entry = ? AND name = 'frontier'", (number,)
+            ).fetchone()
+            points = self.base.execute(
+                "SELECT steps, bandwidth, status FROM points WHERE entry = ?", (number,)
+            ).fetchall()
         return told(light(row), provenance, None if document is None else Blob(*document), points)
 
     def entry(self, number: int, *, measurements: bool = True) -> Entry:
         """The entry in row `number`. Raises FormatError where it is damaged."""
         with said(self.path), snapshot(self.base):
-            documents = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
+            documents = self.base.execute(
+                "SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)
+            ).fetchall()
             kept = tuple(Blob(*row) for row in documents) if measurements else ()
             return entry(self.columns(number), self.blobs(number), kept)
 
@@ -109,19 +124,24 @@ class Reader:
             raise UsageError(f"{name!r} is no entry; an id is made of 0-9 and a-f (`synth catalog ls` shows them)")
         with said(self.path):
             rows = self.base.execute(
-                "SELECT id, fingerprint, '', 0, NULL FROM entries WHERE fingerprint >= ?1 AND fingerprint < ?2 UNION ALL"
-                " SELECT entry, fingerprint, sum, size, body FROM aliases WHERE fingerprint >= ?1 AND fingerprint < ?2 LIMIT 4",
+                "SELECT id, fingerprint, '', 0, NULL FROM entries WHERE fingerprint >= ?1 AND fingerprint < ?2 "
+                "UNION ALL"
+                " SELECT entry, fingerprint, sum, size, body FROM aliases WHERE fingerprint >= ?1 AND fingerprint < "
+                "?2 LIMIT 4",
                 (text, text + "g"),
             ).fetchall()
         if not rows:
             raise UsageError(f"there is no entry {name} in {self.path} (`synth catalog ls` shows them)")
         if len(rows) > 1:
-            raise UsageError(f"{name} begins more than one entry: {', '.join(row[1][:12] for row in rows)}; give more digits")
+            raise UsageError(
+                f"{name} begins more than one entry: {', '.join(row[1][:12] for row in rows)}; give more digits"
+            )
         number, fingerprint, *blob = rows[0]
         return number, fingerprint, None if blob[2] is None else Blob(*blob)
 
     def row_of(self, name: str) -> int:
-        """The number of the row of the entry that `name` begins, or of the one that answers for it. Raises UsageError."""
+        """The number of the row of the entry that `name` begins, or of the one that answers for it. Raises
+        UsageError."""
         return self._named(name)[0]
 
     def entry_of(self, name: str) -> str:
@@ -132,13 +152,19 @@ class Reader:
         """The programs that an entry's points were lowered to, as far as they were kept."""
         number = self.row_of(name)
         with said(self.path):
-            text = "SELECT fingerprint, point, runtime, protocol, instances FROM programs WHERE entry = ? ORDER BY point, id"
+            text = (
+                "SELECT fingerprint, point, runtime, protocol, instances FROM programs WHERE entry = ? ORDER BY "
+                "point, id"
+            )
             return [Kept(*row) for row in self.base.execute(text, (number,))]
 
     def program(self, fingerprint: str) -> Program | None:
-        """The program of exactly this fingerprint, None where the catalog has none. Raises FormatError for a damaged one."""
+        """The program of exactly this fingerprint, None where the catalog has none. Raises FormatError for a damaged
+        one."""
         with said(self.path):
-            row = self.base.execute("SELECT sum, size, body FROM programs WHERE fingerprint = ? LIMIT 1", (fingerprint,)).fetchone()
+            row = self.base.execute(
+                "SELECT sum, size, body FROM programs WHERE fingerprint = ? LIMIT 1", (fingerprint,)
+            ).fetchone()
         return None if row is None else read(Blob(*row), fingerprint)
 
     def columns(self, number: int) -> dict[str, Any]:
@@ -156,9 +182,14 @@ class Reader:
         return {name: Blob(*blob) for name, *blob in rows}
 
     def ls(
-        self, topology: str | None = None, collective: str | None = None, state: str | None = None, ranks: int | None = None
+        self,
+        topology: str | None = None,
+        collective: str | None = None,
+        state: str | None = None,
+        ranks: int | None = None,
     ) -> Iterator[Row | FormatError]:
-        """The entries by topology and collective, read without their frontiers; one that is damaged as the error that says so."""
+        """The entries by topology and collective, read without their frontiers; one that is damaged as the error that
+        says so."""
         wanted = {"topology": topology, "collective": collective, "state": state, "ranks": ranks}
         given = {name: value for name, value in wanted.items() if value is not None}
         with said(self.path), snapshot(self.base):
@@ -166,7 +197,9 @@ class Reader:
             rows = []
             for text, own in zip(LIGHT, ("e", "a"), strict=True):
                 where = [f"{own if name in ('topology', 'collective') else 'e'}.{name} = ?" for name in given]
-                rows += self.base.execute(f"{text} WHERE {' AND '.join(where) or 'TRUE'}", list(given.values())).fetchall()
+                rows += self.base.execute(
+                    f"{text} WHERE {' AND '.join(where) or 'TRUE'}", list(given.values())
+                ).fetchall()
         try:
             rows.sort(key=itemgetter(1, 2, 3, 5))  # topology, collective, roots, options
         except TypeError:  # a damaged row
@@ -181,10 +214,17 @@ class Reader:
                 yield error
 
     def _broken(self) -> dict[str, str]:
-        """By fingerprint, what is wrong with documents of entries: lengths that do not fit and, of a small catalog, checksums."""
-        text = "SELECT e.fingerprint, b.name FROM blobs b JOIN entries e ON e.id = b.entry WHERE length(b.body) != b.packed"
+        """By fingerprint, what is wrong with documents of entries: lengths that do not fit and, of a small catalog,
+        checksums."""
+        text = (
+            "SELECT e.fingerprint, b.name FROM blobs b JOIN entries e ON e.id = b.entry WHERE length(b.body) != "
+            "b.packed"
+        )
         found = {key: f"{name} is not as long as what was written" for key, name in self.base.execute(text)}
-        text = "SELECT fingerprint FROM entries WHERE state != 'failed' AND id NOT IN (SELECT entry FROM blobs WHERE name = 'frontier')"
+        text = (
+            "SELECT fingerprint FROM entries WHERE state != 'failed' AND id NOT IN (SELECT entry FROM blobs "
+            "WHERE name = 'frontier')"
+        )
         found |= {key: "frontier is gone" for (key,) in self.base.execute(text)}
         pages, size = (self.base.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
         if pages * size <= SUMMED:
@@ -197,9 +237,15 @@ class Reader:
         return found
 
     def lookup(
-        self, topology: str, collective: str, size: int | None = None, roots: Sequence[int] | None = None, ranks: int | None = None
+        self,
+        topology: str,
+        collective: str,
+        size: int | None = None,
+        roots: Sequence[int] | None = None,
+        ranks: int | None = None,
     ) -> list[Choice]:
-        """The points kept for that machine and collective, the least predicted time at `size` bytes first (by steps without a size).
+        """The points kept for that machine and collective, the least predicted time at `size` bytes first (by steps
+        without a size).
 
         `roots` None: of any root.
         """
@@ -208,9 +254,11 @@ class Reader:
         if roots is not None:
             where, values = where + " AND roots = ?", [*values, ",".join(map(str, roots))]
         text = (
-            f"SELECT e.fingerprint, {facts}, e.alpha, e.unit, e.share, e.ranks FROM (SELECT * FROM entries WHERE {where}) e"
+            f"SELECT e.fingerprint, {facts}, e.alpha, e.unit, e.share, e.ranks FROM (SELECT * FROM entries WHERE "
+            f"{where}) e"
             f" JOIN points p ON p.entry = e.id UNION ALL"
-            f" SELECT a.fingerprint, {facts}, a.alpha, a.unit, e.share, e.ranks FROM (SELECT * FROM aliases WHERE {where}) a"
+            f" SELECT a.fingerprint, {facts}, a.alpha, a.unit, e.share, e.ranks FROM (SELECT * FROM aliases WHERE "
+            f"{where}) a"
             f" JOIN entries e ON e.id = a.entry JOIN points p ON p.entry = e.id"
         )
         with said(self.path):
@@ -229,7 +277,9 @@ class Reader:
     def documents(self, number: int) -> list[dict]:
         """The same of the entry in row `number`."""
         with said(self.path):
-            rows = self.base.execute("SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)).fetchall()
+            rows = self.base.execute(
+                "SELECT sum, size, body FROM measurements WHERE entry = ? ORDER BY id", (number,)
+            ).fetchall()
         return [unpack(Blob(*row)) for row in rows]
 
     def __len__(self) -> int:
@@ -246,4 +296,6 @@ class Reader:
         try:
             return Alias.read(blob)
         except (FormatError, KeyError, ValueError, TypeError) as error:
-            raise FormatError(f"entry {name[:12]} is damaged: as another machine's it cannot be read: {error}"[:300]) from None
+            raise FormatError(
+                f"entry {name[:12]} is damaged: as another machine's it cannot be read: {error}"[:300]
+            ) from None

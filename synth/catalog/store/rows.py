@@ -17,7 +17,8 @@ from synth.model.rational import show
 from synth.model.scale_frontier import Large
 
 EXACT, FLOW = "exact", "flow"
-# What replaces what when an entry is put twice: a crash never replaces a result, a budget that ran out never one that is complete.
+# What replaces what when an entry is put twice: a crash never replaces a result, a budget that ran out never one that
+# is complete.
 WORTH = {FAILED: 0, OPEN: 1, DONE: 2, INFEASIBLE: 2}
 
 
@@ -83,24 +84,43 @@ def packed(entry: Entry) -> Packed:
     if entry.state not in STATES:
         raise SynthError(f"{entry.id}: state {entry.state!r}; an entry is {', '.join(STATES)}")
     if entry.frontier is None and entry.state != FAILED:
-        raise SynthError(f"{entry.id}: a state of {entry.state!r} without a frontier; one without points says what the problem is")
+        raise SynthError(
+            f"{entry.id}: a state of {entry.state!r} without a frontier; one without points says what the problem is"
+        )
     found = entry.frontier
     complete, intervals, alpha, unit, share = _facts(found)
     columns = {
-        "fingerprint": entry.fingerprint, "topology": entry.topology, "collective": entry.collective, "roots": _roots(entry.roots),
-        "ranks": entry.ranks, "options": json.dumps(dict(sorted(entry.options)), separators=(",", ":")), "state": entry.state,
-        "engine": FLOW if isinstance(found, Large) else EXACT, "complete": complete, "intervals": intervals,
+        "fingerprint": entry.fingerprint,
+        "topology": entry.topology,
+        "collective": entry.collective,
+        "roots": _roots(entry.roots),
+        "ranks": entry.ranks,
+        "options": json.dumps(dict(sorted(entry.options)), separators=(",", ":")),
+        "state": entry.state,
+        "engine": FLOW if isinstance(found, Large) else EXACT,
+        "complete": complete,
+        "intervals": intervals,
         "invariant": invariant(found.network, found.collective, entry.options) if isinstance(found, Frontier) else "",
-        "alpha": alpha, "unit": unit, "share": share, "reason": entry.reason, "seconds": entry.seconds,
-        "provenance": json.dumps(entry.provenance.to_json()), "created": entry.provenance.created,
-        "points": len(found.points) if found is not None else 0, "fewest": None, "most": None,
-    }  # fmt: skip
+        "alpha": alpha,
+        "unit": unit,
+        "share": share,
+        "reason": entry.reason,
+        "seconds": entry.seconds,
+        "provenance": json.dumps(entry.provenance.to_json()),
+        "created": entry.provenance.created,
+        "points": len(found.points) if found is not None else 0,
+        "fewest": None,
+        "most": None,
+    }
     if found is not None and found.points:
         columns |= {"fewest": min(p.steps for p in found.points), "most": max(p.steps for p in found.points)}
     rows: list[tuple] = []
     blobs = {}
     if isinstance(found, Frontier):
-        rows = [(p.steps, p.rounds, p.chunks, show(p.bandwidth), float(p.bandwidth), p.status, p.construction) for p in found.points]
+        rows = [
+            (p.steps, p.rounds, p.chunks, show(p.bandwidth), float(p.bandwidth), p.status, p.construction)
+            for p in found.points
+        ]
         blobs["frontier"] = pack(found.to_json())
     elif found is not None:
         rows = [
@@ -147,10 +167,19 @@ def entry(columns: dict[str, Any], blobs: dict[str, Blob], measurements: tuple[B
         documents = tuple(map(unpack, measurements))
         part = "row"
         made = Entry(
-            columns["fingerprint"], columns["topology"], columns["collective"], columns["ranks"], _options(columns["options"]),
-            columns["state"], found, certificate, columns["reason"], columns["seconds"],
-            Provenance.from_json(json.loads(columns["provenance"])), documents,
-        )  # fmt: skip
+            columns["fingerprint"],
+            columns["topology"],
+            columns["collective"],
+            columns["ranks"],
+            _options(columns["options"]),
+            columns["state"],
+            found,
+            certificate,
+            columns["reason"],
+            columns["seconds"],
+            Provenance.from_json(json.loads(columns["provenance"])),
+            documents,
+        )
     except FormatError as error:
         raise FormatError(f"entry {name} is damaged: its {part} {error}") from None
     except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
@@ -162,27 +191,62 @@ def light(columns: tuple) -> Row:
     """A row of `LIGHT`. Raises FormatError for one that is not what was written."""
     try:
         (
-            fingerprint, topology, collective, roots, ranks, options, state, engine, complete, intervals, seconds, created, reason, points,
-            fewest, most, like,
-        ) = columns  # fmt: skip
+            fingerprint,
+            topology,
+            collective,
+            roots,
+            ranks,
+            options,
+            state,
+            engine,
+            complete,
+            intervals,
+            seconds,
+            created,
+            reason,
+            points,
+            fewest,
+            most,
+            like,
+        ) = columns
         if state not in STATES or engine not in (EXACT, FLOW):
             raise ValueError(f"state {state!r}, engine {engine!r}")
         if not type(topology) is type(collective) is type(created) is type(reason) is str:
             raise ValueError("a text is none")
         steps = None if fewest is None else _pair(fewest, most)
-        return Row._make((
-            fingerprint, topology, collective, _ints(roots), ranks, _options(options), state, engine, bool(complete), intervals, points,
-            steps, float(seconds), created, reason, like,
-        ))  # fmt: skip
+        return Row._make(
+            (
+                fingerprint,
+                topology,
+                collective,
+                _ints(roots),
+                ranks,
+                _options(options),
+                state,
+                engine,
+                bool(complete),
+                intervals,
+                points,
+                steps,
+                float(seconds),
+                created,
+                reason,
+                like,
+            )
+        )
     except (ValueError, TypeError, AttributeError) as error:
         raise FormatError(f"entry {str(columns[0])[:12]} is damaged: its row cannot be read: {error}"[:300]) from None
 
 
-_FACTS = "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, e.points, e.fewest, e.most"
+_FACTS = (
+    "e.ranks, e.options, e.state, e.engine, e.complete, e.intervals, e.seconds, e.created, e.reason, e.points, "
+    "e.fewest, e.most"
+)
 # Every entry, and every machine that one answers for too; a condition follows each.
 LIGHT = (
     f"SELECT e.fingerprint, e.topology, e.collective, e.roots, {_FACTS}, '' FROM entries e",
-    f"SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint FROM aliases a JOIN entries e ON e.id = a.entry",
+    f"SELECT a.fingerprint, a.topology, a.collective, a.roots, {_FACTS}, e.fingerprint FROM aliases a JOIN entries "
+    f"e ON e.id = a.entry",
 )
 
 

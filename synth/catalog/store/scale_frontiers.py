@@ -1,4 +1,5 @@
-"""Frontiers of the flow engines in a catalog: the document, and each point's schedule as the compact file it has elsewhere."""
+"""Frontiers of the flow engines in a catalog: the document, and each point's schedule as the compact file it has
+elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MOST_SCHEDULE = 1 << 26
 
 
 def packed(found: Large) -> dict[str, Blob]:
-    """The blobs of `found`: "frontier", "topology" where files can hold it, "point-K" for each schedule that is not too large."""
+    """The blobs of `found`: "frontier", "topology" where files can hold it, "point-K" for each schedule that is not too
+    large."""
     blobs, kept = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for i, point in enumerate(found.points):
@@ -36,20 +38,31 @@ def packed(found: Large) -> dict[str, Blob]:
     if _reads_back(text, found.topology):
         blobs["topology"] = text
     elif not kept or not _loads(blobs[next(iter(kept.values()))]):
-        raise SynthError(f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept")
+        raise SynthError(
+            f"{found.topology.name!r}: neither the machine, of {found.topology.ranks} ranks, nor a schedule can be kept"
+        )
     return blobs | {"frontier": pack(found.to_json(kept, links=False))}
 
 
 def unpacked(blobs: dict[str, Blob]) -> Large:
-    """The inverse of `packed`; schedules are unpacked when they are asked for. Raises FormatError, KeyError, ValueError, TypeError."""
+    """The inverse of `packed`; schedules are unpacked when they are asked for. Raises FormatError, KeyError,
+    ValueError, TypeError."""
     doc = unpack(blobs["frontier"])
     points = tuple(_point(row, blobs) for row in doc["points"])
     topology = _topology(doc, blobs, points)
     bound = doc["bound"]
     return Large(
-        topology, doc["collective"], doc["root"], rational(bound["value"]), bound["certificate"], doc["least_steps"], points,
-        doc["seconds"], tuple(doc["notes"]), tuple(doc.get("open", ())),
-    )  # fmt: skip
+        topology,
+        doc["collective"],
+        doc["root"],
+        rational(bound["value"]),
+        bound["certificate"],
+        doc["least_steps"],
+        points,
+        doc["seconds"],
+        tuple(doc["notes"]),
+        tuple(doc.get("open", ())),
+    )
 
 
 def _topology(doc: dict, blobs: dict[str, Blob], points: tuple[LargePoint, ...]) -> Topology:
@@ -106,6 +119,9 @@ def bulk(blob: Blob) -> Bulk:
 
 def _left_out(steps: int) -> Callable[[], Bulk]:
     def make() -> Bulk:
-        raise SynthError(f"the {steps}-step schedule was too large for the catalog; `synth pareto --engine flow --schedules DIR` makes it")
+        raise SynthError(
+            f"the {steps}-step schedule was too large for the catalog; `synth pareto --engine flow --schedules DIR` "
+            f"makes it"
+        )
 
     return make

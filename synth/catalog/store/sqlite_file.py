@@ -1,7 +1,7 @@
 """The SQLite file of a catalog: opened, migrated, and its errors said in one line.
 
-WAL mode lets readers read while one writer writes; a second writer waits. A transaction that a kill interrupts is undone
-when the file is next opened.
+WAL mode lets readers read while one writer writes; a second writer waits. A transaction that a kill interrupts is
+undone when the file is next opened.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ Finish = Callable[[sqlite3.Connection, int], None]
 
 
 def connect(path: Path, create: bool, finish: Finish = lambda base, version: None) -> sqlite3.Connection:
-    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version, SynthError.
+    """The database at `path`, brought to this version. Raises FormatError where it is no catalog or of a newer version,
+    SynthError.
 
     `finish`, given the version it had, does what statements alone cannot, in the same transaction.
     """
     if not path.exists():
         if not create:
-            raise SynthError(f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another")
+            raise SynthError(
+                f"there is no catalog {path}; `synth catalog build` makes one, --db FILE or SYNTH_CATALOG names another"
+            )
         if not path.parent.is_dir():
             raise SynthError(f"cannot write {path}: its folder does not exist")
     elif not path.is_file():
@@ -47,12 +50,14 @@ def connect(path: Path, create: bool, finish: Finish = lambda base, version: Non
 
 
 def _text(raw: bytes) -> str:
-    """Damaged bytes where a text should be come out as a text that fits nothing: one entry is bad then, not the whole query."""
+    """Damaged bytes where a text should be come out as a text that fits nothing: one entry is bad then, not the whole
+    query."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def _address(path: Path) -> str:
-    """The file as SQLite takes it. Where nothing may be written, not even the files beside it that readers share, it is taken as it is."""
+    """The file as SQLite takes it. Where nothing may be written, not even the files beside it that readers share, it is
+    taken as it is."""
     file = path.resolve().as_uri()
     if not path.exists() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return file
@@ -64,7 +69,10 @@ def _ready(base: sqlite3.Connection, path: Path, create: bool, finish: Finish) -
     if version == VERSION:
         return
     if not os.access(path, os.W_OK):
-        raise SynthError(f"{path} is of version {version} and read-only; make it writable once so that it can become version {VERSION}")
+        raise SynthError(
+            f"{path} is of version {version} and read-only; make it writable once so that it can become version "
+            f"{VERSION}"
+        )
     if version == 0 and not create:
         raise FormatError("is an empty database, no catalog", str(path))
     base.execute("PRAGMA journal_mode = WAL")
@@ -84,7 +92,9 @@ def _version(base: sqlite3.Connection, path: Path) -> int:
     if owner != APPLICATION and (tables or owner or version):
         raise FormatError("is an SQLite database, but no catalog of synth", str(path))
     if version > VERSION:
-        raise FormatError(f"is a catalog of version {version}, this synth reads up to {VERSION}; update synth", str(path))
+        raise FormatError(
+            f"is a catalog of version {version}, this synth reads up to {VERSION}; update synth", str(path)
+        )
     return version
 
 
@@ -130,7 +140,9 @@ def said(path: Path) -> Iterator[None]:
 def _told(error: sqlite3.Error, path: Path) -> SynthError:
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
         case sqlite3.SQLITE_FULL:
-            return SynthError(f"{path}: no space left to write; the open entry was not kept, everything before it is unharmed")
+            return SynthError(
+                f"{path}: no space left to write; the open entry was not kept, everything before it is unharmed"
+            )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return SynthError(f"{path}: another process has been writing for {PATIENCE:g} s; try again when it is done")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:

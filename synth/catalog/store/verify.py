@@ -1,4 +1,5 @@
-"""`verify` of a catalog: every entry replayed and re-checked by exact arithmetic, without a solver, and never stopped by a bad one."""
+"""`verify` of a catalog: every entry replayed and re-checked by exact arithmetic, without a solver, and never stopped
+by a bad one."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Checked(NamedTuple):
 
 
 def check(store: Store) -> Iterator[Checked]:
-    """Every entry and alias of the catalog, in the order they were put. Raises SynthError where the file itself cannot be read."""
+    """Every entry and alias of the catalog, in the order they were put. Raises SynthError where the file itself cannot
+    be read."""
     with said(store.path):
         rows = store.base.execute("SELECT id, fingerprint, topology, collective FROM entries ORDER BY id").fetchall()
     for number, key, topology, collective in rows:
@@ -108,7 +110,9 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
     """Schedules replayed, certificates re-checked, claims of completeness and impossibility proved."""
     found = entry.frontier
     if entry.state == INFEASIBLE and (not _excluded(entry) or (isinstance(found, Frontier) and found.points)):
-        raise VerificationError(f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})")
+        raise VerificationError(
+            f"is infeasible, but holds points or no proof (certificate {entry.certificate.get('kind')!r})"
+        )
     if isinstance(found, Frontier):
         return checked(entry)
     if isinstance(found, Large):
@@ -123,7 +127,8 @@ def _answer(store: Store, number: int, entry: Entry) -> list[str]:
 
 
 def _excluded(entry: Entry) -> bool:
-    """Whether the certificate, if it holds, leaves no schedule: some rank is never reached, or not in the steps that are allowed."""
+    """Whether the certificate, if it holds, leaves no schedule: some rank is never reached, or not in the steps that
+    are allowed."""
     match entry.certificate.get("kind"):
         case "unreachable":
             return True
@@ -137,10 +142,13 @@ def _excluded(entry: Entry) -> bool:
 
 
 def _programs(store: Store, number: int) -> list[str]:
-    """Stored programs are what their fingerprints say, do what they claim, and belong to points; measurements are intact."""
+    """Stored programs are what their fingerprints say, do what they claim, and belong to points; measurements are
+    intact."""
     with said(store.path):
         most = store.base.execute("SELECT count(*) FROM points WHERE entry = ?", (number,)).fetchone()[0]
-        rows = store.base.execute("SELECT fingerprint, point, runtime, sum, size, body FROM programs WHERE entry = ?", (number,)).fetchall()
+        rows = store.base.execute(
+            "SELECT fingerprint, point, runtime, sum, size, body FROM programs WHERE entry = ?", (number,)
+        ).fetchall()
     said_of = []
     for key, point, runtime, *blob in rows:
         if not 1 <= point <= most:

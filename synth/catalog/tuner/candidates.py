@@ -1,7 +1,7 @@
 """What a tuner chooses from: schedules × protocol × instances, each with its measurements where it was measured.
 
-A measurement is a schedule's when the program it was taken of is the one that the schedule lowers to, by fingerprint; where
-another version of the lowering made it, by steps, R/C and chunks.
+A measurement is a schedule's when the program it was taken of is the one that the schedule lowers to, by fingerprint;
+where another version of the lowering made it, by steps, R/C and chunks.
 """
 
 from __future__ import annotations
@@ -42,14 +42,20 @@ class Found(NamedTuple):
 
 
 def candidates(
-    schedules: Sequence[Named], measured: Sequence[Measurement], ways: Sequence[tuple[str, int]] | None = None, prefix: str = "",
-    machine: Machine | None = None, late: Callable[[], bool] = lambda: False,
-) -> Found:  # fmt: skip
+    schedules: Sequence[Named],
+    measured: Sequence[Measurement],
+    ways: Sequence[tuple[str, int]] | None = None,
+    prefix: str = "",
+    machine: Machine | None = None,
+    late: Callable[[], bool] = lambda: False,
+) -> Found:
     """Every schedule in every way (protocol, instances), and whatever else was measured.
 
-    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was, LL128 only for schedules
-    all of whose links `machine` knows to be NVLink. `prefix` goes before each label. Labels are told apart by protocol and instances.
-    `late`: whether the time is over; from then on schedules that were not measured and are not `always` candidates are left out.
+    `ways` None: those that were measured, or Simple, LL and LL128 in one instance where none was, LL128 only for
+    schedules all of whose links `machine` knows to be NVLink. `prefix` goes before each label. Labels are told apart by
+    protocol and instances.
+    `late`: whether the time is over; from then on schedules that were not measured and are not `always` candidates are
+    left out.
     """
     schedules = _distinct(schedules)
     notes: list[str] = []
@@ -66,7 +72,9 @@ def candidates(
     seen = {k for k, _, _ in matched}
     first = sorted(range(len(schedules)), key=lambda k: k not in seen and not schedules[k].always)
     kept = [k for k in first if k in seen or schedules[k].always or schedules[k].shape or not late()]
-    shapes = {k: (None if matched else schedules[k].shape) or _shape(schedules[k].schedule, bool(matched)) for k in kept}
+    shapes = {
+        k: (None if matched else schedules[k].shape) or _shape(schedules[k].schedule, bool(matched)) for k in kept
+    }
     if len(shapes) < len(schedules):
         names = ", ".join(named.name for k, named in enumerate(schedules) if k not in shapes)
         notes.append(f"the time limit left no time to predict the times of {names}: not candidates")
@@ -110,7 +118,10 @@ def nvlink(schedule: Schedule, machine: Machine | None) -> bool:
 
 def _without(slow: Sequence[Named], machine: Machine | None) -> str:
     if machine is None or all(kinds == {"unknown"} for kinds in machine.kinds.values()):
-        return "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for it (--protocol LL128)"
+        return (
+            "LL128 is not offered, for the kinds of links are not known; name the machine (--topo), or ask for "
+            "it (--protocol LL128)"
+        )
     names = ", ".join(named.name for named in slow[:4]) + (f" and {len(slow) - 4} more" if len(slow) > 4 else "")
     return f"LL128 is not offered for {names}: it corrupts data on links other than NVLink"
 
@@ -177,7 +188,9 @@ def _relabelled(found: Sequence[Candidate]) -> list[Candidate]:
         own = candidate.algorithm
         label = own.label
         if own.backend == OURS:
-            label += ("" if own.protocol == "Simple" else f"-{own.protocol}") + ("" if own.instances == 1 else f"-x{own.instances}")
+            label += ("" if own.protocol == "Simple" else f"-{own.protocol}") + (
+                "" if own.instances == 1 else f"-x{own.instances}"
+            )
         base, n = label, 2
         while label in taken:
             label, n = f"{base}-{n}", n + 1

@@ -2,11 +2,11 @@
 
     Model  kind coefficients says rows typical greatest left_out
 
-Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `fit_shape` that
-the measurements tell apart; a term that is a sum of others there is left out, and said to be (Lawson and Hanson, Solving
-Least Squares Problems, 1974, ch. 23). Nominal: α of each step and bytes/β of its busiest link, with what each protocol adds as
-NCCL 2.12 counts it (src/graph/tuning.cc): a hop over NVLink takes 2.9 µs (Simple) and 1.4 µs (LL128) longer than in LL; LL moves data at a
-third of a ring's bandwidth, LL128 at 92%.
+Fitted: non-negative least squares of relative errors (each row is divided by its time), over the terms of `fit_shape`
+that the measurements tell apart; a term that is a sum of others there is left out, and said to be (Lawson and Hanson,
+Solving Least Squares Problems, 1974, ch. 23). Nominal: α of each step and bytes/β of its busiest link, with what each
+protocol adds as NCCL 2.12 counts it (src/graph/tuning.cc): a hop over NVLink takes 2.9 µs (Simple) and 1.4 µs (LL128)
+longer than in LL; LL moves data at a third of a ring's bandwidth, LL128 at 92%.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from synth.model.topology import Network
 from synth.program.program import PROTOCOLS
 
 SYNC: Mapping[str, float] = {"Simple": 2.9e-6, "LL128": 1.4e-6, "LL": 0.0}  # seconds a step beside α
-WIRE: Mapping[str, float] = {"Simple": 1.0, "LL128": 1 / 0.92, "LL": 3.0}  # times the bytes' time at the nominal bandwidth
+WIRE: Mapping[str, float] = {
+    "Simple": 1.0,
+    "LL128": 1 / 0.92,
+    "LL": 3.0,
+}  # times the bytes' time at the nominal bandwidth
 ORDER = ("step", "wire", "launch", "stall", "block", "op")
 ROUNDS = 20
 DEPENDENT = 1e-6  # a column this close to the span of others tells nothing new
 NOMINAL = (
-    "predicted, not measured: α of each step and bytes/β of its busiest link on {network}; protocols as NCCL's own model counts them"
+    "predicted, not measured: α of each step and bytes/β of its busiest link on {network}; protocols as NCCL's own "
+    "model counts them"
     " (Simple +2.9 µs and LL128 +1.4 µs a step; LL at 1/3, LL128 at 92% of the bandwidth)"
 )
 
@@ -44,7 +49,8 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """`coefficients` by name of the term. `typical`, `greatest`: of |predicted/measured - 1| over the `rows` of the fit.
+    """`coefficients` by name of the term. `typical`, `greatest`: of |predicted/measured - 1| over the `rows` of the
+    fit.
 
     `left_out`: terms that these measurements do not tell apart from the others.
     """
@@ -88,7 +94,8 @@ def nominal(network: Network) -> Model:
 
 
 def fit(rows: Sequence[Row], says: str = "") -> Model:
-    """The model that fits `rows` best. Which of its two ways a call takes follows from the fit, so it is repeated until they agree.
+    """The model that fits `rows` best. Which of its two ways a call takes follows from the fit, so it is repeated until
+    they agree.
 
     Raises ValueError without rows, or for times that are not positive.
     """
@@ -107,7 +114,9 @@ def fit(rows: Sequence[Row], says: str = "") -> Model:
             best = wrong, found, out
         taken = [int(pair[1] > pair[0]) for pair in sums]
     _, coefficients, out = best  # type: ignore[misc]
-    errors = [abs(max(_sum(coefficients, way) for way in pair) / time - 1) for pair, time in zip(ways, times, strict=True)]
+    errors = [
+        abs(max(_sum(coefficients, way) for way in pair) / time - 1) for pair, time in zip(ways, times, strict=True)
+    ]
     return Model("fitted", coefficients, says, len(rows), median(errors), max(errors), out)
 
 
@@ -120,7 +129,10 @@ def _solved(table: Sequence[Mapping[str, float]], times: Sequence[float]) -> tup
     import numpy as np
     from scipy.optimize import nnls
 
-    names = sorted({name for row in table for name, value in row.items() if value}, key=lambda name: (ORDER.index(name.split()[0]), name))
+    names = sorted(
+        {name for row in table for name, value in row.items() if value},
+        key=lambda name: (ORDER.index(name.split()[0]), name),
+    )
     matrix = np.array([[row.get(name, 0.0) / time for name in names] for row, time in zip(table, times, strict=True)])
     scale = np.linalg.norm(matrix, axis=0)
     kept = _independent(matrix / scale)

@@ -5,7 +5,8 @@
 A *class* of links is all routes of one latency (an NVLink, a NIC); its name is the latency in µs. The terms of a call:
 
     launch              1                                                     seconds a call
-    step CLASS PROTO    steps whose slowest link is of the class              seconds a step: α and what a step costs beside it
+    step CLASS PROTO    steps whose slowest link is of the class              seconds a step: α and what a step costs
+                                                                              beside it
     wire CLASS PROTO    chunks on the busiest link of the class, × b/β        1: the nominal bandwidth
     stall               times that the longest block waits for credit         seconds a wait
     block PROTO         bytes through the busiest thread block                seconds a byte
@@ -13,11 +14,12 @@ A *class* of links is all routes of one latency (an NVLink, a NIC); its name is 
 
 b is the bytes of a chunk, β the nominal bandwidth of a unit. What no schedule says (blocks) comes from its program.
 
-Instances share the links, and one moves data while another waits for a latency. So a call takes the longer of two ways: the
-*chain*, all steps of one instance with its share of the data and one step of the others', each step as long as its busiest
-link; and the *links*, all that the busiest link of the whole schedule carries, with one latency. Of a chunk in slices the
-first goes the chain, the others follow at the pace of that busiest link. With one instance and one slice the chain is the
-synchronous model, without its whole rounds, and always the longer.
+Instances share the links, and one moves data while another waits for a latency. So a call takes the longer of two ways:
+the
+*chain*, all steps of one instance with its share of the data and one step of the others', each step as long as its
+busiest link; and the *links*, all that the busiest link of the whole schedule carries, with one latency. Of a chunk in
+slices the first goes the chain, the others follow at the pace of that busiest link. With one instance and one slice the
+chain is the synchronous model, without its whole rounds, and always the longer.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ MOVING = SENDING | RECEIVING
 
 
 class Shape(NamedTuple):
-    """One schedule. `share`: bytes of a chunk per byte of the size. `steps`: how many by class. `wire`: seconds per byte of a
-    chunk, the busiest link of each step by class; `links`: of the busiest of all steps together. `ops`, `block`: messages
-    and chunks of the longest and the busiest block of one instance (0: not known)."""
+    """One schedule. `share`: bytes of a chunk per byte of the size. `steps`: how many by class. `wire`: seconds per
+    byte of a chunk, the busiest link of each step by class; `links`: of the busiest of all steps together. `ops`,
+    `block`: messages and chunks of the longest and the busiest block of one instance (0: not known)."""
 
     share: Fraction
     steps: tuple[tuple[str, int], ...]
@@ -82,7 +84,10 @@ def _busiest(network: Network, load: Mapping[int, int]) -> dict[str, Fraction]:
         for k in network.caps_of[i]:
             through[k] += count
     busiest: dict[int, int] = {}  # by units
-    links, caps = ((network.routes[i].units, n) for i, n in load.items()), ((network.caps[k].units, n) for k, n in through.items())
+    links, caps = (
+        ((network.routes[i].units, n) for i, n in load.items()),
+        ((network.caps[k].units, n) for k, n in through.items()),
+    )
     for units, count in (*links, *caps):
         busiest[units] = max(count, busiest.get(units, 0))
     if not busiest:
@@ -104,8 +109,8 @@ def _chunks(block: Block) -> int:
 
 
 def terms(found: Shape, protocol: str, instances: int, size: int) -> tuple[dict[str, float], dict[str, float]]:
-    """The terms of a call of `size` bytes by name: of its chain, and of its links; seconds of each are their sum, each times
-    its coefficient, and seconds of the call the greater."""
+    """The terms of a call of `size` bytes by name: of its chain, and of its links; seconds of each are their sum, each
+    times its coefficient, and seconds of the call the greater."""
     chunk = float(size * found.share)
     slices = max(1, -(-chunk / instances // RUNTIMES["synth"].operation_bytes(protocol, "")))
     common = {

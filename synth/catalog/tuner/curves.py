@@ -1,9 +1,9 @@
 """Time against size of one algorithm: by measured times where there are any, else by the cost model.
 
-Between two measured sizes the time is linear in the size, as α + β·bytes is: held-back times of a DGX-1's programs were met
-to 2% so, to 10% by a straight line between logarithms, which a knee bends away from. The first and the last line go on to
-half and twice the sizes measured, no further, and no steeper than in proportion to the size. A single time scales the
-model.
+Between two measured sizes the time is linear in the size, as α + β·bytes is: held-back times of a DGX-1's programs were
+met to 2% so, to 10% by a straight line between logarithms, which a knee bends away from. The first and the last line go
+on to half and twice the sizes measured, no further, and no steeper than in proportion to the size. A single time scales
+the model.
 """
 
 from __future__ import annotations

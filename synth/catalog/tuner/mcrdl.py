@@ -19,8 +19,9 @@ _FILE = re.compile(r"([a-z]+(?:-[a-z]+)*)_(\d+)gpu", re.IGNORECASE)
 def load(path: Path, collective: str | None = None, ranks: int | None = None) -> Plan:
     """The plan in a file of ``bytes,backend`` rows by growing size, below lines of comment.
 
-    A backend serves from its size up to the next row's. Operation and number of GPUs stand in a comment (``allgather on 16
-    GPUs``) or in the file's name (``.._allgather_16gpu.csv``), unless they are given. Raises FormatError with the line.
+    A backend serves from its size up to the next row's. Operation and number of GPUs stand in a comment (``allgather on
+    16 GPUs``) or in the file's name (``.._allgather_16gpu.csv``), unless they are given. Raises FormatError with the
+    line.
     """
     comments, rows = _rows(path)
     name, count = _about(path, comments, collective, ranks)
@@ -36,7 +37,9 @@ def load(path: Path, collective: str | None = None, ranks: int | None = None) ->
         else:
             ranges.append(Range(size, high, order))
     unknown = (None,) * len(sizes)
-    table = Table(name, count, tuple(ranges), sizes, unknown, unknown, chosen=tuple(labels.index(label) for _, label in rows))
+    table = Table(
+        name, count, tuple(ranges), sizes, unknown, unknown, chosen=tuple(labels.index(label) for _, label in rows)
+    )
     return Plan(algorithms, (table,), IMPORTED, "\n".join(comments))
 
 
@@ -77,9 +80,11 @@ def _about(path: Path, comments: list[str], collective: str | None, ranks: int |
             collective, ranks = collective or _known(found[1]), ranks or int(found[2])
     if collective is None or ranks is None:
         raise FormatError(
-            "does not say of which operation and how many GPUs it is: no comment such as 'allgather on 16 GPUs', no file name such as"
-            " mcrdl_allgather_16gpu.csv; say --coll and --gpus", str(path),
-        )  # fmt: skip
+            "does not say of which operation and how many GPUs it is: no comment such as 'allgather on 16 GPUs', no "
+            "file name such as"
+            " mcrdl_allgather_16gpu.csv; say --coll and --gpus",
+            str(path),
+        )
     return collective, ranks
 
 

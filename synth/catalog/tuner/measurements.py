@@ -1,4 +1,5 @@
-"""Measured times as the tuner takes them, whoever wrote them: `synth bench`, a catalog, nccl-tests, OSU's micro-benchmarks.
+"""Measured times as the tuner takes them, whoever wrote them: `synth bench`, a catalog, nccl-tests, OSU's
+micro-benchmarks.
 
     Sample       size seconds spread
     Measurement  label backend collective ranks samples .. says file
@@ -25,7 +26,8 @@ MOST = 256 << 20  # bytes of a document
 
 
 class Sample(NamedTuple):
-    """The median time at one size; `spread`: how far below it the fastest repeat was (0: not known), as noise only adds."""
+    """The median time at one size; `spread`: how far below it the fastest repeat was (0: not known), as noise only
+    adds."""
 
     size: int
     seconds: float
@@ -33,9 +35,9 @@ class Sample(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """One algorithm over sizes. `chunks` per unit of data after instances, `steps`, `bandwidth`, `fingerprint` (of its program)
-    where it is one of ours; a call must have a multiple of `divisor` elements. `modelled`: no clock was read. `options`: what
-    the backend calls its own choices."""
+    """One algorithm over sizes. `chunks` per unit of data after instances, `steps`, `bandwidth`, `fingerprint` (of its
+    program) where it is one of ours; a call must have a multiple of `divisor` elements. `modelled`: no clock was read.
+    `options`: what the backend calls its own choices."""
 
     label: str
     backend: str
@@ -70,7 +72,8 @@ def load(path: Path, in_place: bool = False) -> list[Measurement]:
 def document(doc: Any, file: str, in_place: bool = False) -> list[Measurement]:
     """The measurements in a document ``synth.measured/1``, from `file`.
 
-    Times out of place, or in place where that is asked for; the other where a program has no such time. Raises FormatError.
+    Times out of place, or in place where that is asked for; the other where a program has no such time. Raises
+    FormatError.
     """
     if not isinstance(doc, dict) or doc.get("schema") != SCHEMA:
         said = repr(doc.get("schema")) if isinstance(doc, dict) else f"a {type(doc).__name__}"
@@ -100,11 +103,24 @@ def _measurements(doc: dict, file: str, in_place: bool) -> list[Measurement]:
         if samples:
             found.append(
                 Measurement(
-                    str(program["label"]), OURS, doc["collective"], int(doc["ranks"]), pooled(samples), str(doc["says"]), file, doc["root"],
-                    program["protocol"], program["chunks"], program["steps"], program["bandwidth"], program["fingerprint"],
-                    _divisor(doc, program["chunks"]), doc["topology"], bool(doc["modelled"]),
+                    str(program["label"]),
+                    OURS,
+                    doc["collective"],
+                    int(doc["ranks"]),
+                    pooled(samples),
+                    str(doc["says"]),
+                    file,
+                    doc["root"],
+                    program["protocol"],
+                    program["chunks"],
+                    program["steps"],
+                    program["bandwidth"],
+                    program["fingerprint"],
+                    _divisor(doc, program["chunks"]),
+                    doc["topology"],
+                    bool(doc["modelled"]),
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -141,9 +157,18 @@ def _middle(samples: list[Sample]) -> Sample:
 
 
 def merged(found: Sequence[Measurement]) -> list[Measurement]:
-    """Several measurements of one algorithm (runs repeated, files per range of sizes) as one, in the order they first came."""
+    """Several measurements of one algorithm (runs repeated, files per range of sizes) as one, in the order they first
+    came."""
     groups: dict[tuple, list[Measurement]] = {}
     for one in found:
-        key = (one.backend, one.label if one.fingerprint is None else "", one.fingerprint, one.collective, one.ranks, one.root, one.options)
+        key = (
+            one.backend,
+            one.label if one.fingerprint is None else "",
+            one.fingerprint,
+            one.collective,
+            one.ranks,
+            one.root,
+            one.options,
+        )
         groups.setdefault(key, []).append(one)
     return [rows[0]._replace(samples=pooled([s for one in rows for s in one.samples])) for rows in groups.values()]

@@ -1,9 +1,10 @@
 """What nccl-tests and rccl-tests print (`all_gather_perf` and the others), in any version.
 
-Lines begin with ``#``, but for the rows. The header names the columns of a row: ``size count type [redop] [root]``, then
-``time algbw busbw #wrong`` twice, out of place and in place (``error`` before version 2.12, ``bytes N .. res`` before 2).
-Sizes are bytes of the larger of one rank's buffers, times µs. `#wrong` is ``N/A`` where nothing was checked (``-c 0``).
-The ranks are those that the header lists, one line each; versions since 2.17 say which test it is.
+Lines begin with ``#``, but for the rows. The header names the columns of a row: ``size count type [redop] [root]``,
+then
+``time algbw busbw #wrong`` twice, out of place and in place (``error`` before version 2.12, ``bytes N .. res`` before
+2). Sizes are bytes of the larger of one rank's buffers, times µs. `#wrong` is ``N/A`` where nothing was checked (``-c
+0``). The ranks are those that the header lists, one line each; versions since 2.17 say which test it is.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def heads(line: str) -> bool:
     return line.startswith("#") and words[:1] in (["size"], ["bytes"]) and "algbw" in words and "busbw" in words
 
 
-def read(rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool) -> list[Measurement]:
+def read(
+    rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool
+) -> list[Measurement]:
     """One measurement of `collective`; label and backend are the caller's to say. Raises FormatError with the line."""
     seen: set[int] = set()
     columns: list[str] = []
@@ -61,7 +64,9 @@ def _is_of(test: str, collective: str, file: str, number: int) -> None:
         raise FormatError(f"is of {test}, expected a test of {collective}", file, number)
 
 
-def _row(words: list[str], columns: list[str], file: str, number: int, collective: str, in_place: bool) -> Sample | None:
+def _row(
+    words: list[str], columns: list[str], file: str, number: int, collective: str, in_place: bool
+) -> Sample | None:
     if len(words) != len(columns):
         raise FormatError(f"has {len(words)} columns, its header {len(columns)}: {' '.join(columns)}", file, number)
     if "redop" in columns:
@@ -102,4 +107,6 @@ def _right(word: str, column: str, file: str, number: int) -> None:
     except ValueError:
         value = float("nan")
     if column == "#wrong" and value != 0:
-        raise FormatError(f"#wrong is {word}: the results of this run were wrong, so its times count for nothing", file, number)
+        raise FormatError(
+            f"#wrong is {word}: the results of this run were wrong, so its times count for nothing", file, number
+        )

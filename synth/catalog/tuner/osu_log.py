@@ -3,10 +3,10 @@
     # OSU MPI Allgather Latency Test v7.0
     # Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations
 
-The second column is the mean over ranks, in µs; least, most, iterations and percentiles may follow, and in version 7 whether
-the results were right. Sizes are bytes of one rank's message: of allgather, gather and scatter what one rank contributes or
-gets, of alltoall what it sends one other; they are multiplied by the ranks to give nccl-tests' size. The others' are whole
-buffers already. The number of ranks is not printed.
+The second column is the mean over ranks, in µs; least, most, iterations and percentiles may follow, and in version 7
+whether the results were right. Sizes are bytes of one rank's message: of allgather, gather and scatter what one rank
+contributes or gets, of alltoall what it sends one other; they are multiplied by the ranks to give nccl-tests' size. The
+others' are whole buffers already. The number of ranks is not printed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,19 @@ from synth.catalog.tuner.measurements import Measurement, Sample, pooled
 from synth.errors import FormatError
 
 NAMES = {
-    "allgather": "allgather", "allreduce": "allreduce", "broadcast": "broadcast", "bcast": "broadcast", "reduce": "reduce",
-    "reduce_scatter": "reduce-scatter", "reduce scatter": "reduce-scatter", "gather": "gather", "scatter": "scatter",
-    "all-to-all personalized exchange": "alltoall", "alltoall": "alltoall", "all-to-all": "alltoall",
-}  # fmt: skip
+    "allgather": "allgather",
+    "allreduce": "allreduce",
+    "broadcast": "broadcast",
+    "bcast": "broadcast",
+    "reduce": "reduce",
+    "reduce_scatter": "reduce-scatter",
+    "reduce scatter": "reduce-scatter",
+    "gather": "gather",
+    "scatter": "scatter",
+    "all-to-all personalized exchange": "alltoall",
+    "alltoall": "alltoall",
+    "all-to-all": "alltoall",
+}
 PER_RANK = ("allgather", "gather", "scatter", "alltoall")
 _TITLE = re.compile(r"#\s*OSU\s+(\S+)\s+(.+?)\s+Latency\s+Test", re.IGNORECASE)
 _SIZE = re.compile(r"#\s*Size\s+.*Lat", re.IGNORECASE)
@@ -32,7 +41,9 @@ def heads(line: str) -> bool:
     return bool(_SIZE.match(line))
 
 
-def read(rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool) -> list[Measurement]:
+def read(
+    rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int | None, in_place: bool
+) -> list[Measurement]:
     """One measurement of `collective`; label and backend are the caller's to say. Raises FormatError with the line."""
     if ranks is None:
         raise FormatError("OSU's output does not say how many ranks there were; say it (a topology, or --gpus N)", file)
@@ -48,7 +59,11 @@ def read(rows: Sequence[tuple[int, str]], file: str, collective: str, ranks: int
     if not samples:
         raise FormatError("has a header of OSU's micro-benchmarks and no row with a time below it", file)
     unit = f"; its sizes are one rank's and were multiplied by {times}" if times > 1 else ""
-    return [Measurement("mpi", "mpi", collective, ranks, pooled(samples), f"times as OSU's micro-benchmark printed them{unit}", file)]
+    return [
+        Measurement(
+            "mpi", "mpi", collective, ranks, pooled(samples), f"times as OSU's micro-benchmark printed them{unit}", file
+        )
+    ]
 
 
 def _is_of(title: str, collective: str, file: str, number: int) -> None:
@@ -61,7 +76,9 @@ def _row(words: list[str], columns: int, times: int, file: str, number: int) -> 
     if len(words) < 2 or len(words) != columns:
         raise FormatError(f"has {len(words)} columns, its header {columns}", file, number)
     if "fail" in (word.lower() for word in words):
-        raise FormatError("validation failed: the results of this run were wrong, so its times count for nothing", file, number)
+        raise FormatError(
+            "validation failed: the results of this run were wrong, so its times count for nothing", file, number
+        )
     try:
         value = float(words[1])
     except ValueError:

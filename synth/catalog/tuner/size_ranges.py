@@ -1,12 +1,13 @@
 """Which algorithm for which sizes: as few switches as a tolerance and the noise allow, and where exactly they lie.
 
-At a judged size an algorithm is *good enough* when its time is within the tolerance of the best, or no further from it than
-repeats of either lie apart. Among the sequences of good-enough algorithms over the judged sizes the one with the fewest
-switches is taken, then the one whose algorithms admit the most sizes, then the fastest: a switch that wins no more than
-noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two times cross, between the
-judged sizes on both sides of it.
+At a judged size an algorithm is *good enough* when its time is within the tolerance of the best, or no further from it
+than repeats of either lie apart. Among the sequences of good-enough algorithms over the judged sizes the one with the
+fewest switches is taken, then the one whose algorithms admit the most sizes, then the fastest: a switch that wins no
+more than noise does not happen, nor does an isolated one inside the tolerance. A switch lies where the two times cross,
+between the judged sizes on both sides of it.
 
-What is chosen first may not be what a runtime takes, so each range goes on in the same way among those that may stand in for it.
+What is chosen first may not be what a runtime takes, so each range goes on in the same way among those that may stand
+in for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Times = Callable[[int], float | None]
 
 
 class Option(NamedTuple):
-    """One algorithm: seconds and spread (a share of the time) by size; the `divisor` of what it admits without padding, in bytes.
+    """One algorithm: seconds and spread (a share of the time) by size; the `divisor` of what it admits without padding,
+    in bytes.
     `needs`: what else a runtime must be able to do (load schedules, LL128); nothing for its library's own."""
 
     seconds: Times
@@ -70,7 +72,8 @@ def _split(
 def _chosen(
     options: Sequence[Option], among: tuple[int, ...], sizes: list[int], low: int, high: int, tolerance: float
 ) -> list[tuple[int, int, list[int], int]]:
-    """(low, high, judged sizes, option): the pieces of low..high by the first choice; those without any are left out."""
+    """(low, high, judged sizes, option): the pieces of low..high by the first choice; those without any are left
+    out."""
     rows: list[tuple[int, dict[int, float]]] = []
     found: list[tuple[int, int, list[int], int]] = []
     for size in sizes:
@@ -84,7 +87,12 @@ def _chosen(
 
 
 def _pieces(
-    options: Sequence[Option], rows: list[tuple[int, dict[int, float]]], sizes: list[int], low: int, high: int, tolerance: float
+    options: Sequence[Option],
+    rows: list[tuple[int, dict[int, float]]],
+    sizes: list[int],
+    low: int,
+    high: int,
+    tolerance: float,
 ) -> list[tuple[int, int, list[int], int]]:
     if not rows:
         return []
@@ -136,11 +144,14 @@ def _fair(options: Sequence[Option], size: int, able: dict[int, float], toleranc
     winner = min(able, key=lambda k: (able[k], k))
     best = able[winner]
     noise = options[winner].spread(size) * best
-    return [k for k, time in able.items() if time - best <= max(tolerance * best, noise, options[k].spread(size) * time)]
+    return [
+        k for k, time in able.items() if time - best <= max(tolerance * best, noise, options[k].spread(size) * time)
+    ]
 
 
 def crossing(old: Times, new: Times, low: int, high: int) -> int:
-    """The least size in low+1..high from which on `new` is no slower than `old`, by bisection; `high` where that is not clear."""
+    """The least size in low+1..high from which on `new` is no slower than `old`, by bisection; `high` where that is not
+    clear."""
 
     def ahead(size: int) -> bool:
         a, b = old(size), new(size)

@@ -4,8 +4,8 @@
     Question   collective ranks sizes element tolerance root
     Answer     table algorithms notes
 
-What was measured is followed where there are measurements; algorithms that were not measured are predicted by what was fitted
-to those that were. A nominal model and a clock are never compared.
+What was measured is followed where there are measurements; algorithms that were not measured are predicted by what was
+fitted to those that were. A nominal model and a clock are never compared.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Candidate:
 
 
 class Question(NamedTuple):
-    """`sizes` in bytes, growing, of elements of `element` bytes. `tolerance`: the loss that saves a switch, as a share."""
+    """`sizes` in bytes, growing, of elements of `element` bytes. `tolerance`: the loss that saves a switch, as a
+    share."""
 
     collective: str
     ranks: int
@@ -67,7 +68,8 @@ def fitted(candidates: Sequence[Candidate], says: str) -> Model | None:
 
 
 def answer(question: Question, candidates: Sequence[Candidate], model: Model | None) -> Answer:
-    """The ranges, what is expected at each size, and what the reader should know. Raises SynthError where nothing has a time."""
+    """The ranges, what is expected at each size, and what the reader should know. Raises SynthError where nothing has a
+    time."""
     notes: list[str] = []
     considered = _considered(candidates, model, notes)
     reach = _reach(considered)
@@ -94,22 +96,34 @@ def answer(question: Question, candidates: Sequence[Candidate], model: Model | N
     notes += _stand_ins(options, orders, known)
     notes += _left(considered, orders, known, ours, library)
     table = Table(
-        question.collective, question.ranks, tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in found), known,
-        tuple(row[0] for row in times), tuple(best), question.root, question.element, tuple(place[order[0]] for order in orders),
-        tuple(ours), tuple(library), tuple(times),
-    )  # fmt: skip
+        question.collective,
+        question.ranks,
+        tuple(Range(r.low, r.high, tuple(place[k] for k in r.order)) for r in found),
+        known,
+        tuple(row[0] for row in times),
+        tuple(best),
+        question.root,
+        question.element,
+        tuple(place[order[0]] for order in orders),
+        tuple(ours),
+        tuple(library),
+        tuple(times),
+    )
     return Answer(table, tuple(considered[k].algorithm for k in used), tuple(notes))
 
 
 def _compared(row: Range, candidates: Sequence[Candidate], options: Sequence[Option], sizes: Sequence[int]) -> Range:
-    """`row` with, after a library's algorithm that takes all that is left, the schedules that it is faster than on runtimes that do not
-    pad: at each judged size the fastest that divides it, and the fastest of those that need no LL128."""
+    """`row` with, after a library's algorithm that takes all that is left, the schedules that it is faster than on
+    runtimes that do not pad: at each judged size the fastest that divides it, and the fastest of those that need no
+    LL128."""
     if candidates[row.order[-1]].algorithm.backend == OURS:
         return row
     own = [k for k, c in enumerate(candidates) if c.algorithm.backend == OURS]
     more: list[int] = []
     for size in (s for s in sizes if row.low <= s <= (row.high or s)):
-        able = [(time, k) for k in own if size % options[k].divisor == 0 and (time := options[k].seconds(size)) is not None]
+        able = [
+            (time, k) for k in own if size % options[k].divisor == 0 and (time := options[k].seconds(size)) is not None
+        ]
         for group in (able, [pair for pair in able if "LL128" not in options[pair[1]].needs]):
             more += [min(group)[1]] if group else []
     return row._replace(order=tuple(dict.fromkeys((*row.order, *more))))
@@ -145,7 +159,8 @@ def _considered(candidates: Sequence[Candidate], model: Model | None, notes: lis
 
 
 def _reach(candidates: Sequence[Candidate]) -> tuple[int, int] | None:
-    """The least and the greatest size at which schedules were timed: a fit says as little beyond them as the times themselves do."""
+    """The least and the greatest size at which schedules were timed: a fit says as little beyond them as the times
+    themselves do."""
     sizes = [sample.size for c in candidates if c.shape is not None for sample in c.samples]
     return (min(sizes), max(sizes)) if sizes else None
 
@@ -178,7 +193,8 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
         loss, size = max(losses)
         most = f", which takes at most {100 * loss:.1f}% longer, at {size_text(size)}" if round(100 * loss, 1) else ""
         said.append(
-            f"{len(losses)} of these sizes are not multiples of the chosen algorithm's chunk size, so that it pads them;"
+            f"{len(losses)} of these sizes are not multiples of the chosen algorithm's chunk size, so that it pads "
+            f"them;"
             f" runtimes that do not pad (MSCCL, MSCCL++) run an alternative{most}"
         )
     if none:
@@ -187,17 +203,26 @@ def _stand_ins(options: Sequence[Option], orders: Sequence[tuple[int, ...]], siz
 
 
 def _left(
-    candidates: Sequence[Candidate], orders: Sequence[tuple[int, ...]], sizes: Sequence[int], ours: Sequence[float | None],
+    candidates: Sequence[Candidate],
+    orders: Sequence[tuple[int, ...]],
+    sizes: Sequence[int],
+    ours: Sequence[float | None],
     library: Sequence[float | None],
-) -> list[str]:  # fmt: skip
-    """One line for the sizes at which another library's own algorithm is as fast as the best schedule, with both times."""
+) -> list[str]:
+    """One line for the sizes at which another library's own algorithm is as fast as the best schedule, with both
+    times."""
     said: dict[str, list[str]] = {}
     for size, order, own, other in zip(sizes, orders, ours, library, strict=True):
         chosen = candidates[order[0]].algorithm
         if chosen.backend != OURS and other is not None:
             against = "no schedule" if own is None else f"{number(own * 1e6)} µs by the best schedule"
-            said.setdefault(chosen.backend, []).append(f"{size_text(size)} ({number(other * 1e6)} µs by {chosen.label}, {against})")
-    return [f"left to {backend}, whose own algorithm is at least as fast: {', '.join(rows)}" for backend, rows in said.items()]
+            said.setdefault(chosen.backend, []).append(
+                f"{size_text(size)} ({number(other * 1e6)} µs by {chosen.label}, {against})"
+            )
+    return [
+        f"left to {backend}, whose own algorithm is at least as fast: {', '.join(rows)}"
+        for backend, rows in said.items()
+    ]
 
 
 def _texts(sizes: Sequence[int]) -> str:

@@ -1,4 +1,5 @@
-"""The certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first. Part of the checker."""
+"""The certificates that argue by cases: a tree on who holds a chunk when, and the rank that completes first. Part of
+the checker."""
 
 from __future__ import annotations
 
@@ -29,7 +30,11 @@ def _least(packing: Packing, tree: dict, unit: int, place: str, has: tuple, lack
         theta = packing.cut([0, *listed(tree["dead"], f"{place}.dead")], f"{place}.dead")[1]
         need(packing.parts(theta, unit, has), "does not part a source from a destination", f"{place}.dead")
         for i, t in packing.entered(theta):
-            need(packing.absent(i, t, lacks), f"is entered by link {packing.problem.links[i][:2]} at step {t}", f"{place}.dead")
+            need(
+                packing.absent(i, t, lacks),
+                f"is entered by link {packing.problem.links[i][:2]} at step {t}",
+                f"{place}.dead",
+            )
         return None
     need(tree.keys() == {"node", "has", "not"}, "expected node, has and not, or cuts, or dead", place)
     n, t = listed(tree["node"], f"{place}.node")
@@ -52,7 +57,9 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
     for name, fields in keyed(roots, "roots").items():
         rank, place = packing.index(name, p.ranks), f"roots.{name}"
         part = keyed(fields, place)
-        need(rank in p.pre[0] and part.keys() == {"before", "after", "overall"}, "expected before, after, overall", place)
+        need(
+            rank in p.pre[0] and part.keys() == {"before", "after", "overall"}, "expected before, after, overall", place
+        )
         early: Counter[int] = Counter()
         late: Counter[int] = Counter()
         total = 0
@@ -69,7 +76,11 @@ def first_to_complete(packing: Packing, roots: dict) -> int:
         need(len(listed(part["after"], f"{place}.after")) == p.ranks, f"expected {p.ranks} weights", f"{place}.after")
         for n, weight in enumerate(part["after"]):
             total += whole(weight, 0, BIG, f"{place}.after[{n}]")
-            need(weight == 0 or (n in p.pre[0] and n != rank), "is not a rank that completes later", f"{place}.after[{n}]")
+            need(
+                weight == 0 or (n in p.pre[0] and n != rank),
+                "is not a rank that completes later",
+                f"{place}.after[{n}]",
+            )
         for i, (u, v, _) in enumerate(p.links):
             load = max(early[i], late[i] + part["after"][v])
             need(load <= packing.room[i][0], f"overload link {u} to {v}", place)

@@ -1,8 +1,8 @@
 """Re-checks any lower-bound certificate by sums of integers: no solver, no numpy, nothing of what made it.
 
 The argument for each kind is in docs/proofs.md. In one line: sends of a chunk must enter every cut between where it is
-and where it must be; if the cuts entered by a send weigh no more than its price, and the prices of all bandwidth come to
-at most `scale` a step, then R/C ≥ Σ weights / scale. A stated bound is never read: it is computed here.
+and where it must be; if the cuts entered by a send weigh no more than its price, and the prices of all bandwidth come
+to at most `scale` a step, then R/C ≥ Σ weights / scale. A stated bound is never read: it is computed here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ MOST_STEPS = 1 << 14
 ALTERED = "a number of it was altered, or one in the links, the limits or the collective here"
 
 
-def check(certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None) -> Fraction:
+def check(
+    certificate: dict, topology_doc: dict, collective_doc: dict, *, steps: int | None = None, chunks: int | None = None
+) -> Fraction:
     """The bound that the certificate proves: on R/C for every schedule of `steps` steps, or of any number when None.
 
     `chunks`: on R/C at this many chunks per unit only (R is whole, and each step has a round). The documents are
     `Network.to_json()` and `Collective.to_json(1)`. Three kinds speak of something else and are taken with neither
-    `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps; ``unreachable`` proves that there is
-    no schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not prove a bound.
+    `steps` nor `chunks`: ``distance`` and ``too-few-steps`` return the least number of steps; ``unreachable`` proves
+    that there is no schedule at all and returns 0. Raises VerificationError, with the place, for anything that does not
+    prove a bound.
     """
     try:
         return _check(certificate, topology_doc, collective_doc, steps, chunks)
@@ -109,7 +112,8 @@ def _unreachable(certificate: dict, problem: Instance) -> Fraction:
     unit, rank = _pair(certificate, problem)
     closed = {whole(n, 0, problem.ranks, "closed") for n in listed(certificate["closed"], "closed")}
     need(rank not in closed, "holds the destination", "closed")
-    # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not proved here.
+    # Nobody holds the data: its one source is empty and inside any set. A sum of nothing has no source, and is not
+    # proved here.
     need(any(s <= closed for s in problem.sources(unit, rank)), "leaves a source out", "closed")
     need(all(v in closed for u, v, _ in problem.links if u in closed), "is left by a link", "closed")
     return Fraction(0)
@@ -126,30 +130,47 @@ UNTIMED = {"distance": _distance, "unreachable": _unreachable, "too-few-steps": 
 
 
 class Packing:
-    """Prices, and cuts (or cases of cuts) that the prices pay for. Static bounds have one layer, where 1 is inside for ever."""
+    """Prices, and cuts (or cases of cuts) that the prices pay for. Static bounds have one layer, where 1 is inside for
+    ever."""
 
     def __init__(self, certificate: dict, problem: Instance, layers: int) -> None:
         self.problem, self.layers, self.kind = problem, layers, certificate["kind"]
         self.scale = whole(certificate["scale"], 1, BIG, "scale")
         self.count = whole(certificate.get("count", 0), 0, BIG, "count")
-        problem.spend(layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits)))
-        sizes = {"unit": len(problem.pre), "rank": problem.ranks, "link": len(problem.links), "limit": len(problem.limits)}
+        problem.spend(
+            layers * (len(problem.links) + len(problem.limits) + sum(len(links) for links, _ in problem.limits))
+        )
+        sizes = {
+            "unit": len(problem.pre),
+            "rank": problem.ranks,
+            "link": len(problem.links),
+            "limit": len(problem.limits),
+        }
         self.orbits = {what: Orbits(size) for what, size in sizes.items()}
         for g, generator in enumerate(listed(certificate["generators"], "generators")):
             self._generator(generator, f"generators[{g}]")
         told: dict[tuple[str, int], tuple[int, ...]] = {}
         for p, row in enumerate(listed(certificate["prices"], "prices")):
             what, orbit, prices = self._price(row, f"prices[{p}]")
-            need(told.setdefault((what, orbit), prices) == prices, "differs from the price of a link or limit like it", f"prices[{p}]")
+            need(
+                told.setdefault((what, orbit), prices) == prices,
+                "differs from the price of a link or limit like it",
+                f"prices[{p}]",
+            )
         free = (0,) * layers
-        self.prices = {what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])] for what in ("link", "limit")}
+        self.prices = {
+            what: [told.get((what, self.orbits[what].of(k)), free) for k in range(sizes[what])]
+            for what in ("link", "limit")
+        }
         room: list[list[int]] = [list(row) for row in self.prices["link"]]
         for (links, _), row in zip(problem.limits, self.prices["limit"], strict=True):
             for i in links:
                 room[i] = [a + b for a, b in zip(room[i], row, strict=True)]
         capacity = [units for _, _, units in problem.links] + [units for _, units in problem.limits]
         rows = [*self.prices["link"], *self.prices["limit"]]
-        self.slack = [self.scale - sum(b * row[t] for b, row in zip(capacity, rows, strict=True)) for t in range(layers)]
+        self.slack = [
+            self.scale - sum(b * row[t] for b, row in zip(capacity, rows, strict=True)) for t in range(layers)
+        ]
         need(min(self.slack) >= 0, "come to more than the scale", "prices")
         self.room = [[w - self.count for w in row] for row in room]
         need(all(w >= 0 for row in self.room for w in row), "is more than the price of a link", "count")
@@ -171,7 +192,11 @@ class Packing:
     def _generator(self, generator: list, place: str) -> None:
         """A symmetry of links, limits, before and after; it joins the orbits of what costs and is priced alike."""
         p = self.problem
-        p.spend(p.ranks + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True)) + sum(len(a) for a, _ in p.limits))
+        p.spend(
+            p.ranks
+            + sum(len(a) + len(b) for a, b in zip(p.pre, p.post, strict=True))
+            + sum(len(a) for a, _ in p.limits)
+        )
         need(len(listed(generator, place)) in (2, 3), "expected ranks, units and perhaps links", place)
         ranks, units = permutation(generator[0], p.ranks, place), permutation(generator[1], len(p.pre), place)
         if len(generator) == 3:
@@ -190,7 +215,9 @@ class Packing:
         need(all(images), "limits are not kept", place)
         limits = [image.pop(0) for image in images]  # equal limits in their order
         for u, w in enumerate(units):
-            post = {ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()}
+            post = {
+                ranks[r]: None if want is None else frozenset(ranks[i] for i in want) for r, want in p.post[u].items()
+            }
             need({ranks[r] for r in p.pre[u]} == p.pre[w] and post == p.post[w], f"unit {u} is not kept", place)
         for what, image in (("unit", units), ("rank", ranks), ("link", links), ("limit", limits)):
             self.orbits[what].join(image)
@@ -199,7 +226,11 @@ class Packing:
         """Σ V over all units: one representative of each orbit is given, all of the orbit cost the same."""
         p, total = self.problem, 0
         if self.count:
-            need(all(map(p.symmetric, range(len(p.pre)))), "is known only where those who contribute want it all", "count")
+            need(
+                all(map(p.symmetric, range(len(p.pre)))),
+                "is known only where those who contribute want it all",
+                "count",
+            )
             total = self.count * sum(2 * (len(held) - 1) for held in p.pre if held)
         sizes = Counter(self.orbits["unit"].of(u) for u in range(len(p.pre)))
         cuts, covers = keyed(certificate["cuts"], "cuts"), keyed(certificate.get("covers", {}), "covers")
@@ -216,14 +247,24 @@ class Packing:
 
     def index(self, name: str, size: int) -> int:
         """The unit or rank that a key names, in its one spelling."""
-        need(type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name, f"{name!r}", "cuts")
+        need(
+            type(name) is str and name.isascii() and name.isdecimal() and len(name) < 9 and str(int(name)) == name,
+            f"{name!r}",
+            "cuts",
+        )
         return whole(int(name), 0, size, "cuts")
 
     def cut(self, row: list, place: str) -> tuple[int, list[int]]:
         """A weight and the time through which each rank is inside (-1: never)."""
-        need(type(row) is list and len(row) == 1 + self.problem.ranks, f"expected a weight and {self.problem.ranks} times", place)
+        need(
+            type(row) is list and len(row) == 1 + self.problem.ranks,
+            f"expected a weight and {self.problem.ranks} times",
+            place,
+        )
         theta = [whole(x, -1, self.layers + 1, place) for x in row[1:]]
-        need(self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place)
+        need(
+            self.kind.startswith("deadline") or 0 not in theta, "is -1 or 1 in a bound for every number of steps", place
+        )
         return whole(row[0], 0, BIG, place), theta
 
     def entered(self, theta: list[int]) -> list[tuple[int, int]]:
@@ -238,21 +279,26 @@ class Packing:
         return any(self.problem.links[link][1] == n and step <= until for n, until in lacks)
 
     def parts(self, theta: list[int], unit: int, has: tuple = ()) -> bool:
-        """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from them."""
+        """Whether sources of the unit are outside, and inside, when it must be there, is a rank that needs data from
+        them."""
         p = self.problem
         ends = [source for d in p.post[unit] if theta[d] >= self.layers for source in p.sources(unit, d)]
         ends += [p.pre[unit] for n, t in has if theta[n] >= t]
-        # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from nothing.
+        # No holder at all leaves no schedule, which is for `unreachable` to prove: an empty source is parted from
+        # nothing.
         return any(source and all(theta[s] < 0 for s in source) for source in ends)
 
     def sums(self, theta: list[int], unit: int) -> int:
-        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that are independent."""
+        """How many sends must enter at least: the wanted sums inside, restricted to contributions from outside, that
+        are independent."""
         p = self.problem
         if not p.special:
             return 1
         outside = [s for s in p.pre[unit] if theta[s] < 0]
         pivots: list[int] = []
-        for row in {sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers}:
+        for row in {
+            sum(1 << s for s in outside if p.wants(unit, d, s)) for d in p.post[unit] if theta[d] >= self.layers
+        }:
             p.spend(len(outside) + len(pivots))
             for pivot in pivots:
                 row = min(row, row ^ pivot)
@@ -260,7 +306,9 @@ class Packing:
                 pivots.append(row)
         return len(pivots)
 
-    def cuts(self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None) -> int:
+    def cuts(
+        self, rows: list, unit: int, place: str, has: tuple = (), lacks: tuple = (), covers: list | None = None
+    ) -> int:
         """Σ weights, after checking that they are cuts (and covers) and that every send pays for those it enters.
 
         In a case of a tree: `has` (rank, time) are destinations too, and no send enters a rank of `lacks` by its time.
@@ -289,7 +337,9 @@ class Packing:
         need(side in ("in", "out"), "expected in or out", place)
         whole(weight, 0, BIG, place)
         whole(time, 0, self.layers + 1, place)
-        found = self.problem.needs(unit, side, whole(rank, 0, self.problem.ranks, place), time, whole(sends, 1, 9, place), self.layers)
+        found = self.problem.needs(
+            unit, side, whole(rank, 0, self.problem.ranks, place), time, whole(sends, 1, 9, place), self.layers
+        )
         need(found, f"rank {rank} does not need {sends} sends", place)
         window = range(time + 1, self.layers + 1) if side == "in" else range(1, time + 1)
         ends = enumerate((v if side == "in" else u) for u, v, _ in self.problem.links)

@@ -1,4 +1,5 @@
-"""What a certificate speaks about, read from the documents with every number checked. Part of the checker: values only."""
+"""What a certificate speaks about, read from the documents with every number checked. Part of the checker: values
+only."""
 
 from __future__ import annotations
 
@@ -117,14 +118,22 @@ class Instance:
         self.pre = [frozenset(rows) for rows in held]
         for unit, rank, *want in collective["post"]:
             rows = self.post[whole(unit, 0, units, "collective.post")]
-            need(whole(rank, 0, n, "collective.post") not in rows, f"rank {rank} appears twice for {unit}", "collective.post")
+            need(
+                whole(rank, 0, n, "collective.post") not in rows,
+                f"rank {rank} appears twice for {unit}",
+                "collective.post",
+            )
             rows[rank] = self._sum(want, unit, n) if want else None
 
     def _sum(self, want: list, unit: int, n: int) -> frozenset[int]:
         """The contributions that a rank wants where it does not want them all: some of those that there are."""
         some = [whole(i, 0, n, "collective.post") for i in want[0]]
         good = self.combining and len(want) == 1 and len(set(some)) == len(some) > 0
-        need(good and self.pre[unit].issuperset(some), f"expected a list of contributors to unit {unit}", "collective.post")
+        need(
+            good and self.pre[unit].issuperset(some),
+            f"expected a list of contributors to unit {unit}",
+            "collective.post",
+        )
         return frozenset(some)
 
     def spend(self, work: int) -> None:
@@ -168,14 +177,19 @@ class Instance:
         return self._hops[start]
 
     def needs(self, unit: int, side: str, rank: int, time: int, sends: int, steps: int) -> bool:
-        """Whether fewer than `sends` sends into `rank` after step `time` (or out of it by then) leave something undone."""
+        """Whether fewer than `sends` sends into `rank` after step `time` (or out of it by then) leave something
+        undone."""
         if side == "in":
             need(rank in self.post[unit], "is no destination", "covers")
             missing = [s for s in self.sources(unit, rank) if self.hops(s)[rank] > time]
-            brings = [{s for s in missing if self.hops(s)[b] <= steps - 1} for b in range(self.ranks) if rank in self.peers[b]]
+            brings = [
+                {s for s in missing if self.hops(s)[b] <= steps - 1} for b in range(self.ranks) if rank in self.peers[b]
+            ]
         else:
             own = self.hops(frozenset((rank,)))
-            missing = [d for d in self.post[unit] if frozenset((rank,)) in self.sources(unit, d) and own[d] > steps - time]
+            missing = [
+                d for d in self.post[unit] if frozenset((rank,)) in self.sources(unit, d) and own[d] > steps - time
+            ]
             brings = [{d for d in missing if self.hops(frozenset((b,)))[d] <= steps - 1} for b in self.peers[rank]]
         for size in range(min(sends, len(brings) + 1)):
             for some in combinations(brings, size):

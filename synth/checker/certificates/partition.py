@@ -2,11 +2,11 @@
 
 Let the ranks lie in m parts. Before the first rank has the sum of a byte, the contribution of every other part has left
 it: m - 1 crossings between parts. From then on every other part must still be entered: m - 1 more. Each crossing leaves
-the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together; and it
-enters the region of the part that it goes to, so the same is true of what enters all regions together.
-(Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings. Where directions
-are unequal the wide ones alone could pay for all crossings: then a single region, which every byte leaves at least once, may say
-more. That is a `throughput-cut` of `allreduce`, see `synth.checker.certificates.throughput_cuts`.)
+the region of the part that it comes from, so a byte of the buffer uses 2 (m - 1) of what leaves all regions together;
+and it enters the region of the part that it goes to, so the same is true of what enters all regions together.
+(Without switches and with equal capacities both ways this is Nash-Williams' and Tutte's bound on tree packings. Where
+directions are unequal the wide ones alone could pay for all crossings: then a single region, which every byte leaves at
+least once, may say more. That is a `throughput-cut` of `allreduce`, see `synth.checker.certificates.throughput_cuts`.)
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ENTERING = "entering"
 def check(certificate: dict, topology: Topology) -> Fraction:
     """The bound that the certificate proves: seconds per GB of the buffer, for every allreduce on the topology.
 
-    `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits that
-    pay for the links they hold instead of the links. `entering`, true or not there: what enters regions is added up, not what
-    leaves them. Raises VerificationError, with the place, for anything else.
+    `regions`: for each part its ranks and switches; a rank lies in exactly one. `limits`: for each region the limits
+    that pay for the links they hold instead of the links. `entering`, true or not there: what enters regions is added
+    up, not what leaves them. Raises VerificationError, with the place, for anything else.
     """
     try:
         return _check(certificate, topology)
@@ -43,7 +43,11 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     same(certificate, topology)
     regions, limits = ([items(row, key) for row in items(certificate[key], key)] for key in ("regions", "limits"))
     nodes = topology.ranks + len(topology.switches)
-    need(len(regions) == len(limits) and len(regions) >= 2, "there must be two regions or more, each with its limits", "regions")
+    need(
+        len(regions) == len(limits) and len(regions) >= 2,
+        "there must be two regions or more, each with its limits",
+        "regions",
+    )
     home: dict[int, int] = {}
     inside: list[set[int]] = []
     for p, region in enumerate(regions):
@@ -72,6 +76,14 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
         for p in held[near]:
             if far not in inside[p] and i not in paid[p]:
                 bandwidth += wide
-    need(all(wide >= 0 for wide in (*bandwidths(topology.links), *bandwidths(topology.limits))), "has a negative bandwidth", "topology")
-    need(bandwidth > 0, f"nothing {'enters' if entering else 'leaves'} any region: the allreduce is impossible, not slow", "regions")
+    need(
+        all(wide >= 0 for wide in (*bandwidths(topology.links), *bandwidths(topology.limits))),
+        "has a negative bandwidth",
+        "topology",
+    )
+    need(
+        bandwidth > 0,
+        f"nothing {'enters' if entering else 'leaves'} any region: the allreduce is impossible, not slow",
+        "regions",
+    )
     return Fraction(2 * (len(regions) - 1)) / bandwidth

@@ -1,10 +1,10 @@
 """Re-checks the certificate of an alltoall bound: lengths of links and limits, added up in whole numbers; no solver.
 
 Give every link and every limit a length >= 0; a link's price is its length and those of the limits that hold it. A unit
-from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth · length.
-So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit under
-permutations that are checked to keep bandwidths and lengths. No sum can wrap: the greatest price and distance are shown to be
-small first, lengths are added up as Python integers.
+from s to t pays at least the price of the cheapest way, and in one second no more can be paid than Σ bandwidth ·
+length. So all pairs take at least Σ distances / Σ bandwidth · length. Distances are found from one rank of each orbit
+under permutations that are checked to keep bandwidths and lengths. No sum can wrap: the greatest price and distance are
+shown to be small first, lengths are added up as Python integers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from synth.model.topology import Topology
 
 KEYS = {"kind", "topology", "links", "limits", "generators"}
 MOST = 1 << 40
-# Bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own. FAR: no way is so long.
+# Bytes of nodes times starts whose distances are found together; nodes that are worth a turn of their own. FAR: no way
+# is so long.
 TOGETHER, APART = 1 << 18, 8
 # The same in short integers, in which it and one length more have room.
 SHORT = ((np.int16, 1 << 14), (np.int32, 1 << 30))
@@ -75,7 +76,11 @@ def _lengths(runs: list, count: int, place: str) -> np.ndarray:
     found: list[np.ndarray] = []
     given = 0
     for i, row in enumerate(items(runs, place)):
-        _need(isinstance(row, list) and len(row) == 2 and type(row[0]) is type(row[1]) is int, "expected [times, length]", f"{place}[{i}]")
+        _need(
+            isinstance(row, list) and len(row) == 2 and type(row[0]) is type(row[1]) is int,
+            "expected [times, length]",
+            f"{place}[{i}]",
+        )
         times, length = row
         _need(0 < times <= count - given and 0 <= length < MOST, "is no stretch of lengths >= 0", f"{place}[{i}]")
         found.append(np.full(times, length, np.int64))
@@ -87,7 +92,11 @@ def _lengths(runs: list, count: int, place: str) -> np.ndarray:
 def _check(certificate: dict, topology: Topology) -> Fraction:
     _need(certificate.keys() == KEYS, f"expected the keys {', '.join(sorted(KEYS))}", "$")
     _need(certificate["kind"] == "alltoall-lengths", "is no alltoall-lengths", "kind")
-    _need(certificate["topology"] == digest_runs(topology), f"speaks about another topology than {size(topology)}", "topology")
+    _need(
+        certificate["topology"] == digest_runs(topology),
+        f"speaks about another topology than {size(topology)}",
+        "topology",
+    )
     widths = _Widths(topology)
     own = _lengths(certificate["links"], len(widths.src), "links")
     limit = _lengths(certificate["limits"], len(widths.limit), "limits")
@@ -111,8 +120,11 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     return Fraction(far) / paid
 
 
-def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int) -> np.ndarray:
-    """The orbit of each rank under the generators, each of which must keep links and limits, their bandwidths and lengths."""
+def _orbits(
+    generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarray, ranks: int, nodes: int
+) -> np.ndarray:
+    """The orbit of each rank under the generators, each of which must keep links and limits, their bandwidths and
+    lengths."""
     label = np.arange(ranks)
     keys = widths.src * nodes + widths.dst
     order = np.lexsort((own, widths.link, keys))
@@ -124,7 +136,11 @@ def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarra
         place = f"generators[{g}]"
         _need(isinstance(row, list) and all(type(n) is int and 0 <= n < nodes for n in row), "is no permutation", place)
         pi = np.array(row, np.int64)
-        _need(pi.shape == (nodes,) and (np.sort(pi) == np.arange(nodes)).all() and (pi[:ranks] < ranks).all(), "is no permutation", place)
+        _need(
+            pi.shape == (nodes,) and (np.sort(pi) == np.arange(nodes)).all() and (pi[:ranks] < ranks).all(),
+            "is no permutation",
+            place,
+        )
         moved = pi[widths.src] * nodes + pi[widths.dst]
         image_order = np.lexsort((own, widths.link, moved))
         image = np.stack([moved[image_order], widths.link[image_order], own[image_order]])
@@ -133,7 +149,11 @@ def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarra
         if len(limit):
             target = np.empty(len(keys), np.int64)
             target[image_order] = order
-            _need(sorted(_limit_rows(target[widths.members], starts, widths, limit)) == named, "does not keep the limits", place)
+            _need(
+                sorted(_limit_rows(target[widths.members], starts, widths, limit)) == named,
+                "does not keep the limits",
+                place,
+            )
         for _ in range(ranks):
             least = label.copy()
             np.minimum.at(least, pi[:ranks], label)
@@ -153,10 +173,13 @@ def _orbits(generators: list, widths: _Widths, own: np.ndarray, limit: np.ndarra
     return label
 
 
-def _limit_rows(members: np.ndarray, starts: np.ndarray, widths: _Widths, limit: np.ndarray) -> list[tuple[int, int, bytes]]:
+def _limit_rows(
+    members: np.ndarray, starts: np.ndarray, widths: _Widths, limit: np.ndarray
+) -> list[tuple[int, int, bytes]]:
     ends = starts + widths.counts
     return [
-        (int(widths.limit[k]), int(limit[k]), np.sort(members[a:b]).tobytes()) for k, (a, b) in enumerate(zip(starts, ends, strict=True))
+        (int(widths.limit[k]), int(limit[k]), np.sort(members[a:b]).tobytes())
+        for k, (a, b) in enumerate(zip(starts, ends, strict=True))
     ]
 
 
@@ -169,7 +192,9 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
     kind, beyond = next(((k, b) for k, b in SHORT if longest < b), (np.int64, FAR))
     price = price.astype(kind)
     entered = np.bincount(widths.dst, minlength=nodes)
-    place = np.empty(nodes, np.int64)  # nodes anew by falling numbers of links into them: the j-th of those links lead to the first nodes
+    place = np.empty(
+        nodes, np.int64
+    )  # nodes anew by falling numbers of links into them: the j-th of those links lead to the first nodes
     place[np.argsort(-entered, kind="stable")] = np.arange(nodes)
     order = np.argsort(place[widths.dst], kind="stable")
     src, dst, price = place[widths.src[order]], place[widths.dst[order]], price[order][:, None]
@@ -198,7 +223,11 @@ def _distances(widths: _Widths, price: np.ndarray, starts: np.ndarray, ranks: in
         reached = far[place[:ranks]].T
         lost = np.flatnonzero((reached >= beyond).any(axis=1))
         first_lost = int(some[lost[0]]) if len(lost) else None
-        _need(not len(lost), f"rank {first_lost} does not reach every rank: the alltoall is impossible, not slow", "topology")
+        _need(
+            not len(lost),
+            f"rank {first_lost} does not reach every rank: the alltoall is impossible, not slow",
+            "topology",
+        )
         if int(reached.max()) < FAR // ranks:
             found += reached.sum(axis=1).tolist()
         else:

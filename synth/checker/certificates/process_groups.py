@@ -1,17 +1,18 @@
 """Re-checks the bound on process groups that run at once: prices of links and limits, added up in fractions; no solver.
 
-Give every route and every cap of the network a price >= 0 per chunk; a chunk over a route pays the route's and those of its
-caps. In one second no more can be paid than Σ bandwidth · price. Each group must pay at least
+Give every route and every cap of the network a price >= 0 per chunk; a chunk over a route pays the route's and those of
+its caps. In one second no more can be paid than Σ bandwidth · price. Each group must pay at least
 
 - an alltoall: for each pair the price of the cheapest way between the two;
-- any collective: Σ weights · crossings, over *families* of disjoint regions (sets of ranks) whose weights, added up over the
-  regions that a route leaves (or enters), are at most the route's price. Crossings of a region are the bytes that must leave
-  (or enter) it. An allreduce whose ranks lie in h regions of a family that covers all ranks makes 2 (h - 1) crossings in all:
-  before the first region has the whole sum of a byte the contributions of h - 1 others have left them, and from then on each
-  of those others must still be entered, by a send that leaves another region.
+- any collective: Σ weights · crossings, over *families* of disjoint regions (sets of ranks) whose weights, added up
+over the
+  regions that a route leaves (or enters), are at most the route's price. Crossings of a region are the bytes that must
+  leave (or enter) it. An allreduce whose ranks lie in h regions of a family that covers all ranks makes 2 (h - 1)
+  crossings in all: before the first region has the whole sum of a byte the contributions of h - 1 others have left
+  them, and from then on each of those others must still be entered, by a send that leaves another region.
 
-So all groups together take at least what they pay by what can be paid in a second. No sum can wrap: all that is paid for is
-shown to be small first, in Python integers.
+So all groups together take at least what they pay by what can be paid in a second. No sum can wrap: all that is paid
+for is shown to be small first, in Python integers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from synth.model.topology import Network
 KEYS = {"kind", "problem", "routes", "caps", "packings"}
 MOST_WORK = 200_000_000
 
-ALTERED = "speaks about other groups or another topology than these: a number of it was altered, or one in the links, limits or groups here"
+ALTERED = (
+    "speaks about other groups or another topology than these: a number of it was altered, or one in the "
+    "links, limits or groups here"
+)
 
 
 def digest(network: Network, groups: Sequence[Group]) -> str:
@@ -66,7 +70,11 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     json_reader.fields(certificate, "$", KEYS)
     _need(certificate["kind"] == "groups-prices", "is no groups-prices", "kind")
     _need(certificate["problem"] == digest(network, groups), ALTERED, "problem")
-    _need(all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps), "has links or limits of no units", "problem")
+    _need(
+        all(r.units > 0 for r in network.routes) and all(c.units > 0 for c in network.caps),
+        "has links or limits of no units",
+        "problem",
+    )
     _need(network.unit > 0, "has a unit of no bandwidth", "problem")
     own = _prices(certificate["routes"], len(network.routes), "routes")
     caps = _prices(certificate["caps"], len(network.caps), "caps")
@@ -80,7 +88,9 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
     scale = lcm(*(x.denominator for x in (*own.values(), *caps.values(), *weights)))
     fits(int(sum(weights) * scale), "weights", "packings")
     times = {k: np.unique(np.array(network.caps[k].routes, np.int64), return_counts=True) for k in caps}
-    dearest = sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items()) + sum(int(p * scale) for p in own.values())
+    dearest = sum(int(p * scale) * int(times[k][1].max(initial=0)) for k, p in caps.items()) + sum(
+        int(p * scale) for p in own.values()
+    )
     fits(dearest * network.ranks, "the prices of a way", "routes")
     price = np.zeros(len(network.routes), np.int64)
     for i, p in own.items():
@@ -100,21 +110,28 @@ def _check(certificate: dict, network: Network, groups: Sequence[Group]) -> Frac
             load += np.where((a >= 0) & (a != b), int(weight * scale), 0)
         _need((load <= price).all(), "weighs more than a route's price", f"packings[{i}]")
         for g in members:
-            paid[g] = sum((weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0))
+            paid[g] = sum(
+                (weight * crossings(groups[g], leaving, label) for weight, leaving, label in families), Fraction(0)
+            )
     asked = [g for g, group in enumerate(groups) if group.collective == "alltoall"]
     starts = sorted({r for g in asked for r in groups[g].ranks})
     _need(len(starts) * len(ends) <= MOST_WORK, "asks for too many distances", "routes")
     far = {r: _distances(ends, price, r, network.ranks) for r in starts}
     for g in asked:
         ranks = list(groups[g].ranks)
-        _need(all((far[r][ranks] < MOST).all() for r in ranks), f"group {g} cannot be run: ranks do not reach each other", "problem")
+        _need(
+            all((far[r][ranks] < MOST).all() for r in ranks),
+            f"group {g} cannot be run: ranks do not reach each other",
+            "problem",
+        )
         paid[g] = max(paid[g], Fraction(sum(total(far[r][ranks]) for r in ranks), scale) * groups[g].part)
     _need(sum(paid) > 0, "has no packing, so nothing is proved", "packings")
     return sum(paid, Fraction(0)) / (budget * network.unit)
 
 
 def crossings(group: Group, leaving: bool, label: np.ndarray) -> Fraction:
-    """Relative bytes that must leave (or enter) the regions of a family, all added up; `label`: each rank's region, or -1."""
+    """Relative bytes that must leave (or enter) the regions of a family, all added up; `label`: each rank's region, or
+    -1."""
     m = len(group.ranks)
     home = label[list(group.ranks)]
     held = np.bincount(home[home >= 0], minlength=1).tolist()
@@ -160,17 +177,26 @@ def _prices(rows: list, count: int, place: str) -> dict[int, Fraction]:
     return found
 
 
-def _packing(row: dict, ranks: int, groups: int, place: str) -> tuple[list[int], list[tuple[Fraction, bool, np.ndarray]]]:
+def _packing(
+    row: dict, ranks: int, groups: int, place: str
+) -> tuple[list[int], list[tuple[Fraction, bool, np.ndarray]]]:
     json_reader.fields(row, place, {"groups", "families"})
     members = [
-        json_reader.number(g, f"{place}.groups[{j}]", 0, groups) for j, g in enumerate(json_reader.items(row["groups"], f"{place}.groups"))
+        json_reader.number(g, f"{place}.groups[{j}]", 0, groups)
+        for j, g in enumerate(json_reader.items(row["groups"], f"{place}.groups"))
     ]
     _need(members and len(set(members)) == len(members), "names no groups, or one twice", place)
     families = []
     for j, family in enumerate(json_reader.items(row["families"], f"{place}.families")):
         here = f"{place}.families[{j}]"
-        _need(isinstance(family, list) and len(family) == 3, "expected a weight, a way and the region of each rank", here)
-        weight, way, label = json_reader.fraction(family[0], f"{here}[0]"), family[1], json_reader.items(family[2], f"{here}[2]")
+        _need(
+            isinstance(family, list) and len(family) == 3, "expected a weight, a way and the region of each rank", here
+        )
+        weight, way, label = (
+            json_reader.fraction(family[0], f"{here}[0]"),
+            family[1],
+            json_reader.items(family[2], f"{here}[2]"),
+        )
         _need(way in ("leaving", "entering"), "is neither leaving nor entering", here)
         good = len(label) == ranks and all(type(x) is int and -1 <= x < ranks for x in label)
         _need(good, f"gives no region for each of {ranks} ranks", here)

@@ -1,4 +1,5 @@
-"""A problem with its ranks, links, limits and units numbered otherwise: the same problem, so the same bounds. Part of the checker."""
+"""A problem with its ranks, links, limits and units numbered otherwise: the same problem, so the same bounds. Part of
+the checker."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from synth.checker.certificates.instance import keyed, need, permutation
 
 
 def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict, dict]:
-    """The documents after rank r, link i, limit k and unit u became ``numbering["ranks"][r]`` and so on, switches their other name.
+    """The documents after rank r, link i, limit k and unit u became ``numbering["ranks"][r]`` and so on, switches their
+    other name.
 
-    Raises VerificationError for anything but permutations; LookupError, TypeError and ValueError on malformed documents.
+    Raises VerificationError for anything but permutations; LookupError, TypeError and ValueError on malformed
+    documents.
     """
     place = "numbering"
     wrong = keyed(numbering, place).keys() ^ {"ranks", "links", "limits", "units", "switches"}
@@ -29,7 +32,12 @@ def renumbered(topology: dict, collective: dict, numbering: dict) -> tuple[dict,
         moved[i] = [ranks[u], ranks[v], width, *via(way)]
     shared: list = [None] * len(limits)
     for limit, k in zip(topology["limits"], limits, strict=True):
-        shared[k] = {"links": [[ranks[u], ranks[v], *via(way)] for u, v, *way in limit["links"]], "units": limit["units"]}
+        shared[k] = {
+            "links": [[ranks[u], ranks[v], *via(way)] for u, v, *way in limit["links"]],
+            "units": limit["units"],
+        }
     pre = sorted([units[u], ranks[r]] for u, r in collective["pre"])
-    post = sorted([units[u], ranks[r], *[sorted(ranks[i] for i in want) for want in wants]] for u, r, *wants in collective["post"])
+    post = sorted(
+        [units[u], ranks[r], *[sorted(ranks[i] for i in want) for want in wants]] for u, r, *wants in collective["post"]
+    )
     return topology | {"links": moved, "limits": shared}, collective | {"pre": pre, "post": post}

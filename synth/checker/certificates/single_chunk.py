@@ -1,8 +1,10 @@
-"""The least that one chunk of a combining collective pays, with a proof in steps of LRAT. Part of the checker: no solver.
+"""The least that one chunk of a combining collective pays, with a proof in steps of LRAT. Part of the checker: no
+solver.
 
-Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every schedule
-of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none pays less is
-that a formula is unsatisfiable, which is written here from the problem alone (`formula`), and which the proof refutes.
+Chunks of a schedule share bandwidth and nothing else: the sends of each are a schedule for one chunk. So if every
+schedule of S steps for one chunk of a unit pays at least V at the prices given, C chunks pay at least C·V. That none
+pays less is that a formula is unsatisfiable, which is written here from the problem alone (`formula`), and which the
+proof refutes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ MOST_PACKED, MOST_TEXT = 20_000, 1 << 20  # characters of a proof as it stands i
 
 
 class Names:
-    """The variables of a schedule of `steps` steps for one chunk of `unit`. Step t (from 0) leads to the contents after t + 1 steps.
+    """The variables of a schedule of `steps` steps for one chunk of `unit`. Step t (from 0) leads to the contents after
+    t + 1 steps.
 
     has[t][n][i]         rank n holds the contribution of rank i after t steps
     keep[t][n]           what n holds after step t includes what it held before
@@ -44,10 +47,12 @@ class Names:
 
 
 def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
-    """Clauses that every schedule of `steps` steps for one chunk of `unit` fulfils. Variables as in `Names`, then auxiliary ones.
+    """Clauses that every schedule of `steps` steps for one chunk of `unit` fulfils. Variables as in `Names`, then
+    auxiliary ones.
 
-    What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts twice: of the
-    things that would bring one contribution at most one is there, and the contribution is held exactly where one is.
+    What a rank holds after a step is made of what it kept, its own input and what it received, and nothing counts
+    twice: of the things that would bring one contribution at most one is there, and the contribution is held exactly
+    where one is.
     """
     names = Names(problem, unit, steps)
     has, keep, own, sent = names.has, names.keep, names.own, names.sent
@@ -65,7 +70,11 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
             into = [(u, *sent[t][link]) for link, (u, v, _) in enumerate(problem.links) if v == n]
             if n not in problem.pre[unit]:
                 yield [-own[t][n]]
-            yield [keep[t][n], own[t][n], *(x for _, *both in into for x in both)]  # only what comes replaces what is there
+            yield [
+                keep[t][n],
+                own[t][n],
+                *(x for _, *both in into for x in both),
+            ]  # only what comes replaces what is there
             for i in sorted(problem.pre[unit]):
                 pairs = [(keep[t][n], has[t][n][i]), *((total, has[t][u][i]) for u, total, _ in into)]
                 ways = [next(names.fresh) for _ in pairs]
@@ -79,7 +88,8 @@ def formula(problem: Instance, unit: int, steps: int) -> Iterator[list[int]]:
 
 
 def cheaper(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterator[list[int]]:
-    """Clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`. New variables from `fresh` on.
+    """Clauses that can be fulfilled if the true ones of the ``(variable, cost)`` cost less than `least`. New variables
+    from `fresh` on.
 
     Row by row, sums[j - 1] is true if the costs so far come to j or more (Hölldobler, Manthey and Steinke, "A compact
     encoding of pseudo-Boolean constraints into SAT", KI 2012).
@@ -98,9 +108,12 @@ def cheaper(costs: Sequence[tuple[int, int]], least: int, fresh: int) -> Iterato
 
 
 def clauses(problem: Instance, unit: int, steps: int, prices: Sequence[Sequence[int]], least: int) -> list[list[int]]:
-    """What a schedule of `steps` steps for one chunk of `unit` fulfils if its sends cost less than `least`; ``prices[link][step]``."""
+    """What a schedule of `steps` steps for one chunk of `unit` fulfils if its sends cost less than `least`;
+    ``prices[link][step]``."""
     sent = Names(problem, unit, steps).sent
-    costs = [(x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]]
+    costs = [
+        (x, prices[link][t]) for t in range(steps) for link, both in enumerate(sent[t]) for x in both if prices[link][t]
+    ]
     problem.spend(2 * len(costs) * least + _clause_count(problem, unit, steps))
     made = list(formula(problem, unit, steps))
     return [*made, *cheaper(costs, least, 1 + max((abs(x) for clause in made for x in clause), default=0))]
@@ -116,7 +129,9 @@ def none_at_all(problem: Instance, unit: int, steps: int, proof: object) -> None
 def _clause_count(problem: Instance, unit: int, steps: int) -> int:
     """About how many clauses and variables `formula` has."""
     degree = Counter(v for _, v, _ in problem.links)
-    return steps * (len(problem.pre[unit]) + 1) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
+    return (
+        steps * (len(problem.pre[unit]) + 1) * sum((2 * d + 2) ** 2 for d in (degree[n] for n in range(problem.ranks)))
+    )
 
 
 def total(packing: Packing, given: dict) -> int:
@@ -141,7 +156,11 @@ def packed(lines: Sequence[str]) -> str:
 
 def unpacked(text: object, place: str) -> list[str]:
     """The lines of a proof. Raises VerificationError for what is no such text, or is too long."""
-    need(isinstance(text, str) and len(text) <= MOST_PACKED, f"expected at most {MOST_PACKED} characters of base 64", place)
+    need(
+        isinstance(text, str) and len(text) <= MOST_PACKED,
+        f"expected at most {MOST_PACKED} characters of base 64",
+        place,
+    )
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=256 << 20)
     try:
         data = unpacker.decompress(base64.b64decode(str(text), validate=True), MOST_TEXT)

@@ -1,13 +1,16 @@
-"""Re-checks throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no numpy.
+"""Re-checks throughput certificates of any size: cuts of the topology itself, added up in fractions; no solver, no
+numpy.
 
 ``throughput-cut``: every shard that starts inside must leave the cut (for reductions: must enter it), as some rank is
-outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one second
-no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them. For ``allreduce`` a
-shard is the whole buffer, wherever the cut lies: a rank outside ends with sums that hold inputs from inside, so each byte leaves.
+outside. What crosses uses links of the cut, and a link's use also counts against each limit that holds it: so in one
+second no more leaves than the bandwidth of the named limits, plus that of all crossing links in none of them. For
+``allreduce`` a shard is the whole buffer, wherever the cut lies: a rank outside ends with sums that hold inputs from
+inside, so each byte leaves.
 
-``throughput-cuts``: the same for weighted cuts together. As much leaves a switch as enters it, so potentials of switches add
-nothing to a sum over all that is sent: a byte over a link counts the weights of the cuts it leaves plus the potential of its
-tail less that of its head, and costs at most the prices of its limits and, for the rest, of the link itself.
+``throughput-cuts``: the same for weighted cuts together. As much leaves a switch as enters it, so potentials of
+switches add nothing to a sum over all that is sent: a byte over a link counts the weights of the cuts it leaves plus
+the potential of its tail less that of its head, and costs at most the prices of its limits and, for the rest, of the
+link itself.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ COLLECTIVES = ("allgather", "alltoall", ANYWHERE, *TURNED, *ROOTED)
 
 def digest(topology: Topology) -> str:
     """SHA-256 of what a certificate speaks about: ranks, links and limits with exact bandwidths."""
-    found = hashlib.sha256(f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode())
+    found = hashlib.sha256(
+        f"{topology.ranks} {len(topology.switches)} {len(topology.links)} {len(topology.limits)}\n".encode()
+    )
     numbers: dict[Fraction, int] = {}
     number: dict[int, int] = {}  # of each object: very many links share few
     for value in (*bandwidths(topology.links), *bandwidths(topology.limits)):
@@ -55,7 +60,9 @@ def digest(topology: Topology) -> str:
         for column in (src, dst, map(number.__getitem__, map(id, width))):
             found.update(_words(column))
     for limit in topology.limits:
-        found.update(_words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links)))
+        found.update(
+            _words((number[id(limit.bandwidth)], len(limit.links))) + _words(getattr(limit.links, "array", limit.links))
+        )
     return found.hexdigest()
 
 
@@ -72,8 +79,8 @@ def _words(numbers: Any) -> bytes:
 def check(certificate: dict, topology: Topology) -> Fraction:
     """The bound that the certificate proves: seconds per GB of one shard, for every schedule on the topology.
 
-    Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each rank). Raises
-    VerificationError, with the place, for anything that proves no bound.
+    Algorithmic bandwidth is at most shards / bound (one shard for broadcast, reduce and allreduce, else one for each
+    rank). Raises VerificationError, with the place, for anything that proves no bound.
     """
     try:
         return _check(certificate, topology)
@@ -89,7 +96,9 @@ def need(truth: bool, message: str, place: str) -> None:
 
 def same(certificate: dict, topology: Topology) -> None:
     """Raises VerificationError unless it is `topology` that the certificate speaks about."""
-    need(certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology")
+    need(
+        certificate["topology"] == digest(topology), f"speaks about another topology than {size(topology)}", "topology"
+    )
 
 
 def _check(certificate: dict, topology: Topology) -> Fraction:
@@ -106,7 +115,9 @@ def _check(certificate: dict, topology: Topology) -> Fraction:
     one = collective in (ANYWHERE, *ROOTED)
     if kind == "throughput-cut":
         inside, shards = _cut(certificate["inside"], root, one, topology, "inside")
-        limits = dict.fromkeys((_limit(k, topology, f"limits[{i}]") for i, k in enumerate(items(certificate["limits"], "limits"))), 1)
+        limits = dict.fromkeys(
+            (_limit(k, topology, f"limits[{i}]") for i, k in enumerate(items(certificate["limits"], "limits"))), 1
+        )
         return _ratio(shards, [(1, inside)], limits, {}, collective in TURNED, topology)
     total, cuts = Fraction(0), []
     for i, (weight, rows) in enumerate(items(certificate["cuts"], "cuts")):
@@ -154,15 +165,25 @@ def _cut(rows: list, root: int | None, one: bool, topology: Topology, place: str
 
 
 def _ratio(
-    shards: Fraction | int, cuts: list[tuple], limits: dict, heights: dict[int, Fraction], turned: bool, topology: Topology
+    shards: Fraction | int,
+    cuts: list[tuple],
+    limits: dict,
+    heights: dict[int, Fraction],
+    turned: bool,
+    topology: Topology,
 ) -> Fraction:
-    """Shards by the price of all bandwidth: limits at theirs, each link at what a byte on it counts beyond its limits' prices."""
+    """Shards by the price of all bandwidth: limits at theirs, each link at what a byte on it counts beyond its limits'
+    prices."""
     paid: dict[int, Fraction | int] = {}
     for k, price in limits.items():
         for i in set(topology.limits[k].links):
             paid[i] = paid.get(i, 0) + price
     bandwidth = sum((price * topology.limits[k].bandwidth for k, price in limits.items()), Fraction(0))
-    need(all(width >= 0 for width in (*bandwidths(topology.links), *bandwidths(topology.limits))), "has a negative bandwidth", "topology")
+    need(
+        all(width >= 0 for width in (*bandwidths(topology.links), *bandwidths(topology.limits))),
+        "has a negative bandwidth",
+        "topology",
+    )
     single = cuts[0][1] if len(cuts) == 1 and not heights else None
     src, dst, widths = columns(topology.links)
     tails, heads = (dst, src) if turned else (src, dst)

@@ -1,7 +1,8 @@
-"""Re-checks the proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver, no numpy.
+"""Re-checks the proof that data cannot reach a rank of a machine of any size: a set that no link leaves; no solver, no
+numpy.
 
-``unreachable``: `closed` holds the rank that the data start from and not the rank that must have them, and every link that
-starts inside ends inside. So no schedule, of whatever steps and chunks, takes them there.
+``unreachable``: `closed` holds the rank that the data start from and not the rank that must have them, and every link
+that starts inside ends inside. So no schedule, of whatever steps and chunks, takes them there.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ KEYS = {"kind", "topology", "collective", "root", "pair", "closed"}
 
 
 def check(certificate: dict, topology: Topology) -> tuple[int, int]:
-    """The rank whose data are wanted and the rank that they cannot reach. Raises VerificationError, with the place, for no proof."""
+    """The rank whose data are wanted and the rank that they cannot reach. Raises VerificationError, with the place, for
+    no proof."""
     try:
         return _check(certificate, topology)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -28,12 +30,20 @@ def _check(certificate: dict, topology: Topology) -> tuple[int, int]:
     same(certificate, topology)
     nodes = topology.ranks + len(topology.switches)
     start, end = certificate["pair"]
-    need(all(type(n) is int and 0 <= n < topology.ranks for n in (start, end)) and start != end, "names no two ranks", "pair")
+    need(
+        all(type(n) is int and 0 <= n < topology.ranks for n in (start, end)) and start != end,
+        "names no two ranks",
+        "pair",
+    )
     collective, root = certificate["collective"], certificate["root"]
     need(collective in COLLECTIVES, "has no such proof", "collective")
     if collective in ROOTED:
         need(type(root) is int, "must be a rank", "root")
-        need((start if collective == "broadcast" else end) == root, f"is not what a {collective} with root {root} asks", "pair")
+        need(
+            (start if collective == "broadcast" else end) == root,
+            f"is not what a {collective} with root {root} asks",
+            "pair",
+        )
     else:
         need(root is None, "is for rooted collectives", "root")
     closed: set[int] = set()

@@ -1,4 +1,5 @@
-"""What `synth verify` does: replays schedules, re-checks certificates and the claims of a frontier. No solver is imported."""
+"""What `synth verify` does: replays schedules, re-checks certificates and the claims of a frontier. No solver is
+imported."""
 
 from __future__ import annotations
 
@@ -20,11 +21,14 @@ from synth.model.schedule import Schedule
 MAX_BYTES = 1 << 30
 OF_STEPS = ("distance", "too-few-steps")  # kinds of certificates that bound the number of steps
 PROBLEM = frozenset({"schema", "topology", "collective"})
-POINT = frozenset({"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"})
+POINT = frozenset(
+    {"steps", "rounds", "chunks", "bandwidth", "status", "construction", "same_bits", "bound", "schedule", "seconds"}
+)
 BOUND = frozenset({"value", "scope", "certificate"})
 FRONTIER = PROBLEM | {"complete", "max_steps", "points", "open", "seconds"}
 NO_CERTIFICATE = "there is no certificate: nothing proves this"
-# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: " instead.
+# The last line on a document: what it states beside its claims. A claim that is left open begins with "not checked: "
+# instead.
 ASSUMED = {
     "synth.schedule/1": MACHINE,
     "synth.frontier/1": f"{MACHINE}; its labels; seconds, construction, reasons, notes and answers",
@@ -34,8 +38,14 @@ ASSUMED = {
 }
 # What `synth verify` reads; beside these the archives of synth.bulk/1 (.npz).
 SCHEMAS = (
-    "synth.schedule/1", "synth.frontier/1", "synth.bounds/1", "synth.infeasible/1", "synth.refutation/1", "synth.large/1", "synth.groups/1",
-)  # fmt: skip
+    "synth.schedule/1",
+    "synth.frontier/1",
+    "synth.bounds/1",
+    "synth.infeasible/1",
+    "synth.refutation/1",
+    "synth.large/1",
+    "synth.groups/1",
+)
 
 
 def read(path: Path, what: str = "a schedule or a frontier") -> dict:
@@ -58,15 +68,19 @@ def read(path: Path, what: str = "a schedule or a frontier") -> dict:
 
 
 def document(doc: dict) -> list[str]:
-    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside them.
+    """Check a document of exact synthesis: one line for each claim of it, and a last one for what it states beside
+    them.
 
-    Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another schema.
+    Raises VerificationError, with the place, for a claim that is false or not proved, and FormatError for another
+    schema.
     """
     match schema := doc.get("schema"):
         case "synth.schedule/1":
             replay = verify.schedule(doc)
             sends = counted(replay.sends, "send")
-            lines = [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"]
+            lines = [
+                f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, postcondition holds"
+            ]
         case "synth.frontier/1":
             lines = frontier(doc)
         case "synth.bounds/1":
@@ -110,7 +124,9 @@ def infeasible(doc: dict) -> str:
             raise VerificationError(NO_CERTIFICATE, "$.certificate")
         kinds = ("unreachable",) if most is None else OF_STEPS
         if certificate["kind"] not in kinds:
-            raise VerificationError(f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind")
+            raise VerificationError(
+                f"{certificate['kind']!r} does not prove this, {kinds[0]!r} would", "$.certificate.kind"
+            )
         value = proved(doc, certificate, "$.certificate")
         name = f"{doc['collective']['name']} on {doc['topology']['name']}"
         if most is None:
@@ -120,7 +136,9 @@ def infeasible(doc: dict) -> str:
         raise VerificationError(malformed(error), "$") from None
     if value <= most:
         raise VerificationError(f"the certificate asks for {show(value)} steps, which {most} allow", "$.max_steps")
-    return f"{name}: no schedule of {most} step{'' if most == 1 else 's'} or fewer, S ≥ {show(value)}, certificate checked"
+    return (
+        f"{name}: no schedule of {most} step{'' if most == 1 else 's'} or fewer, S ≥ {show(value)}, certificate checked"
+    )
 
 
 def frontier(doc: dict) -> list[str]:
@@ -146,7 +164,9 @@ def _frontier(doc: dict) -> list[str]:
     rows = json_reader.items(doc.get("bounds", []), "$.bounds")
     bounds = [_bound(doc, entry, f"$.bounds[{i}]") for i, entry in enumerate(rows)]
     if bounds:
-        said.append(f"bounds: {'; '.join(itertools.starmap(_said, bounds))}: {counted(len(bounds), 'certificate')} checked")
+        said.append(
+            f"bounds: {'; '.join(itertools.starmap(_said, bounds))}: {counted(len(bounds), 'certificate')} checked"
+        )
     for i, entry in enumerate(json_reader.items(doc["open"], "$.open")):
         said.append(_open(doc, entry, points, [*bounds, *floors], f"$.open[{i}]"))
     if not isinstance(doc["complete"], bool):
@@ -177,7 +197,8 @@ def _answer(row: dict, place: str) -> None:
 
 
 def _at_one(coll: dict, chunks: int) -> dict:
-    """The collective of a schedule, whose chunks of a unit are all alike (`synth.checker.schedule.collective`), with one chunk of each unit."""
+    """The collective of a schedule, whose chunks of a unit are all alike (`synth.checker.schedule.collective`), with
+    one chunk of each unit."""
 
     def keep(rows: list) -> list:
         return [[row[0] // chunks, *row[1:]] for row in rows if row[0] % chunks == 0]
@@ -193,11 +214,15 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
     inner = entry["schedule"]
     if inner["topology"] != doc["topology"]:
         differs = json_diff.told(inner["topology"], doc["topology"], "in $.topology")
-        raise VerificationError(f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology")
+        raise VerificationError(
+            f"runs on another topology than the frontier's: {differs}", f"{place}.schedule.topology"
+        )
     asked = _at_one(inner["collective"], inner["chunks"])
     if asked != doc["collective"]:
         differs = json_diff.told(asked, doc["collective"], "in $.collective")
-        raise VerificationError(f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective")
+        raise VerificationError(
+            f"answers another collective than the frontier's: {differs}", f"{place}.schedule.collective"
+        )
     for key, value in (("steps", replay.steps), ("rounds", replay.rounds), ("chunks", replay.chunks)):
         if type(entry[key]) is not int or entry[key] != value:
             raise VerificationError(f"says {entry[key]}, the schedule has {value}", f"{place}.{key}")
@@ -205,15 +230,23 @@ def _point(doc: dict, entry: dict, place: str, said: list[str]) -> tuple[tuple[i
     if stated != replay.bandwidth:
         raise VerificationError(f"says {show(stated)}, the schedule has {show(replay.bandwidth)}", f"{place}.bandwidth")
     json_reader.seconds(entry["seconds"], f"{place}.seconds")
-    value = _certificate(doc, json_reader.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks)
+    value = _certificate(
+        doc, json_reader.fields(entry["bound"], f"{place}.bound", BOUND), f"{place}.bound", replay.steps, replay.chunks
+    )
     if value > replay.bandwidth:
-        raise VerificationError(f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound")
+        raise VerificationError(
+            f"a bound of {show(value)} above the schedule's {show(replay.bandwidth)}", f"{place}.bound"
+        )
     any_chunks = entry["bound"]["scope"] == "any-chunks"
     optimal = value == replay.bandwidth and any_chunks
     if entry["status"] not in ("optimal", "best-known") or (entry["status"] == "optimal") != optimal:
-        raise VerificationError(f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status")
+        raise VerificationError(
+            f"status {entry['status']!r}: R/C {show(replay.bandwidth)}, bound {show(value)}", f"{place}.status"
+        )
     _same_bits(entry, place)
-    proved = "optimal for any C" if optimal else f"bound {show(value)}" + ("" if any_chunks else f" at C={replay.chunks}")
+    proved = (
+        "optimal for any C" if optimal else f"bound {show(value)}" + ("" if any_chunks else f" at C={replay.chunks}")
+    )
     if inner["collective"]["combining"]:
         proved += ", same bits on all ranks" if entry["same_bits"] else ", bits may differ"
     sends = counted(replay.sends, "send")
@@ -241,7 +274,9 @@ def proved(doc: dict, certificate: dict, place: str, steps: int | None = None, c
 def _certificate(doc: dict, entry: dict, place: str, steps: int | None, chunks: int | None) -> Fraction:
     if not isinstance(entry["certificate"], dict):
         raise VerificationError(NO_CERTIFICATE, f"{place}.certificate")
-    scope = json_reader.one_of(entry["scope"], ("any-chunks", "this-chunks") if chunks else ("any-chunks",), f"{place}.scope")
+    scope = json_reader.one_of(
+        entry["scope"], ("any-chunks", "this-chunks") if chunks else ("any-chunks",), f"{place}.scope"
+    )
     value = proved(doc, entry["certificate"], f"{place}.certificate", steps, chunks if scope == "this-chunks" else None)
     stated = json_reader.fraction(entry["value"], f"{place}.value")
     if stated != value:
@@ -254,15 +289,24 @@ def _bound(doc: dict, entry: dict, place: str) -> tuple[int | None, Fraction]:
     steps = None if entry["steps"] is None else json_reader.number(entry["steps"], f"{place}.steps", 0)
     kind = entry["certificate"].get("kind") if isinstance(entry["certificate"], dict) else None
     if kind == "unreachable":
-        raise VerificationError("'unreachable' proves that there is no schedule, not a bound", f"{place}.certificate.kind")
+        raise VerificationError(
+            "'unreachable' proves that there is no schedule, not a bound", f"{place}.certificate.kind"
+        )
     value = _certificate(doc, entry, place, None if kind in OF_STEPS else steps, None)
     if (kind in OF_STEPS) != (steps == 0):
         raise VerificationError("steps 0 is for the bound on the number of steps", f"{place}.steps")
     return steps, value
 
 
-def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]], place: str) -> str:
-    """The interval that is left at so many steps. `bounds`: what is proved for any number of chunks, by number of steps."""
+def _open(
+    doc: dict,
+    entry: dict,
+    points: list[tuple[int, Fraction, bool]],
+    bounds: list[tuple[int | None, Fraction]],
+    place: str,
+) -> str:
+    """The interval that is left at so many steps. `bounds`: what is proved for any number of chunks, by number of
+    steps."""
     json_reader.fields(entry, place, {"steps", "lower", "upper", "reason"}, {"certificate"})
     json_reader.text(entry["reason"], f"{place}.reason")
     steps = json_reader.number(entry["steps"], f"{place}.steps", 1)
@@ -273,23 +317,34 @@ def _open(doc: dict, entry: dict, points: list[tuple[int, Fraction, bool]], boun
             raise VerificationError(f"says {show(lower)}, the certificate proves {show(value)}", f"{place}.lower")
     # a bound at S holds at fewer steps too: idle steps can be added to any schedule
     elif lower > max((value for s, value in bounds if s is None or s >= steps > 0), default=0):
-        raise VerificationError(f"nothing proves {show(lower)} at S={steps}: no certificate, no bound of the document", f"{place}.lower")
+        raise VerificationError(
+            f"nothing proves {show(lower)} at S={steps}: no certificate, no bound of the document", f"{place}.lower"
+        )
     upper = None if entry["upper"] is None else json_reader.fraction(entry["upper"], f"{place}.upper")
     best = min((bandwidth for s, bandwidth, _ in points if s <= steps), default=None)
     if upper != best:
-        raise VerificationError(f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper")
+        raise VerificationError(
+            f"says {entry['upper']}, the points reach {None if best is None else show(best)}", f"{place}.upper"
+        )
     if upper is not None and lower > upper:
         raise VerificationError(f"is {show(lower)}, above the upper end {show(upper)}", f"{place}.lower")
-    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + ("none is known" if upper is None else f"{show(upper)} is known")
+    return f"open at S={steps}: R/C ≥ {show(lower)} is proved, " + (
+        "none is known" if upper is None else f"{show(upper)} is known"
+    )
 
 
-def unproved(points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int) -> list[tuple[int, int]]:
-    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point is not ruled out.
+def unproved(
+    points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, Fraction]], until: int
+) -> list[tuple[int, int]]:
+    """The intervals, from the steps of a point to the last steps before the next or to `until`, in which a better point
+    is not ruled out.
 
-    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S steps and fewer, as
-    idle steps can be added to any schedule.
+    `points` are (steps, R/C), at least one, and `bounds` (steps, R/C): a bound at S steps rules out a better point at S
+    steps and fewer, as idle steps can be added to any schedule.
     """
-    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [(until, points[-1][1])]
+    ends = [(steps - 1, bandwidth) for (_, bandwidth), (steps, _) in itertools.pairwise(points)] + [
+        (until, points[-1][1])
+    ]
     return [
         (start, end)
         for (start, _), (end, bandwidth) in zip(points, ends, strict=True)
@@ -297,7 +352,9 @@ def unproved(points: list[tuple[int, Fraction]], bounds: list[tuple[int | None, 
     ]
 
 
-def _completeness(doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]) -> str:
+def _completeness(
+    doc: dict, points: list[tuple[int, Fraction, bool]], bounds: list[tuple[int | None, Fraction]]
+) -> str:
     """Every point optimal, none possible before the first or between two, nothing better after the last."""
     place = "$.complete"
     if doc["open"]:

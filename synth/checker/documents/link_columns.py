@@ -1,4 +1,5 @@
-"""Reads the links and limits of a machine in a JSON document, as columns: what makes a document of a large machine stand for itself.
+"""Reads the links and limits of a machine in a JSON document, as columns: what makes a document of a large machine
+stand for itself.
 
     unit      the declared GB/s of one unit, null to derive it
     switches  names; the ends of links from `ranks` on are switches, in this order
@@ -6,7 +7,8 @@
     links     {"src", "dst", "sort"}: one list each, link i from src[i] to dst[i] of sorts[sort[i]]
     limits    [name, GB/s, the numbers of its links]
 
-A list of numbers holds numbers and stretches ``[first, difference, count]``: boxes and tori are regular, and their lists short.
+A list of numbers holds numbers and stretches ``[first, difference, count]``: boxes and tori are regular, and their
+lists short.
 """
 
 from __future__ import annotations
@@ -27,20 +29,28 @@ MOST = 1 << 25  # numbers that all lists of a document may hold
 
 
 def read(doc: dict) -> Topology:
-    """The machine that the `topology` of a document holds. Raises VerificationError, with the place, for one that makes no sense."""
+    """The machine that the `topology` of a document holds. Raises VerificationError, with the place, for one that makes
+    no sense."""
     place = "topology"
     json_reader.fields(doc, place, LINKS | {"name", "ranks"}, {"unit_gbps"})
     json_reader.text(doc["name"], f"{place}.name")
     ranks, switches = doc["ranks"], doc["switches"]
-    _need(type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks")
+    _need(
+        type(ranks) is int and 0 < ranks <= MOST_RANKS, f"expected a number of ranks, found {ranks!r}", f"{place}.ranks"
+    )
     for i, name in enumerate(json_reader.items(switches, f"{place}.switches")):
         json_reader.text(name, f"{place}.switches[{i}]")
     sorts = _each(doc["sorts"], f"{place}.sorts", _sort)
     links, room = doc["links"], [MOST]
-    _need(isinstance(links, dict) and links.keys() == {"src", "dst", "sort"}, "expected src, dst and sort", f"{place}.links")
+    _need(
+        isinstance(links, dict) and links.keys() == {"src", "dst", "sort"},
+        "expected src, dst and sort",
+        f"{place}.links",
+    )
     ends = ranks + len(switches)
     src, dst, sort = (
-        _numbers(links[key], most, f"{place}.links.{key}", room) for key, most in (("src", ends), ("dst", ends), ("sort", len(sorts)))
+        _numbers(links[key], most, f"{place}.links.{key}", room)
+        for key, most in (("src", ends), ("dst", ends), ("sort", len(sorts)))
     )
     _need(len(src) == len(dst) == len(sort), "src, dst and sort are of unlike length", f"{place}.links")
     _need(not (src == dst).any(), "a link joins an end to itself", f"{place}.links")
@@ -55,7 +65,14 @@ def read(doc: dict) -> Topology:
     limits = tuple(_each(doc["limits"], f"{place}.limits", limit))
     unit = None if doc["unit"] is None else json_reader.fraction(doc["unit"], f"{place}.unit")
     _need(unit != 0, "is no bandwidth", f"{place}.unit")
-    return Topology(printable(doc["name"]), ranks, LinkTable(src, dst, sort, sorts), limits, tuple(map(printable, switches)), unit=unit)
+    return Topology(
+        printable(doc["name"]),
+        ranks,
+        LinkTable(src, dst, sort, sorts),
+        limits,
+        tuple(map(printable, switches)),
+        unit=unit,
+    )
 
 
 def _each(rows: Any, place: str, make: Callable[[list, str], Any]) -> list:
@@ -81,7 +98,11 @@ def _numbers(rows: Any, most: int, place: str, room: list[int]) -> np.ndarray:
         stretch: list[Any] = row if isinstance(row, list) and len(row) == 3 else [row, 0, 1]
         first, step, count = stretch
         good = type(first) is int and type(step) is int and type(count) is int and 0 < count <= room[0]
-        _need(good and 0 <= first < most and 0 <= first + step * (count - 1) < most, f"{row!r} names nothing here"[:80], f"{place}[{i}]")
+        _need(
+            good and 0 <= first < most and 0 <= first + step * (count - 1) < most,
+            f"{row!r} names nothing here"[:80],
+            f"{place}[{i}]",
+        )
         room[0] -= count
         if count == 1:
             plain.append(first)

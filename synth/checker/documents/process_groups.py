@@ -1,4 +1,5 @@
-"""Verification of what `synth groups` writes: the joint bound from its prices, the schedule replayed, every figure computed again."""
+"""Verification of what `synth groups` writes: the joint bound from its prices, the schedule replayed, every figure
+computed again."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ KEYS = {"schema", "topology", "groups", "bound", "unit_bytes", "seconds", "gap",
 
 
 def document(doc: dict) -> list[str]:
-    """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for another document.
+    """What is established about the groups, a line each. Raises VerificationError with the place, FormatError for
+    another document.
 
-    Bounds of groups on their own that carry no certificate have a line that is `synth.model.documents.json_reader.Unchecked`.
+    Bounds of groups on their own that carry no certificate have a line that is
+    `synth.model.documents.json_reader.Unchecked`.
     """
     json_reader.fields(doc, "$", KEYS, {"open"})
     if doc["schema"] != SCHEMA:
@@ -43,11 +46,19 @@ def document(doc: dict) -> list[str]:
     least = f"at least {show(stated)} s where size 1 is 1 GB"
     lines = [f"{counted(len(groups), 'group')} at once on {network.name}: {least}, prices of links and limits checked"]
     alone = _alone(doc["groups"], network, groups, stated, "open" in doc)
-    return [*lines, *_schedule(doc, network, groups, stated), *alone, f"{MACHINE}; names of groups, and what is left open"]
+    return [
+        *lines,
+        *_schedule(doc, network, groups, stated),
+        *alone,
+        f"{MACHINE}; names of groups, and what is left open",
+    ]
 
 
-def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool) -> list[str]:
-    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has one."""
+def _alone(
+    rows: list[dict], network: Network, groups: tuple[Group, ...], joint: Fraction, cut_short: bool
+) -> list[str]:
+    """The bound of each group with the machine to itself: by a certificate, or as an image of a group before that has
+    one."""
     proved: dict[int, Fraction] = {}
     left = 0
     for i, row in enumerate(rows):
@@ -65,9 +76,17 @@ def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint:
         elif "alone_as" in row:
             here = f"{place}.alone_as"
             pair = json_reader.items(row["alone_as"], here)
-            _need(len(pair) == 2 and type(pair[0]) is int and pair[0] in proved, "names no group before with a proof of its own", here)
+            _need(
+                len(pair) == 2 and type(pair[0]) is int and pair[0] in proved,
+                "names no group before with a proof of its own",
+                here,
+            )
             like, moved = groups[pair[0]], json_reader.items(pair[1], here)
-            _need(process_groups.keeps(network, moved), "is no automorphism of the machine, or has links that it does not tell apart", here)
+            _need(
+                process_groups.keeps(network, moved),
+                "is no automorphism of the machine, or has links that it does not tell apart",
+                here,
+            )
             image = {moved[r] for r in like.ranks}, None if like.root is None else moved[like.root]
             same = (like.collective, like.size, *image) == (group.collective, group.size, set(group.ranks), group.root)
             _need(same, f"does not take group {pair[0]} to this one", here)
@@ -75,9 +94,17 @@ def _alone(rows: list[dict], network: Network, groups: tuple[Group, ...], joint:
         else:
             left += 1
             continue
-        _need(proved[i] >= own, f"is proved to be {show(proved[i])} at least, {show(own)} is claimed", f"{place}.alone_seconds")
+        _need(
+            proved[i] >= own,
+            f"is proved to be {show(proved[i])} at least, {show(own)} is claimed",
+            f"{place}.alone_seconds",
+        )
     lines = [f"bounds of {counted(len(proved), 'group')} with the machine to itself: checked"] if proved else []
-    return [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")] if left else lines
+    return (
+        [*lines, Unchecked(f"the bounds of {counted(left, 'group')} alone, which carry no certificate")]
+        if left
+        else lines
+    )
 
 
 def _network(doc: object) -> Network:
@@ -104,11 +131,15 @@ def _groups(rows: list, ranks: int) -> tuple[Group, ...]:
         place = f"$.groups[{i}]"
         json_reader.fields(row, place, GROUP, {"root", "name", "alone_certificate", "alone_as"})
         members = tuple(
-            json_reader.number(r, f"{place}.ranks[{j}]", 0, ranks) for j, r in enumerate(json_reader.items(row["ranks"], f"{place}.ranks"))
+            json_reader.number(r, f"{place}.ranks[{j}]", 0, ranks)
+            for j, r in enumerate(json_reader.items(row["ranks"], f"{place}.ranks"))
         )
         root = json_reader.number(row["root"], f"{place}.root", 0, ranks) if "root" in row else None
         collective = json_reader.one_of(row["collective"], COLLECTIVES, f"{place}.collective")
-        size, name = json_reader.fraction(row["bytes"], f"{place}.bytes"), json_reader.text(row.get("name", ""), f"{place}.name")
+        size, name = (
+            json_reader.fraction(row["bytes"], f"{place}.bytes"),
+            json_reader.text(row.get("name", ""), f"{place}.name"),
+        )
         found.append(Group(members, collective, size, root, name))
     try:
         return checked(found, ranks)
@@ -121,7 +152,11 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
         task = units(groups, network.ranks)
     except UsageError as error:
         raise VerificationError(str(error), "$.groups") from None
-    _need(json_reader.fraction(doc["unit_bytes"], "$.unit_bytes") == task.unit, f"is {show(task.unit)} for these groups", "$.unit_bytes")
+    _need(
+        json_reader.fraction(doc["unit_bytes"], "$.unit_bytes") == task.unit,
+        f"is {show(task.unit)} for these groups",
+        "$.unit_bytes",
+    )
     if doc["schedule"] is None:
         _need(doc["seconds"] is None and doc["gap"] is None, "are those of a schedule, and there is none", "$.seconds")
         return []
@@ -129,17 +164,25 @@ def _schedule(doc: dict, network: Network, groups: tuple[Group, ...], bound: Fra
     replay = verify.schedule(inner, "$.schedule")
     if inner["topology"] != doc["topology"]:
         differs = json_diff.told(inner["topology"], doc["topology"], "in $.topology")
-        raise VerificationError(f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology")
+        raise VerificationError(
+            f"runs on another topology than the bound speaks about: {differs}", "$.schedule.topology"
+        )
     # chunk by chunk: every one of every unit
     moved, wanted = inner["collective"], task.collective.to_json(replay.chunks)
     same = all(moved[key] == wanted[key] for key in ("ranks", "chunks", "combining"))
     same = same and all(sorted(moved[key]) == sorted(wanted[key]) for key in ("pre", "post"))
     _need(same, "moves other data than the groups ask for", "$.schedule.collective")
     seconds = replay.bandwidth * task.unit / network.unit
-    _need(json_reader.fraction(doc["seconds"], "$.seconds") == seconds, f"the schedule takes {show(seconds)} s", "$.seconds")
+    _need(
+        json_reader.fraction(doc["seconds"], "$.seconds") == seconds,
+        f"the schedule takes {show(seconds)} s",
+        "$.seconds",
+    )
     gap = seconds / bound - 1
     _need(gap >= 0, f"takes {show(seconds)} s, less than the bound", "$.schedule")
     _need(json_reader.fraction(doc["gap"], "$.gap") == gap, f"the gap is {show(gap)}", "$.gap")
     how = "optimal" if seconds == bound else f"{float(gap):.2%} above the bound"
     sends = counted(replay.sends, "send")
-    return [f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, {show(seconds)} s, {how}"]
+    return [
+        f"schedule: C={replay.chunks} S={replay.steps} R={replay.rounds}, {sends} replayed, {show(seconds)} s, {how}"
+    ]

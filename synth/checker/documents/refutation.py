@@ -1,8 +1,11 @@
-"""A refutation as a document: the problem that has no schedule, and a lower bound's certificate or one that names a proof file.
+"""A refutation as a document: the problem that has no schedule, and a lower bound's certificate or one that names a
+proof file.
 
-    {"schema": "synth.refutation/1", "topology", "collective" (one chunk per unit), "chunks", "steps", "rounds", "certificate"}
+    {"schema": "synth.refutation/1", "topology", "collective" (one chunk per unit), "chunks", "steps", "rounds",
+    "certificate"}
 
-`synth solve --proof DIR` and `synth pareto --proof DIR` write one for each refutation; `synth verify` checks it: a bound by
+`synth solve --proof DIR` and `synth pareto --proof DIR` write one for each refutation; `synth verify` checks it: a
+bound by
 `synth.checker.certificates.cuts`; of a proof the formula is built again from the problem and the steps are checked by
 `synth.checker.certificates.lrat`. No solver is loaded.
 """
@@ -54,7 +57,10 @@ def verify(doc: dict, folder: Path) -> list[str]:
         proof = _proof(doc, folder, **asked)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise VerificationError(malformed(error), "$") from None
-    return [f"C={asked['chunks']} S={asked['steps']} R={asked['rounds']}: no schedule, {proof}", exact_frontier.ASSUMED[SCHEMA]]
+    return [
+        f"C={asked['chunks']} S={asked['steps']} R={asked['rounds']}: no schedule, {proof}",
+        exact_frontier.ASSUMED[SCHEMA],
+    ]
 
 
 def _proof(doc: dict, folder: Path, chunks: int, steps: int, rounds: int) -> str:
@@ -62,7 +68,9 @@ def _proof(doc: dict, folder: Path, chunks: int, steps: int, rounds: int) -> str
     certificate, place = doc["certificate"], "$.certificate"
     kind = certificate.get("kind")
     if kind == "lrat":
-        problem = Problem(Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), chunks, steps, rounds)
+        problem = Problem(
+            Network.from_json(doc["topology"]), Collective.from_json(doc["collective"], 1), chunks, steps, rounds
+        )
         return f"{counted(_checked_proof(certificate, problem, folder), 'proof step')} checked"
     if kind == "unreachable":
         exact_frontier.proved(doc, certificate, place)

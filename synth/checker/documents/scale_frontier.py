@@ -20,7 +20,10 @@ from synth.model.rational import counted, rational, show
 from synth.model.scale_frontier import COLLECTIVES
 from synth.model.topology import Topology
 
-_SPEAKS = {"alltoall-lengths": "alltoall", "allreduce-parts": "allreduce"}  # certificates of others name their collective
+_SPEAKS = {
+    "alltoall-lengths": "alltoall",
+    "allreduce-parts": "allreduce",
+}  # certificates of others name their collective
 MOST_LOOKED_AT = 4_000_000  # links, counted for each rank that distances are counted from
 # What two machines must have in common for a schedule on one to be one on the other, and a bound.
 _SAME: tuple[Callable[[Topology], object], ...] = (
@@ -31,19 +34,24 @@ _SAME: tuple[Callable[[Topology], object], ...] = (
 def bound(certificate: dict, topology: Topology) -> Fraction:
     """R / C, in units of the topology, below which the certificate proves no schedule. Raises VerificationError."""
     kind = certificate.get("kind")
-    check = {"alltoall-lengths": path_lengths.check, "allreduce-parts": partition.check}.get(str(kind), throughput_cuts.check)
+    check = {"alltoall-lengths": path_lengths.check, "allreduce-parts": partition.check}.get(
+        str(kind), throughput_cuts.check
+    )
     return check(certificate, topology) * topology.unit_bandwidth()
 
 
 def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Topology | None]]) -> Fraction:
-    """As `bound`; of a certificate about another machine the error says how one of `others` differs, if it is about that."""
+    """As `bound`; of a certificate about another machine the error says how one of `others` differs, if it is about
+    that."""
     place = "bound.certificate"
     try:
         return bound(certificate, machine)
     except VerificationError as error:
         if error.place == "topology":
             for what, other in others:
-                digest = path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+                digest = (
+                    path_lengths.digest_runs if certificate["kind"] == "alltoall-lengths" else throughput_cuts.digest
+                )
                 if other is not None and certificate["topology"] == digest(other):
                     differs = json_diff.told(json_diff.plain(machine), json_diff.plain(other), f"in {what}")
                     told = f"speaks about {what}, not about the machine written in the document: {differs}"
@@ -52,21 +60,25 @@ def _bound(certificate: dict, machine: Topology, others: Iterable[tuple[str, Top
 
 
 def schedule(given: compressed_schedule.Bulk, where: str = "") -> str:
-    """One line on a bulk schedule that is right; `where` names its machine, if it is that of a document. Raises VerificationError."""
+    """One line on a bulk schedule that is right; `where` names its machine, if it is that of a document. Raises
+    VerificationError."""
     found = compressed_replay.bulk(given)
     sends = counted(found.sends, "send")
     images = f", {found.group} images of each listed one" if found.group > 1 else ""
     return (
         f"{given.collective} on {where or _called(given.topology, 'the file')}{_rooted(given.root)}: S={found.steps},"
-        f" R/C={show(found.bandwidth)}, {sends}{images}: every rank ends with what it must; no link or limit is overfull"
+        f" R/C={show(found.bandwidth)}, {sends}{images}: every rank ends with what it must; no link or limit is "
+        f"overfull"
     )
 
 
 def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> list[str]:
-    """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError, FormatError.
+    """What is established about a large frontier, a line each; its files lie in `folder`. Raises VerificationError,
+    FormatError.
 
-    The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its name, or where
-    that is None the one that its schedules are for. Lines that are `synth.model.documents.json_reader.Unchecked` name what could not be.
+    The machine is the one whose links stand in the document, whatever it is called; else what `named` makes of its
+    name, or where that is None the one that its schedules are for. Lines that are
+    `synth.model.documents.json_reader.Unchecked` name what could not be.
     """
     scale_schema.check(doc)
     given = doc["topology"]
@@ -82,7 +94,9 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
             raise VerificationError(f"says {given[key]!r}, the machine has {value!r}", f"topology.{key}")
     stated = _stated(doc, machine, folder, named, files)
     gbps = machine.unit_bandwidth() / (stated * rational(_share(doc["collective"], machine.ranks)))
-    where = machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
+    where = (
+        machine.name if known is not None else _called(machine, "the document" if "links" in given else "its schedules")
+    )
     claim = f"{doc['collective']} on {where}{_rooted(doc['root'])}"
     lines = [f"no {claim} takes fewer than {show(stated)} rounds per chunk: {float(gbps):.6g} GB/s at most"]
     left: list[str] = []
@@ -95,14 +109,18 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     for i, row in enumerate(doc["points"]):
         place, rate = f"points[{i}]", rational(row["bandwidth"])
         if rate < stated or (before is not None and rate >= before[1]):
-            raise VerificationError(f"R/C={show(rate)} lies below the bound or does not improve on the point before", place)
+            raise VerificationError(
+                f"R/C={show(rate)} lies below the bound or does not improve on the point before", place
+            )
         if before is not None and row["steps"] <= before[0]:
             raise VerificationError(f"says {row['steps']}, the point before takes {before[0]}", f"{place}.steps")
         if rational(row["gap"]) != rate / stated - 1:
             raise VerificationError(f"the gap is {show(rate / stated - 1)}, {row['gap']} is claimed", place)
         before = row["steps"], rate
         if rate != Fraction(row["rounds"], row["chunks"]):
-            raise VerificationError(f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds")
+            raise VerificationError(
+                f"{row['rounds']} rounds for {row['chunks']} chunks are not R/C={show(rate)}", f"{place}.rounds"
+            )
         if i in files:
             made = _load(folder, i, files[i])
             same = (made.collective, made.root, made.steps, made.bandwidth, made.chunks)
@@ -123,7 +141,9 @@ def document(doc: dict, folder: Path, named: Callable[[], Topology | None]) -> l
     return [*lines, *left, f"{MACHINE}; seconds, names of engines and notes"]
 
 
-def _stated(doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]) -> Fraction:
+def _stated(
+    doc: dict, machine: Topology, folder: Path, named: Callable[[], Topology | None], files: dict[int, str]
+) -> Fraction:
     """The bound that the document states, which its certificate proves. Raises VerificationError."""
     certificate, stated = doc["bound"]["certificate"], rational(doc["bound"]["value"])
     if not isinstance(certificate, dict):
@@ -169,7 +189,8 @@ def _rooted(root: int | None) -> str:
 
 
 def infeasible(doc: dict) -> str:
-    """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises VerificationError."""
+    """One line on a proof that no schedule exists, of a machine whose links stand in the document. Raises
+    VerificationError."""
     json_reader.fields(doc, "$", {"schema", "topology", "collective", "max_steps", "certificate"})
     collective = json_reader.one_of(doc["collective"], COLLECTIVES, "$.collective")
     if doc["max_steps"] is not None:
@@ -177,7 +198,9 @@ def infeasible(doc: dict) -> str:
     machine, certificate = link_columns.read(doc["topology"]), doc["certificate"]
     unit = show(machine.unit_bandwidth())
     if doc["topology"].get("unit_gbps", unit) != unit:
-        raise VerificationError(f"says {doc['topology']['unit_gbps']!r}, the machine has {unit!r}"[:120], "$.topology.unit_gbps")
+        raise VerificationError(
+            f"says {doc['topology']['unit_gbps']!r}, the machine has {unit!r}"[:120], "$.topology.unit_gbps"
+        )
     if not isinstance(certificate, dict):
         raise VerificationError("there is no certificate: nothing proves this", "$.certificate")
     start, end = unreachable.check(certificate, machine)
@@ -192,7 +215,8 @@ def _share(collective: str, ranks: int) -> str:
 
 
 def _least_steps(doc: dict, machine: Topology) -> bool:
-    """Whether so many steps were seen to be needed: one rank that is as many others away from another. False: too many to look at.
+    """Whether so many steps were seen to be needed: one rank that is as many others away from another. False: too many
+    to look at.
 
     Raises VerificationError where no rank is so far, or a point takes fewer steps.
     """

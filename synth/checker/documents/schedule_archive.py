@@ -1,7 +1,9 @@
-"""Reads the archive of a compact schedule (`synth.model.compressed_schedule`, ``.npz``) strictly: no array more or less, nothing unpacked of unknown size.
+"""Reads the archive of a compact schedule (`synth.model.compressed_schedule`, ``.npz``) strictly: no array more or
+less, nothing unpacked of unknown size.
 
-The header is JSON (docs/scale.md), the arrays hold whole numbers. What their numbers mean is checked here as far as they name
-something: ends of links, bandwidths, links of paths and of limits. Whether the schedule is right `synth.checker.schedule.compressed_replay` says.
+The header is JSON (docs/scale.md), the arrays hold whole numbers. What their numbers mean is checked here as far as
+they name something: ends of links, bandwidths, links of paths and of limits. Whether the schedule is right
+`synth.checker.schedule.compressed_replay` says.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ MOST_CHUNKS = 1 << 62
 
 
 def load(path: Path) -> Bulk:
-    """The inverse of `Bulk.save`. Raises FormatError for a file that is no such archive, VerificationError where it makes no sense."""
+    """The inverse of `Bulk.save`. Raises FormatError for a file that is no such archive, VerificationError where it
+    makes no sense."""
     try:
         with zipfile.ZipFile(path) as archive:
             header, columns = _unpacked(archive)
@@ -40,13 +43,23 @@ def load(path: Path) -> Bulk:
         raise FormatError(f"cannot be read: {error.strerror or error}", str(path)) from None
     except RecursionError:
         raise FormatError(f"is no schedule of {SCHEMA}: nested too deeply", str(path)) from None
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        ValueError,
+        TypeError,
+        EOFError,
+        RuntimeError,
+        SyntaxError,
+    ) as error:
         raise FormatError(f"is no schedule of {SCHEMA}: {error}"[:200], str(path)) from None
     return _read(header, columns)
 
 
 def _unpacked(archive: zipfile.ZipFile) -> tuple[Any, dict[str, np.ndarray]]:
-    """The header and every array, int64. Raises ValueError for what is no array of whole numbers, or too much of them."""
+    """The header and every array, int64. Raises ValueError for what is no array of whole numbers, or too much of
+    them."""
     items = {item.filename: item for item in archive.infolist()}
     wanted = {f"{name}.npy" for name in ("header", "generators", *ARRAYS, *LIMITS)}
     if len(items) < len(archive.infolist()):
@@ -104,9 +117,18 @@ def _read(header: object, columns: dict[str, np.ndarray]) -> Bulk:
     if len(generators) and generators.shape[1] != nodes:
         raise VerificationError(f"has {generators.shape[1]} columns, ranks and switches are {nodes}", "generators")
     return Bulk(
-        topology, collective, root, chunks, columns["rounds"], columns["step"], columns["chunk"], columns["path"], columns["kind"],
-        paths, tuple(map(tuple, generators.tolist())),
-    )  # fmt: skip
+        topology,
+        collective,
+        root,
+        chunks,
+        columns["rounds"],
+        columns["step"],
+        columns["chunk"],
+        columns["path"],
+        columns["kind"],
+        paths,
+        tuple(map(tuple, generators.tolist())),
+    )
 
 
 def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
@@ -118,13 +140,22 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     )
     switches = tuple(_texts(machine["switches"], f"{place}.switches"))
     widths, lates = (
-        [json_reader.fraction(text, f"{place}.{key}[{i}]") for i, text in enumerate(json_reader.items(machine[key], f"{place}.{key}"))]
+        [
+            json_reader.fraction(text, f"{place}.{key}[{i}]")
+            for i, text in enumerate(json_reader.items(machine[key], f"{place}.{key}"))
+        ]
         for key in ("widths", "latencies")
     )
     count, nodes = len(columns["src"]), ranks + len(switches)
     if count > MOST_LINKS:
         raise VerificationError(f"{count} links; at most {MOST_LINKS} are read", "src")
-    for key, most in (("src", nodes), ("dst", nodes), ("width", len(widths)), ("late", len(lates)), ("sort", len(KINDS))):
+    for key, most in (
+        ("src", nodes),
+        ("dst", nodes),
+        ("width", len(widths)),
+        ("late", len(lates)),
+        ("sort", len(KINDS)),
+    ):
         if len(columns[key]) != count:
             raise VerificationError(f"has {len(columns[key])} entries, src has {count}", key)
         within(columns[key], most, key)
@@ -141,7 +172,9 @@ def _machine(doc: object, columns: dict[str, np.ndarray]) -> Topology:
     titles, narrow = _texts(machine["limits"], f"{place}.limits"), columns["limit_width"]
     members = _split("limit_links", "limit_ends", columns, count)
     if not len(titles) == len(members) == len(narrow):
-        raise VerificationError(f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends")
+        raise VerificationError(
+            f"{len(titles)} names for {len(members)} limits of {len(narrow)} bandwidths", "limit_ends"
+        )
     within(narrow, len(widths), "limit_width")
     limits = tuple(Limit(n, Members(m), widths[w]) for n, m, w in zip(titles, members, narrow.tolist(), strict=True))
     if len(columns["nodes"]) not in (0, ranks):
@@ -166,7 +199,8 @@ def within(values: np.ndarray, most: int, place: str) -> None:
 
 
 def _split(flat: str, ends: str, columns: dict[str, np.ndarray], links: int) -> list[np.ndarray]:
-    """The links of each path or limit: entry i of `ends` is where those of path i end in `flat`, and those of path i + 1 begin."""
+    """The links of each path or limit: entry i of `ends` is where those of path i end in `flat`, and those of path i +
+    1 begin."""
     numbers, stops = columns[flat], columns[ends]
     within(numbers, links, flat)
     starts = np.concatenate([np.zeros(1, np.int64), stops])

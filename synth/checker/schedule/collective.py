@@ -1,4 +1,5 @@
-"""The task of a schedule's document, read strictly: who has which chunk before, who is to have it after, as its name says."""
+"""The task of a schedule's document, read strictly: who has which chunk before, who is to have it after, as its name
+says."""
 
 from __future__ import annotations
 
@@ -11,10 +12,28 @@ from synth.model.documents import json_reader
 # Ranks of a task, at most: as many as a certificate may speak of.
 MOST_RANKS = 1 << 16
 
-ROOTED = ("broadcast", "reduce", "scatter", "gather", "multi-broadcast", "multi-reduce", "multi-scatter", "multi-gather")
+ROOTED = (
+    "broadcast",
+    "reduce",
+    "scatter",
+    "gather",
+    "multi-broadcast",
+    "multi-reduce",
+    "multi-scatter",
+    "multi-gather",
+)
 UNROOTED = (
-    "allgather", "reduce-scatter", "allreduce", "alltoall", "scan", "alltonext", "sendrecv", "allgatherv", "reduce-scatterv", "alltoallv",
-)  # fmt: skip
+    "allgather",
+    "reduce-scatter",
+    "allreduce",
+    "alltoall",
+    "scan",
+    "alltonext",
+    "sendrecv",
+    "allgatherv",
+    "reduce-scatterv",
+    "alltoallv",
+)
 COMBINING = ("reduce", "multi-reduce", "reduce-scatter", "reduce-scatterv", "allreduce", "scan")
 # Collectives that are read with before and after exchanged.
 REVERSED = ("reduce", "multi-reduce", "gather", "multi-gather", "reduce-scatter", "reduce-scatterv")
@@ -25,7 +44,8 @@ Row = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True)
 class Task:
-    """`pre` and `post` by address, ``chunk * ranks + rank``; what a post address wants is None where it is everything."""
+    """`pre` and `post` by address, ``chunk * ranks + rank``; what a post address wants is None where it is
+    everything."""
 
     name: str
     ranks: int
@@ -38,8 +58,8 @@ class Task:
     def read(doc: object, per_unit: int, ranks: int, place: str) -> Task:
         """Read the `collective` object of a schedule with `per_unit` chunks of each unit. Raises VerificationError.
 
-        All chunks of a unit are alike, so that the first of each says what the whole collective is; and a collective with a
-        name of synth's own is, chunk by chunk, what its name and its sizes say.
+        All chunks of a unit are alike, so that the first of each says what the whole collective is; and a collective
+        with a name of synth's own is, chunk by chunk, what its name and its sizes say.
         """
         fields = json_reader.fields(doc, place, {"name", "ranks", "root", "combining", "chunks", "pre", "post"})
         if json_reader.number(fields["ranks"], f"{place}.ranks", 1, MOST_RANKS) != ranks:
@@ -49,7 +69,9 @@ class Task:
             raise VerificationError(f"{chunks} chunks are not a multiple of C = {per_unit}", f"{place}.chunks")
         if not isinstance(fields["combining"], bool):
             raise VerificationError("'combining' is true or false", f"{place}.combining")
-        rows = len(json_reader.items(fields["pre"], f"{place}.pre")) + len(json_reader.items(fields["post"], f"{place}.post"))
+        rows = len(json_reader.items(fields["pre"], f"{place}.pre")) + len(
+            json_reader.items(fields["post"], f"{place}.post")
+        )
         if chunks > rows:
             raise VerificationError(f"{chunks} chunks, and rows of pre and post for {rows} at most", f"{place}.chunks")
         pre = _pairs(fields["pre"], chunks, ranks, f"{place}.pre", 2)
@@ -59,7 +81,9 @@ class Task:
         if task.combining:
             _check_sums(task, f"{place}.post")
         if not _as_defined(task, _roots(task, fields["root"], f"{place}.root"), per_unit, place):
-            raise VerificationError(f"pre and post are not those of {name} over {ranks} ranks with C = {per_unit}", place)
+            raise VerificationError(
+                f"pre and post are not those of {name} over {ranks} ranks with C = {per_unit}", place
+            )
         return task
 
     def unit(self, per_unit: int) -> Task:
@@ -98,7 +122,9 @@ def _check_sums(task: Task, place: str) -> None:
         if want is None and chunk not in contributed:
             raise VerificationError(f"rank {rank} wants the sum of chunk {chunk}, to which no rank contributes", place)
         if want is not None and not (want and all(chunk * task.ranks + r in task.pre for r in want)):
-            raise VerificationError(f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors", place)
+            raise VerificationError(
+                f"rank {rank} wants {sorted(want)} of chunk {chunk}, which are not its contributors", place
+            )
 
 
 def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[int, frozenset[int] | None]:
@@ -119,7 +145,10 @@ def _pairs(doc: object, chunks: int, ranks: int, place: str, most: int) -> dict[
         here = f"{place}[{i}]"
         if not 2 <= len(json_reader.items(row, here)) <= most:
             raise VerificationError("expected [chunk, rank]", here)
-        chunk, rank = json_reader.number(row[0], f"{here}[0]", 0, chunks), json_reader.number(row[1], f"{here}[1]", 0, ranks)
+        chunk, rank = (
+            json_reader.number(row[0], f"{here}[0]", 0, chunks),
+            json_reader.number(row[1], f"{here}[1]", 0, ranks),
+        )
         if chunk * ranks + rank in found:
             raise VerificationError(f"chunk {chunk} at rank {rank} is listed twice", here)
         found[chunk * ranks + rank] = _contributors(row[2], ranks, f"{here}[2]") if len(row) == 3 else None
@@ -134,7 +163,8 @@ def _contributors(doc: object, ranks: int, place: str) -> frozenset[int]:
 
 
 def _roots(task: Task, root: object, place: str) -> list[int]:
-    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises VerificationError.
+    """The roots: one rank, several for a collective whose name begins with multi-, none for the others. Raises
+    VerificationError.
 
     Nothing rests on the roots of a collective with a name of its own, which may give any.
     """
@@ -149,12 +179,15 @@ def _roots(task: Task, root: object, place: str) -> list[int]:
     if task.name in ROOTED and not roots:
         raise VerificationError(f"is missing: {task.name} has one", place)
     if task.name in ROOTED and several != task.name.startswith("multi-"):
-        raise VerificationError(f"{task.name} has {'one root' if several else 'several roots'}, found {root!r}"[:120], place)
+        raise VerificationError(
+            f"{task.name} has {'one root' if several else 'several roots'}, found {root!r}"[:120], place
+        )
     return roots if task.name in ROOTED else []
 
 
 def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
-    """Whether pre and post are what the collective's name says, or for a name that is not synth's own, alike for all chunks of a unit."""
+    """Whether pre and post are what the collective's name says, or for a name that is not synth's own, alike for all
+    chunks of a unit."""
     n, everyone = task.ranks, range(task.ranks)
     before, after = (task.post, task.pre) if task.name in REVERSED else (task.pre, task.post)
     name = task.name
@@ -165,13 +198,24 @@ def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
             raise VerificationError(f"pre and post are not the same for all {c} chunks of a unit", place)
         return True
     units = {
-        "broadcast": len(roots), "reduce": len(roots), "scatter": len(roots) * n, "gather": len(roots) * n, "allgather": n,
-        "reduce-scatter": n, "alltoall": n * n, "allreduce": 1, "scan": 1, "alltonext": n - 1, "sendrecv": n,
-    }.get(name.removeprefix("multi-"))  # fmt: skip
+        "broadcast": len(roots),
+        "reduce": len(roots),
+        "scatter": len(roots) * n,
+        "gather": len(roots) * n,
+        "allgather": n,
+        "reduce-scatter": n,
+        "alltoall": n * n,
+        "allreduce": 1,
+        "scan": 1,
+        "alltonext": n - 1,
+        "sendrecv": n,
+    }.get(name.removeprefix("multi-"))
     if task.combining != (name in COMBINING):
         raise VerificationError(f"'combining' is wrong for {name}", f"{place}.combining")
     if units is not None and task.chunks != units * c:
-        raise VerificationError(f"{name} over {n} ranks has {units * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks")
+        raise VerificationError(
+            f"{name} over {n} ranks has {units * c} chunks at C = {c}, found {task.chunks}", f"{place}.chunks"
+        )
     rows: list[Row]
     if name in ("broadcast", "multi-broadcast", "reduce", "multi-reduce"):
         rows = [([r], everyone) for r in roots]
@@ -187,7 +231,9 @@ def _as_defined(task: Task, roots: list[int], c: int, place: str) -> bool:
         rows = [([i], [(i + 1) % n]) for i in range(task.chunks // c)]
     elif name == "alltoallv":
         source = {at // n // c: at % n for at in before}
-        rows = [([s], [d]) for s, d in sorted((source.get(at // n // c, n), at % n) for at in after if at // n % c == 0)]
+        rows = [
+            ([s], [d]) for s, d in sorted((source.get(at // n // c, n), at % n) for at in after if at // n % c == 0)
+        ]
     else:
         rows = [([at % n], everyone) for at in sorted(before, key=lambda at: at % n) if at // n % c == 0]
     if (

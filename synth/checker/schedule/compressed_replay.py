@@ -1,12 +1,13 @@
-"""Independent replay of bulk schedules in NumPy, by orbits: nothing given is believed, and no code is shared with builders.
+"""Independent replay of bulk schedules in NumPy, by orbits: nothing given is believed, and no code is shared with
+builders.
 
 What is checked: each path leads over links from a rank through switches to a rank; each generator maps links onto links
-and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so that
-the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
-sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each chunk
-is summed up a tree: the time reversal of a copy in which every rank receives once); loads of links and limits, step by
-step, over all images. No sum can wrap: numbers are shown to be small before arrays of them are added, and loads are compared with
-bandwidth times rounds as Python integers.
+and limits onto limits of the same bandwidth; the generators commute and no element but the identity fixes a rank, so
+that the images of a send are as many as the group has elements; the listed sends belong to one unit of each orbit; who
+sends a chunk holds it; all that must be received is; for reductions each rank's contribution is counted once (each
+chunk is summed up a tree: the time reversal of a copy in which every rank receives once); loads of links and limits,
+step by step, over all images. No sum can wrap: numbers are shown to be small before arrays of them are added, and loads
+are compared with bandwidth times rounds as Python integers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ MOST_HELD = 1 << 33  # chunks times ranks: who holds what is a table of bytes
 
 @dataclass(frozen=True)
 class Checked:
-    """What was established: `sends` of the whole schedule, `group` images of each, `bandwidth` R / C, `busiest` load over room."""
+    """What was established: `sends` of the whole schedule, `group` images of each, `bandwidth` R / C, `busiest` load
+    over room."""
 
     sends: int
     group: int
@@ -86,10 +88,17 @@ class _Replay:
         _need(type(given.chunks) is int and given.chunks >= 1, "must be a whole number, at least 1", "chunks")
         _need(given.steps <= MOST_STEPS, f"{given.steps} steps; at most {MOST_STEPS} are replayed", "rounds")
         count = len(given.step)
-        for name, most in (("step", given.steps), ("chunk", given.units * given.chunks), ("path", len(given.paths)), ("kind", 2)):
+        for name, most in (
+            ("step", given.steps),
+            ("chunk", given.units * given.chunks),
+            ("path", len(given.paths)),
+            ("kind", 2),
+        ):
             column = getattr(given, name)
             _need(len(column) == count, f"has {len(column)} entries, step has {count}", name)
-            _need(count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name)
+            _need(
+                count == 0 or (int(column.min()) >= 0 and int(column.max()) < most), f"lies outside 0..{most - 1}", name
+            )
         _need(self.per <= MOST_HELD, f"{self.per} of each unit; at most {MOST_HELD} are followed", "chunks")
         _need(self.per * self.moved == given.chunks * given.units, f"are no multiple of {self.moved} blocks", "chunks")
         _need(given.steps == 0 or int(given.rounds.min()) >= 1, "every step has at least one round", "rounds")
@@ -101,14 +110,23 @@ class _Replay:
         _need(not slow, "a bandwidth is negative", "width")
 
     def _enough(self, units: int, sources: int) -> None:
-        """No chunk can be where it must without sends: said before a table of who holds what is made, whose size numbers alone set."""
+        """No chunk can be where it must without sends: said before a table of who holds what is made, whose size
+        numbers alone set."""
         given, rows = self.given, units * self.per
         if given.collective == "alltoall":
             least = (units - sources) * self.per  # a rank has what it sends itself
         else:
             least = rows * (self.ranks - 1) * (2 if given.collective == "allreduce" else 1)
-        _need(len(given.step) >= least, f"lists {len(given.step)} sends, where so many chunks take {least} at least", "step")
-        _need(rows * self.ranks <= MOST_HELD, f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed", "chunks")
+        _need(
+            len(given.step) >= least,
+            f"lists {len(given.step)} sends, where so many chunks take {least} at least",
+            "step",
+        )
+        _need(
+            rows * self.ranks <= MOST_HELD,
+            f"{rows} chunks for {self.ranks} ranks; at most {MOST_HELD} in all are followed",
+            "chunks",
+        )
 
     def _paths(self) -> None:
         count = len(self.src)
@@ -116,8 +134,16 @@ class _Replay:
             place = f"paths[{p}]"
             _need(path and all(0 <= i < count for i in path), "names no links", place)
             inner = self.dst[list(path[:-1])]
-            _need((inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(), "is not joined through switches", place)
-            _need(self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks, "does not lead from rank to rank", place)
+            _need(
+                (inner == self.src[list(path[1:])]).all() and (inner >= self.ranks).all(),
+                "is not joined through switches",
+                place,
+            )
+            _need(
+                self.src[path[0]] < self.ranks and self.dst[path[-1]] < self.ranks,
+                "does not lead from rank to rank",
+                place,
+            )
             _need(self.src[path[0]] != self.dst[path[-1]], "leads back to where it starts", place)
 
     def _group(self) -> tuple[np.ndarray, int]:
@@ -138,11 +164,19 @@ class _Replay:
         images = []
         for g, pi in enumerate(moves):
             place = f"generators[{g}]"
-            _need(len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(), "is no permutation of ranks and switches", place)
+            _need(
+                len(pi) == self.nodes and (np.sort(pi) == np.arange(self.nodes)).all(),
+                "is no permutation of ranks and switches",
+                place,
+            )
             _need(self.ranks == self.nodes or pi[: self.ranks].max() < self.ranks, "takes a rank to a switch", place)
             moved = pi[self.src] * self.nodes + pi[self.dst]
             at = np.searchsorted(keys[order], moved)
-            _need((at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(), "takes a link to none", place)
+            _need(
+                (at < len(keys)).all() and (keys[order][np.minimum(at, len(keys) - 1)] == moved).all(),
+                "takes a link to none",
+                place,
+            )
             image = order[at]
             _need((width[image] == width).all(), "changes a bandwidth", place)
             taken = Counter((np.sort(image[m]).tobytes(), w) for m, w in zip(held, slow, strict=True))
@@ -195,15 +229,23 @@ class _Replay:
             self.wanted = np.arange(self.moved)
             self.sources = self._sources(self.wanted)
             return
-        _need(given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators")
+        _need(
+            given.collective not in ("broadcast", "reduce"), f"{given.collective} has no free symmetries", "generators"
+        )
         listed = np.unique(given.chunk // self.per)
         # a unit's orbit is known by its first rank's: the group moves it freely, and one source of each orbit is listed
         first = listed if self.moved == self.ranks else listed // self.ranks
         sources = np.unique(first)
         _need(len(np.unique(self.orbit_of_rank[sources])) == len(sources), "lists two units of one orbit", "chunk")
-        _need(len(sources) * group == self.ranks, f"lists units of {len(sources)} orbits of {self.ranks // group}", "chunk")
+        _need(
+            len(sources) * group == self.ranks,
+            f"lists units of {len(sources)} orbits of {self.ranks // group}",
+            "chunk",
+        )
         self._enough(len(sources) * (self.moved // self.ranks), len(sources))
-        self.wanted = sources if self.moved == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
+        self.wanted = (
+            sources if self.moved == self.ranks else (sources[:, None] * self.ranks + np.arange(self.ranks)).ravel()
+        )
         self.sources = self._sources(self.wanted)
 
     def _sources(self, units: np.ndarray) -> np.ndarray:
@@ -240,7 +282,10 @@ class _Replay:
             times = np.bincount(paths, minlength=len(given.paths))
             used = np.flatnonzero(times)
             counts = lengths[used]
-            hops = flat[np.repeat(starts[used] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())]
+            hops = flat[
+                np.repeat(starts[used] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+                + np.arange(counts.sum())
+            ]
             total = np.zeros(len(orbit), np.int64)
             np.add.at(total, orbit[hops], np.repeat(times[used], counts))
             load = total[orbit] * group // sizes[orbit]
@@ -249,14 +294,18 @@ class _Replay:
             if held:
                 sums = np.zeros(len(held), np.int64)
                 np.add.at(sums, holder, load[inside])
-                busiest = max(busiest, *_fullest(sums, of_limit, limit_room, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"))
+                busiest = max(
+                    busiest,
+                    *_fullest(sums, of_limit, limit_room, rounds, lambda k: f"limit {names[k].name}", f"steps[{t}]"),
+                )
         return busiest
 
     def _link(self, i: int) -> str:
         return f"link {self.src[i]} -> {self.dst[i]}"
 
     def _spread(self, starts: np.ndarray, mask: np.ndarray, *, reverse: bool, once: bool) -> None:
-        """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all receive once."""
+        """Copies from where each listed chunk starts to all who want it; backwards in time for reductions, where all
+        receive once."""
         given = self.given
         first, last = given.ends
         step, chunk, path = given.step[mask], given.chunk[mask], given.path[mask]
@@ -289,7 +338,9 @@ class _Replay:
             lacking, ranks = np.nonzero(~held)
         if len(lacking):
             chunk_id = int(self.wanted[lacking[0] // self.per]) * self.per + int(lacking[0]) % self.per
-            raise VerificationError(f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$")
+            raise VerificationError(
+                f"rank {ranks[0]} ends without chunk {chunk_id}" + (" being summed" if reverse else ""), "$"
+            )
 
     def _places(self, chunk: np.ndarray) -> np.ndarray:
         """The row of each chunk among the listed ones."""

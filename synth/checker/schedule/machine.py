@@ -29,7 +29,9 @@ class Fabric:
     @staticmethod
     def read(doc: object, place: str) -> Fabric:
         """Read the `topology` object of a schedule."""
-        fields = json_reader.fields(doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"})
+        fields = json_reader.fields(
+            doc, place, {"name", "ranks", "links", "limits", "unit_gbps"}, {"wires", "latency_us"}
+        )
         ranks = json_reader.number(fields["ranks"], f"{place}.ranks", 1)
         links: dict[LinkKey, int] = {}
         for i, row in enumerate(json_reader.items(fields["links"], f"{place}.links")):
@@ -44,19 +46,26 @@ class Fabric:
         for i, row in enumerate(json_reader.items(fields["limits"], f"{place}.limits")):
             here = f"{place}.limits[{i}]"
             cap = json_reader.fields(row, here, {"links", "units"})
-            keys = [_link_key(key, ranks, f"{here}.links[{j}]") for j, key in enumerate(json_reader.items(cap["links"], f"{here}.links"))]
+            keys = [
+                _link_key(key, ranks, f"{here}.links[{j}]")
+                for j, key in enumerate(json_reader.items(cap["links"], f"{here}.links"))
+            ]
             for key in keys:
                 if key not in links:
                     raise VerificationError(f"limits a link {key[0]} -> {key[1]} that does not exist", here)
             limits.append((Counter(keys), json_reader.number(cap["units"], f"{here}.units", 1)))
         wires = _read_wires(fields.get("wires", []), f"{place}.wires")
         if bool(wires) != any(via for _, _, via in links):
-            raise VerificationError("wires are listed exactly when links name the switches on their way", f"{place}.wires")
+            raise VerificationError(
+                "wires are listed exactly when links name the switches on their way", f"{place}.wires"
+            )
         fabric = Fabric(ranks, links, tuple(limits), wires)
         for key in links:
             for hop in fabric.hops(key):
                 if wires and hop not in wires:
-                    raise VerificationError(f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place)
+                    raise VerificationError(
+                        f"link {key[0]} -> {key[1]} uses a wire {hop[0]} -> {hop[1]} that does not exist", place
+                    )
         return fabric
 
     @staticmethod
@@ -82,7 +91,9 @@ class Fabric:
                     physical[hop] += n
             for (a, b), n in physical.items():
                 if n > self.wires[a, b] * rounds:
-                    raise VerificationError(f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place)
+                    raise VerificationError(
+                        f"wire {a} -> {b} carries {n} chunks, {rounds} rounds allow {self.wires[a, b] * rounds}", place
+                    )
 
 
 def _link_key(row: object, ranks: int, place: str) -> LinkKey:
@@ -99,7 +110,9 @@ def _read_wires(doc: object, place: str) -> dict[tuple[int | str, int | str], in
     wires: dict[tuple[int | str, int | str], int] = {}
     for i, row in enumerate(json_reader.items(doc, place)):
         here = f"{place}[{i}]"
-        if len(json_reader.items(row, here)) != 3 or not all(isinstance(end, str) or type(end) is int for end in row[:2]):
+        if len(json_reader.items(row, here)) != 3 or not all(
+            isinstance(end, str) or type(end) is int for end in row[:2]
+        ):
             raise VerificationError("expected [end, end, units]", here)
         wires[row[0], row[1]] = wires.get((row[0], row[1]), 0) + json_reader.number(row[2], f"{here}[2]", 1)
     return wires
@@ -114,7 +127,13 @@ def load_of(rows: list, chunks: int, fabric: Fabric, place: str) -> dict[LinkKey
     load: dict[int, dict[int, int]] = {}
     try:
         for chunk, src, dst, kind in rows:
-            if type(chunk) is not int or type(src) is not int or type(dst) is not int or not 0 <= chunk < chunks or kind not in KINDS:
+            if (
+                type(chunk) is not int
+                or type(src) is not int
+                or type(dst) is not int
+                or not 0 <= chunk < chunks
+                or kind not in KINDS
+            ):
                 break
             try:
                 load[src][dst] += 1
@@ -136,7 +155,10 @@ def _send(row: object, chunks: int, fabric: Fabric, place: str) -> LinkKey | Non
     if len(row) not in (4, 5):
         raise VerificationError("expected [chunk, src, dst, kind] or [chunk, src, dst, kind, path]", place)
     json_reader.number(row[0], f"{place}[0]", 0, chunks)
-    src, dst = json_reader.number(row[1], f"{place}[1]", 0, fabric.ranks), json_reader.number(row[2], f"{place}[2]", 0, fabric.ranks)
+    src, dst = (
+        json_reader.number(row[1], f"{place}[1]", 0, fabric.ranks),
+        json_reader.number(row[2], f"{place}[2]", 0, fabric.ranks),
+    )
     via = _path(row[4], f"{place}[4]") if len(row) == 5 else ()
     if row[3] not in KINDS:
         raise VerificationError(f"kind {row[3]!r} is none of {', '.join(KINDS)}", f"{place}[3]")

@@ -63,13 +63,15 @@ def schedule(given: Schedule | dict, place: str = "$") -> Replay:
 
 
 def problem(topology: object, collective: object, place: str = "$") -> None:
-    """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its name says."""
+    """Check the two documents that a bound speaks about, one chunk per unit, and that a named collective is what its
+    name says."""
     fabric = _machine(topology, f"{place}.topology")
     Task.read(collective, 1, fabric.ranks, f"{place}.collective")
 
 
 def _machine(doc: Any, place: str) -> Fabric:
-    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each link."""
+    """The topology of a document: beside its links and limits a name, a unit above 0, and no latency or one for each
+    link."""
     fabric, fields = Fabric.read(doc, place), doc
     json_reader.text(fields["name"], f"{place}.name")
     if not json_reader.fraction(fields["unit_gbps"], f"{place}.unit_gbps"):
@@ -78,7 +80,9 @@ def _machine(doc: Any, place: str) -> Fabric:
     for i, value in enumerate(latency):
         json_reader.fraction(value, f"{place}.latency_us[{i}]")
     if latency and len(latency) != len(fields["links"]):
-        raise VerificationError(f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us")
+        raise VerificationError(
+            f"gives {len(latency)} latencies to {len(fields['links'])} links", f"{place}.latency_us"
+        )
     return fabric
 
 

@@ -24,9 +24,13 @@ class Holding:
         """Says which send of a step is wrong, the first."""
         for i, (chunk, src, dst, kind, *_) in enumerate(moves):
             if kind != "copy":
-                raise VerificationError(f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]")
+                raise VerificationError(
+                    f"kind {kind!r} in {self.task.name}, which does not combine", f"{place}.sends[{i}]"
+                )
             if chunk * self.task.ranks + src not in self.held:
-                raise VerificationError(f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]")
+                raise VerificationError(
+                    f"rank {src} sends chunk {chunk} to {dst} before it holds it", f"{place}.sends[{i}]"
+                )
 
     def finish(self) -> None:
         """Raises VerificationError unless every rank has what it is to end with."""
@@ -58,7 +62,9 @@ class Combining:
                 raise VerificationError(f"rank {src} has nothing of chunk {chunk} to send", f"{place}.sends[{i}]")
             if kind.startswith("copy"):
                 if to in copies:
-                    raise VerificationError(f"a second copy of chunk {chunk} lands on rank {dst} in one step", f"{place}.sends[{i}]")
+                    raise VerificationError(
+                        f"a second copy of chunk {chunk} lands on rank {dst} in one step", f"{place}.sends[{i}]"
+                    )
                 copies[to] = value
             else:
                 adds.append((to, value, i))
@@ -80,4 +86,6 @@ class Combining:
             if held != bits:
                 wrong = (held ^ bits).bit_length() - 1
                 fault = "lacks" if bits >> wrong & 1 else "has too much:"
-                raise VerificationError(f"rank {rank} ends: chunk {chunk} {fault} rank {wrong}'s contribution", f"{self.place}.steps")
+                raise VerificationError(
+                    f"rank {rank} ends: chunk {chunk} {fault} rank {wrong}'s contribution", f"{self.place}.steps"
+                )

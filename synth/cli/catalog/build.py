@@ -32,21 +32,33 @@ STATES = {
 @click.argument("fleet", type=FILE, metavar="FLEET.yaml")
 @db_option
 @click.option("--jobs", type=Positive(), metavar="N", help="Tasks at a time; as many as there are cores unless given.")
-@click.option("--inline", is_flag=True, help="In this process, one after the other, without a hard deadline: to look into a task.")
-@click.option("--dask", metavar="ADDRESS", help="On the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.")
+@click.option(
+    "--inline", is_flag=True, help="In this process, one after the other, without a hard deadline: to look into a task."
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="On the workers of a Dask scheduler, such as tcp://host:8786; local starts one here.",
+)
 @click.option("--slurm", is_flag=True, help="In N SLURM jobs of the kind that the job file's `slurm` describes.")
-@click.option("--time-limit", type=Duration(), metavar="30s", help="Wall time of each task, whatever the job file says.")
-@click.option("--budget", type=Duration(), metavar="2h", help="Wall time of the whole job: no task is started after it.")
-@click.option("--retry-open", is_flag=True, help="Continue tasks that a budget left open; a larger one continues them anyway.")
+@click.option(
+    "--time-limit", type=Duration(), metavar="30s", help="Wall time of each task, whatever the job file says."
+)
+@click.option(
+    "--budget", type=Duration(), metavar="2h", help="Wall time of the whole job: no task is started after it."
+)
+@click.option(
+    "--retry-open", is_flag=True, help="Continue tasks that a budget left open; a larger one continues them anyway."
+)
 @click.option("--retry-failed", is_flag=True, help="Try tasks again that crashed twice.")
 @click.option("--dry-run", is_flag=True, help="Only list the tasks, in their order, with an estimate of their seconds.")
 @output_options
 def build(fleet: Path, db: Path, dry_run: bool, output: str | None, form: str | None, **given: Any) -> int:
     """Run a job: topologies x collectives x options, each task answered by an entry of the catalog.
 
-    What the catalog has, under the same fingerprint or for a machine that is equal up to numbering, is skipped. Ctrl-C, or
-    a kill, loses at most the tasks in flight, and these continue from their logs when the same command is given again.
-    Exit code: 0 all done, 4 some open or not started, 1 some failed.
+    What the catalog has, under the same fingerprint or for a machine that is equal up to numbering, is skipped. Ctrl-C,
+    or a kill, loses at most the tasks in flight, and these continue from their logs when the same command is given
+    again. Exit code: 0 all done, 4 some open or not started, 1 some failed.
 
     \b
     Examples:
@@ -88,14 +100,26 @@ def _what(item: Item) -> str:
 def _document(item: Item) -> dict:
     task = item.task
     return {
-        "topology": task.topology.name, "collective": task.name, "roots": list(task.roots), "ranks": task.topology.ranks,
-        "options": dict(task.asked), "time_limit": task.options.time_limit, "fate": item.fate, "state": item.state or None,
-        "entry": item.entry or None, "reason": item.reason, "seconds": round(item.seconds, 3),
-    }  # fmt: skip
+        "topology": task.topology.name,
+        "collective": task.name,
+        "roots": list(task.roots),
+        "ranks": task.topology.ranks,
+        "options": dict(task.asked),
+        "time_limit": task.options.time_limit,
+        "fate": item.fate,
+        "state": item.state or None,
+        "entry": item.entry or None,
+        "reason": item.reason,
+        "seconds": round(item.seconds, 3),
+    }
 
 
 def _summary(summary: Summary) -> dict:
-    return {"counts": summary.counts, "seconds": round(summary.seconds, 1), "tasks": [_document(item) for item in summary.items]}
+    return {
+        "counts": summary.counts,
+        "seconds": round(summary.seconds, 1),
+        "tasks": [_document(item) for item in summary.items],
+    }
 
 
 def _print_summary(summary: Summary) -> None:
@@ -103,12 +127,24 @@ def _print_summary(summary: Summary) -> None:
     from synth.view.tables import print_report
 
     rows = tuple(
-        (state, *(str(n) if n and state != "left" else "" for n in counts.values()), str(sum(counts.values())), STATES[state])
+        (
+            state,
+            *(str(n) if n and state != "left" else "" for n in counts.values()),
+            str(sum(counts.values())),
+            STATES[state],
+        )
         for state, counts in summary.counts.items()
         if any(counts.values())
     )
     title = f"{len(summary.items)} task{'s' * (len(summary.items) != 1)} in {clock(summary.seconds)}"
-    columns = (("state", "left"), ("solved now", "right"), ("known", "right"), ("alike", "right"), ("all", "right"), ("what", "left"))
+    columns = (
+        ("state", "left"),
+        ("solved now", "right"),
+        ("known", "right"),
+        ("alike", "right"),
+        ("all", "right"),
+        ("what", "left"),
+    )
     print_report(Report(title, columns, rows))
 
 
@@ -127,6 +163,9 @@ def _print_plan(listed: list[Item]) -> None:
         for item in listed
     )
     todo = [item for item in listed if item.fate == "todo"]
-    title = f"{counted(len(listed), 'task')}, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} of one process"
+    title = (
+        f"{counted(len(listed), 'task')}, {len(todo)} to do, about {clock(sum(item.seconds for item in todo))} "
+        f"of one process"
+    )
     columns = (("task", "left"), ("ranks", "right"), ("state", "left"), ("entry", "left"), ("seconds", "right"))
     print_report(Report(title, columns, rows))

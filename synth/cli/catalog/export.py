@@ -57,7 +57,9 @@ def _exported(entry: Entry, given: dict[str, Any]) -> None:
     if isinstance(entry.frontier, Frontier):
         doc = entry.frontier.to_json()
     elif given["every"]:
-        raise UsageError(f"{entry.id} is by flow methods, whose schedules are exported one at a time: --point K in place of --all")
+        raise UsageError(
+            f"{entry.id} is by flow methods, whose schedules are exported one at a time: --point K in place of --all"
+        )
     else:
         doc, given = catalog.schedule(entry, given["point"], given["size"]).to_json(), given | {"point": None}
     with tempfile.TemporaryDirectory() as folder:
@@ -77,4 +79,6 @@ def _write(doc: dict | None, output: str | None) -> None:
         remark(f"wrote {output}")
 
 
-export.params += [option for option in plain.params if isinstance(option, click.Option) and option.name not in _LEFT_OUT]
+export.params += [
+    option for option in plain.params if isinstance(option, click.Option) and option.name not in _LEFT_OUT
+]

@@ -14,7 +14,8 @@ from synth.cli.root import CONTEXT
 @db_option
 @click.option("--dry-run", is_flag=True, help="Say what would go, remove nothing.")
 def gc(db: Path, dry_run: bool) -> None:
-    """Remove entries that failed or are damaged, programs and measurements of points that are gone, and stray rows; free the space.
+    """Remove entries that failed or are damaged, programs and measurements of points that are gone, and stray rows;
+    free the space.
 
     \b
     Example:

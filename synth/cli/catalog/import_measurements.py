@@ -11,7 +11,9 @@ from synth.cli.framework.options import FILE
 from synth.cli.root import CONTEXT
 
 
-@click.command("import", context_settings=CONTEXT, short_help="Attach measurements to the entries whose programs they timed.")
+@click.command(
+    "import", context_settings=CONTEXT, short_help="Attach measurements to the entries whose programs they timed."
+)
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @db_option
 def import_(files: tuple[Path, ...], db: Path) -> None:
@@ -19,7 +21,8 @@ def import_(files: tuple[Path, ...], db: Path) -> None:
 
     \b
     Example:
-      synth catalog export 62a441bf --to frontier -o f.json && synth bench f.json -o measured.json && synth catalog import measured.json
+      synth catalog export 62a441bf --to frontier -o f.json && synth bench f.json -o measured.json && synth catalog
+      import measured.json
     """
     from synth.api import catalog
 

@@ -18,12 +18,24 @@ from synth.cli.root import CONTEXT
 @db_option
 @click.option("--topo", metavar="NAME", help="Only of the machine of this name.")
 @click.option("--coll", metavar="NAME", help="Only of this collective.")
-@click.option("--state", type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False), help="Only those.")
+@click.option(
+    "--state", type=click.Choice(["done", "open", "infeasible", "failed"], case_sensitive=False), help="Only those."
+)
 @click.option("--ranks", "count", type=Positive(), metavar="N", help="Only those of N ranks.")
-@click.option("--size", type=Size(), metavar="1MB", help="The points of --topo and --coll, predicted fastest at this size first.")
+@click.option(
+    "--size", type=Size(), metavar="1MB", help="The points of --topo and --coll, predicted fastest at this size first."
+)
 @output_options
-def ls(db: Path, topo: str | None, coll: str | None, state: str | None, count: int | None, size: int | None, output: str | None,
-       form: str | None) -> int:  # fmt: skip
+def ls(
+    db: Path,
+    topo: str | None,
+    coll: str | None,
+    state: str | None,
+    count: int | None,
+    size: int | None,
+    output: str | None,
+    form: str | None,
+) -> int:
     """List the entries of a catalog, or with --size the points of one machine and collective, fastest first.
 
     \b

@@ -1,4 +1,5 @@
-"""Rows of a catalog as plain columns: ten thousand of them in a moment, which tables that fit themselves to a terminal take seconds for."""
+"""Rows of a catalog as plain columns: ten thousand of them in a moment, which tables that fit themselves to a terminal
+take seconds for."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ def print_rows(rows: Sequence[Row]) -> None:
     columns = [
         ["id", *(row.fingerprint[:12] for row in rows)],
         ["topology", *(row.topology for row in rows)],
-        ["collective", *(f"{row.collective} from {','.join(map(str, row.roots))}" if row.roots else row.collective for row in rows)],
+        [
+            "collective",
+            *(
+                f"{row.collective} from {','.join(map(str, row.roots))}" if row.roots else row.collective
+                for row in rows
+            ),
+        ],
         ["ranks", *(str(row.ranks) for row in rows)],
         ["state", *(f"{row.state}, {row.intervals} open" if row.intervals else row.state for row in rows)],
         ["points", *(str(row.points) for row in rows)],

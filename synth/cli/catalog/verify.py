@@ -17,10 +17,11 @@ FAILED = 5
 @db_option
 @click.option("-v", "--verbose", is_flag=True, help="Say what is established of each entry, a line each.")
 def verify(db: Path, verbose: bool) -> int:
-    """Replay every schedule and re-check every certificate, program and claim of a catalog by exact arithmetic; no solver is trusted.
+    """Replay every schedule and re-check every certificate, program and claim of a catalog by exact arithmetic; no
+    solver is trusted.
 
-    Each entry that is wrong or damaged is named on a line of its own, the others are checked none the less; exit code 5 then. So are
-    claims that could not be checked, as those of a schedule too large to be kept; exit code 4 then.
+    Each entry that is wrong or damaged is named on a line of its own, the others are checked none the less; exit code 5
+    then. So are claims that could not be checked, as those of a schedule too large to be kept; exit code 4 then.
 
     \b
     Example:

@@ -34,8 +34,11 @@ def defaults(path: Path, root: click.Group) -> dict[str, Any]:
     return filled
 
 
-def _fill(group: click.Group, shared: dict[str, Any], own: dict[str, Any], file: str, place: str) -> tuple[dict[str, Any], set[str]]:
-    """The default map of `group`, and the names of all options beneath it. Consumes from `own` the tables of commands."""
+def _fill(
+    group: click.Group, shared: dict[str, Any], own: dict[str, Any], file: str, place: str
+) -> tuple[dict[str, Any], set[str]]:
+    """The default map of `group`, and the names of all options beneath it. Consumes from `own` the tables of
+    commands."""
     filled: dict[str, Any] = {}
     used: set[str] = set()
     context = click.Context(group)
@@ -50,14 +53,24 @@ def _fill(group: click.Group, shared: dict[str, Any], own: dict[str, Any], file:
         options = {p.name for p in command.params if isinstance(p, click.Option) and p.name} if command else set()
         for key in table:
             if _name(key) not in options:
-                raise FormatError(f"{name} has no option {key!r}; `synth {where.replace('.', ' ')} -h` shows those it has", file, where)
+                raise FormatError(
+                    f"{name} has no option {key!r}; `synth {where.replace('.', ' ')} -h` shows those it has",
+                    file,
+                    where,
+                )
         used |= options
         mine = {_name(key): value for key, value in {**shared, **table}.items()}
         many = {p.name for p in command.params if isinstance(p, click.Option) and p.multiple} if command else set()
-        filled[name] = {key: [value] if key in many and isinstance(value, str) else value for key, value in mine.items() if key in options}
+        filled[name] = {
+            key: [value] if key in many and isinstance(value, str) else value
+            for key, value in mine.items()
+            if key in options
+        }
     strays = [key for key in own if key not in filled]
     if strays:
-        raise FormatError(mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0])
+        raise FormatError(
+            mistaken("command", strays[0], list(filled), f"there are {', '.join(filled)}"), file, place + strays[0]
+        )
     return filled, used
 
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def witnessed(given: dict[str, Any], topology: Topology, collective: Collective | str) -> Iterator[None]:
-    """An InfeasibleError on its way out leaves a document (synth.infeasible/1) where ``-o`` or ``--format json`` ask for one."""
+    """An InfeasibleError on its way out leaves a document (synth.infeasible/1) where ``-o`` or ``--format json`` ask
+    for one."""
     try:
         yield
     except InfeasibleError as error:

@@ -29,14 +29,27 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 
 _changes = (
     click.option("--ranks", type=Ranks(), metavar="0-3,7", help="Use only these ranks, renumbered from 0."),
-    click.option("--without", multiple=True, metavar="0-3", help="Remove the links between two ranks, both ways (repeatable)."),
+    click.option(
+        "--without", multiple=True, metavar="0-3", help="Remove the links between two ranks, both ways (repeatable)."
+    ),
     click.option("--degrade", multiple=True, metavar="0-3:1/2", help="Scale the links between two ranks (repeatable)."),
-    click.option("--links", type=FILE, metavar="FILE.csv", help="Measured bandwidths and latencies that override nominal ones."),
+    click.option(
+        "--links", type=FILE, metavar="FILE.csv", help="Measured bandwidths and latencies that override nominal ones."
+    ),
 )
 
 machine_options = _together(
-    click.option("--topo", metavar="NAME", help="A machine or family: dgx1, ring:8, torus:4x4, dgx1*2:cross=0+2 (`synth topo list`)."),
-    click.option("--topo-file", type=FILE, metavar="FILE", help="A topology file or a dump of a real machine (`synth topo import -h`)."),
+    click.option(
+        "--topo",
+        metavar="NAME",
+        help="A machine or family: dgx1, ring:8, torus:4x4, dgx1*2:cross=0+2 (`synth topo list`).",
+    ),
+    click.option(
+        "--topo-file",
+        type=FILE,
+        metavar="FILE",
+        help="A topology file or a dump of a real machine (`synth topo import -h`).",
+    ),
     *_changes,
 )
 
@@ -44,30 +57,65 @@ change_options = _together(*_changes)
 
 collective_options = _together(
     click.option("--coll", metavar="NAME", help="A collective, or a file that defines one (`synth list collectives`)."),
-    click.option("--root", type=Ranks(), metavar="0,3", help="The root, 0 unless given; the roots of a multi-root one, 0,1 unless given."),
-    click.option("--sizes", type=Counts(), metavar="2,1,3", help="Chunk counts per rank; per pair in rows split by ';', or a file."),
+    click.option(
+        "--root",
+        type=Ranks(),
+        metavar="0,3",
+        help="The root, 0 unless given; the roots of a multi-root one, 0,1 unless given.",
+    ),
+    click.option(
+        "--sizes",
+        type=Counts(),
+        metavar="2,1,3",
+        help="Chunk counts per rank; per pair in rows split by ';', or a file.",
+    ),
 )
 
 engine_options = _together(
-    click.option("--encoding", default="auto", metavar="NAME", help="auto, step, quotient, sccl, ... (`synth list encodings`)."),
-    click.option("--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."),
-    click.option("--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what was found by then is kept."),
-    click.option("--jobs", type=Positive(), metavar="N", help="Processes at a time; as many as there are cores unless given."),
+    click.option(
+        "--encoding", default="auto", metavar="NAME", help="auto, step, quotient, sccl, ... (`synth list encodings`)."
+    ),
+    click.option(
+        "--solver", default="auto", metavar="NAME", help="auto, cadical, z3, cpsat, ... (`synth list solvers`)."
+    ),
+    click.option(
+        "--time-limit", type=Duration(), metavar="5m", help="Wall time to spend; what was found by then is kept."
+    ),
+    click.option(
+        "--jobs", type=Positive(), metavar="N", help="Processes at a time; as many as there are cores unless given."
+    ),
     click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of every random choice."),
-    click.option("--deterministic", is_flag=True, help="One solver and one seed, no race: the same schedules each time."),
-    click.option("--proof", type=FILE, metavar="DIR", help="Write a checkable proof file for each refutation that needs one."),
-    click.option("--extra-memory", type=click.IntRange(0), metavar="M", help="A rank relays M chunks at most (SCCL's encoding decides)."),
+    click.option(
+        "--deterministic", is_flag=True, help="One solver and one seed, no race: the same schedules each time."
+    ),
+    click.option(
+        "--proof", type=FILE, metavar="DIR", help="Write a checkable proof file for each refutation that needs one."
+    ),
+    click.option(
+        "--extra-memory",
+        type=click.IntRange(0),
+        metavar="M",
+        help="A rank relays M chunks at most (SCCL's encoding decides).",
+    ),
     click.option("-v", "--verbose", is_flag=True, help="Say on stderr what is asked, and which solver answered what."),
 )
 
 output_options = _together(
-    click.option("-o", "--output", metavar="FILE", help="Write the result to FILE too, as JSON unless --format says table; - is stdout."),
-    click.option("--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="What to print or write."),
+    click.option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the result to FILE too, as JSON unless --format says table; - is stdout.",
+    ),
+    click.option(
+        "--format", "form", type=click.Choice(["table", "json"], case_sensitive=False), help="What to print or write."
+    ),
 )
 
 
 def chosen_machine(given: dict[str, Any]) -> Topology:
-    """The topology that --topo or --topo-file and the options beside them describe. Raises UsageError when none or both do."""
+    """The topology that --topo or --topo-file and the options beside them describe. Raises UsageError when none or both
+    do."""
     from synth import api
 
     name, file = one_of("topo", "topo_file")
@@ -77,7 +125,8 @@ def chosen_machine(given: dict[str, Any]) -> Topology:
 
 
 def machine_if_named(given: dict[str, Any]) -> Topology | None:
-    """As `chosen_machine`, None where no topology is named. Raises UsageError for a change of none on the command line."""
+    """As `chosen_machine`, None where no topology is named. Raises UsageError for a change of none on the command
+    line."""
     if given["topo"] or given["topo_file"]:
         return chosen_machine(given)
     context = click.get_current_context()
@@ -106,8 +155,13 @@ LISTED = 256
 
 
 def task(given: dict[str, Any], topology: Topology) -> Collective | str:
-    """The collective; by its name alone where only flow methods will see it, as thousands of ranks make millions of units."""
-    named = given["coll"] is not None and given["sizes"] is None and Path(given["coll"]).suffix not in (".yaml", ".yml", ".json")
+    """The collective; by its name alone where only flow methods will see it, as thousands of ranks make millions of
+    units."""
+    named = (
+        given["coll"] is not None
+        and given["sizes"] is None
+        and Path(given["coll"]).suffix not in (".yaml", ".yml", ".json")
+    )
     if named and given["method"].lower() != "exact" and topology.ranks > LISTED:
         from synth.model.collective import collective
 
@@ -118,7 +172,10 @@ def task(given: dict[str, Any], topology: Topology) -> Collective | str:
 
 def engine(given: dict[str, Any]) -> dict[str, Any]:
     """The engine options, as `api.frontier` and `api.solve` take them."""
-    return {key: given[key] for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")}
+    return {
+        key: given[key]
+        for key in ("encoding", "solver", "time_limit", "jobs", "seed", "deterministic", "proof", "extra_memory")
+    }
 
 
 def one_of(first: str, second: str) -> tuple[Any, Any]:
@@ -126,7 +183,11 @@ def one_of(first: str, second: str) -> tuple[Any, Any]:
     context = click.get_current_context()
     strength = {ParameterSource.COMMANDLINE: 3, ParameterSource.ENVIRONMENT: 2, ParameterSource.DEFAULT_MAP: 1}
     values = {name: context.params[name] for name in (first, second)}
-    rank = {name: strength.get(context.get_parameter_source(name), 0) if values[name] is not None else 0 for name in values}  # type: ignore[call-overload]
+    rank = dict.fromkeys(values, 0)
+    for name, value in values.items():
+        source = context.get_parameter_source(name)
+        if value is not None and source is not None:
+            rank[name] = strength.get(source, 0)
     if values[first] is None or values[second] is None:
         return values[first], values[second]
     if rank[first] == rank[second]:

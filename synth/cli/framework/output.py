@@ -53,7 +53,8 @@ def captured(table: Callable[[], None]) -> str:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """`content` into `path` through a temporary file beside it: readers see the old file or the new one, never half of it."""
+    """`content` into `path` through a temporary file beside it: readers see the old file or the new one, never half of
+    it."""
     data = content.encode() if isinstance(content, str) else content
     try:
         if path.exists() and not path.is_file():  # a pipe or /dev/stdout: there is nothing to rename over

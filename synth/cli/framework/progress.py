@@ -18,7 +18,8 @@ PATIENCE = 1.0
 
 @contextmanager
 def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None]]:
-    """A listener for the sweep's events, shown while the block runs. `verbose`: all of them, a line each, on any stderr."""
+    """A listener for the sweep's events, shown while the block runs. `verbose`: all of them, a line each, on any
+    stderr."""
     if verbose:
         began = time.monotonic()
         yield lambda event: print(f"{time.monotonic() - began:8.2f} s  {event.text}", file=sys.stderr)
@@ -38,7 +39,10 @@ def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None
             if event.point is not None:
                 point = event.point
                 steps = counted(point.steps, "step")
-                what = f"{steps}, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), {point.status}"
+                what = (
+                    f"{steps}, {show(point.bandwidth)} rounds per chunk (C={point.chunks}, R={point.rounds}), "
+                    f"{point.status}"
+                )
                 bar.console.print(f"found: {what}", markup=False)
             bar.update(task, description=event.text)
             if event.bound is not None:
@@ -49,7 +53,8 @@ def progress(first: str, verbose: bool = False) -> Iterator[Callable[[Any], None
 
 @contextmanager
 def waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second; gives what says more."""
+    """Shows `what` and the time so far on a terminal while the block runs, once it has taken a second; gives what says
+    more."""
     if not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -105,6 +110,8 @@ def job_progress(first: str) -> Iterator[Callable[[Any], None]]:
 
         def listen(now: Any) -> None:
             shown = ", ".join(now.running[:2]) + (f" and {len(now.running) - 2} more" if len(now.running) > 2 else "")
-            bar.update(task, completed=now.ended, total=now.total, left=f"about {clock(now.left)} left", description=shown)
+            bar.update(
+                task, completed=now.ended, total=now.total, left=f"about {clock(now.left)} left", description=shown
+            )
 
         yield listen

@@ -92,7 +92,9 @@ class Counts(click.ParamType):
 
     name = "counts"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int] | list[list[int]]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[int] | list[list[int]]:
         """As a list of ints, or a list of lists for several rows."""
         if not isinstance(value, str):
             return value
@@ -102,7 +104,11 @@ class Counts(click.ParamType):
                 with open(value, encoding="utf-8") as file:
                     text = file.read(1 << 22)
             except (OSError, UnicodeDecodeError):
-                self.fail(f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them", param, ctx)
+                self.fail(
+                    f"{value!r} is neither chunk counts such as 2,1,0,3 (rows split by ';') nor a file that holds them",
+                    param,
+                    ctx,
+                )
         rows = [row.replace(",", " ").split() for row in re.split(r"[;\n]", text) if row.strip()]
         if not rows or not all(cell.isdecimal() for row in rows for cell in row):
             self.fail(f"{value!r}: chunk counts are whole numbers such as 2,1,0,3", param, ctx)

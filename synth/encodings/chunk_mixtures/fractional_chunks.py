@@ -1,13 +1,14 @@
 """Many chunks of a combining collective at once: what fraction of them goes which way, and whole chunks of that.
 
-Column generation: a linear program finds the least R/C of fractions of the schedules for one chunk that are known, with rounds
-divided over the steps as it likes; its dual prices every link in every step. More schedules for one chunk, which do without what is
-dear, are asked of a solver (`synth.encodings.chunk_mixtures.incremental_sat`), at those prices and at means of them over the last turns (smoothing: Wentges,
-"Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming", ITOR 1997). Then as many whole chunks as the fractions
-contain are taken, and others are placed around them, moving each other out of the way (`synth.encodings.chunk_mixtures.iterative_forward_search`).
+Column generation: a linear program finds the least R/C of fractions of the schedules for one chunk that are known, with
+rounds divided over the steps as it likes; its dual prices every link in every step. More schedules for one chunk, which
+do without what is dear, are asked of a solver (`synth.encodings.chunk_mixtures.incremental_sat`), at those prices and
+at means of them over the last turns (smoothing: Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
+programming", ITOR 1997). Then as many whole chunks as the fractions contain are taken, and others are placed around
+them, moving each other out of the way (`synth.encodings.chunk_mixtures.iterative_forward_search`).
 
-The schedules asked for are cheap, not the cheapest: what is not found, here too, says nothing. For one unit of data, and networks
-without limits.
+The schedules asked for are cheap, not the cheapest: what is not found, here too, says nothing. For one unit of data,
+and networks without limits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from synth.solvers.linear_program import LinearProgram
 FIRST = 20  # schedules for one chunk at random prices, to begin with
 MEANS = 5  # prices asked at in a turn: the last ones, the mean of many turns, and what lies between
 SMOOTHING = 0.3  # how much of the last prices is in that mean
-FINDS, IDLE = 2, 12  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
+FINDS, IDLE = (
+    2,
+    12,
+)  # new schedules in a turn below which prices are disturbed, and turns in a row with so few that end it
 DISTURBED = 0.05  # by how much more after each of these
 FULL, OTHERS = 4, (2, 3, 5, 6)  # rounds of each step; and others, where a bound may be met
 EXACT = 200  # chunks up to which fractions are looked for that are whole numbers of them
@@ -39,13 +43,19 @@ SHAKE = 1e-4
 
 
 def blend(
-    network: Network, collective: Collective, steps: int, least: Fraction, below: Fraction | None, propagations: int, seed: int,
+    network: Network,
+    collective: Collective,
+    steps: int,
+    least: Fraction,
+    below: Fraction | None,
+    propagations: int,
+    seed: int,
     start: Sequence[Schedule] = (),
-) -> Placed:  # fmt: skip
+) -> Placed:
     """A schedule in `steps` steps with R/C less than `below`, None where none is found.
 
-    Column generation ends after so many `propagations` of the solver, or where fractions attain `least`. Schedules of `start`, in
-    as many steps or fewer, say how chunks may go. The same arguments give the same answer.
+    Column generation ends after so many `propagations` of the solver, or where fractions attain `least`. Schedules of
+    `start`, in as many steps or fewer, say how chunks may go. The same arguments give the same answer.
     """
     if not applies(network, collective):
         return Placed(None, 0.0)
@@ -62,7 +72,8 @@ def blend(
 
 
 class Shares(NamedTuple):
-    """What fractions of chunks attain: R/C, the price of each place, how much of each schedule, and of each step's rounds."""
+    """What fractions of chunks attain: R/C, the price of each place, how much of each schedule, and of each step's
+    rounds."""
 
     value: float
     price: dict[Place, float]
@@ -98,7 +109,9 @@ class _Blend:
             found = []
             for k in range(MEANS):
                 share = k / MEANS
-                found.append(self._ask(self._shaken({at: share * mean[at] + (1 - share) * last[at] for at in self.places}, idle)))
+                found.append(
+                    self._ask(self._shaken({at: share * mean[at] + (1 - share) * last[at] for at in self.places}, idle))
+                )
             new = self._add([way for way in found if way is not None])
             idle = 0 if new >= FINDS else idle + 1
             self.shares = self._solve()
@@ -106,7 +119,9 @@ class _Blend:
     def _shaken(self, price: dict[Place, float], idle: int) -> dict[Place, float]:
         """Prices disturbed by chance, the more the longer nothing new was found."""
         most, wide = max(price.values()), DISTURBED * idle
-        return {at: y * (1 + wide * (self.rng.random() - 0.5)) + SHAKE * most * self.rng.random() for at, y in price.items()}
+        return {
+            at: y * (1 + wide * (self.rng.random() - 0.5)) + SHAKE * most * self.rng.random() for at, y in price.items()
+        }
 
     def _ask(self, price: dict[Place, float]) -> Way | None:
         """A schedule for one chunk that does without what is dear."""
@@ -142,7 +157,10 @@ class _Blend:
             return None
         found: list[Schedule] = []
         exact = self._exact()
-        for rounds in [*([exact] if exact and exact >= self.one.steps else []), *(each * self.one.steps for each in (FULL, *OTHERS))]:
+        for rounds in [
+            *([exact] if exact and exact >= self.one.steps else []),
+            *(each * self.one.steps for each in (FULL, *OTHERS)),
+        ]:
             made = self._whole(rounds)
             found += [made] if made is not None else []
             met = min(schedule.bandwidth for schedule in found) if found else None
@@ -153,7 +171,8 @@ class _Blend:
         return min(found, key=lambda schedule: schedule.bandwidth, default=None)
 
     def _exact(self) -> int | None:
-        """The least number of rounds for which the fractions are whole chunks and whole rounds of each step; None for more than `EXACT`."""
+        """The least number of rounds for which the fractions are whole chunks and whole rounds of each step; None for
+        more than `EXACT`."""
         some = [share for share in (*self.shares.ways, *self.shares.rounds) if share > SURE]
         for chunks in range(1, EXACT + 1):
             if all(abs(chunks * share - round(chunks * share)) < chunks * SURE for share in some):
@@ -180,9 +199,14 @@ class _Blend:
         return room
 
     def _rounded(self, chunks: int, capacity: dict[Place, int]) -> list[Way]:
-        """Whole chunks: what the fractions contain, then by their remainders, where each fits beside those before it."""
+        """Whole chunks: what the fractions contain, then by their remainders, where each fits beside those before
+        it."""
         total = sum(self.shares.ways)
-        wanted = [(chunks * share / total, way) for share, way in zip(self.shares.ways, self.ways, strict=True) if share > SURE]
+        wanted = [
+            (chunks * share / total, way)
+            for share, way in zip(self.shares.ways, self.ways, strict=True)
+            if share > SURE
+        ]
         queue = [(1.0 + count - n, way) for count, way in wanted for n in range(1, floor(count + SURE) + 1)]
         queue += [(count - floor(count + SURE), way) for count, way in wanted]
         left = dict(capacity)

@@ -1,7 +1,7 @@
 """Schedules for one chunk of a combining collective, asked one after another of an incremental solver.
 
-The formula is that of `synth.encodings.contributions` for one chunk, without any limit on what the links carry; what the other
-chunks leave, or prices of bandwidth, come with each question.
+The formula is that of `synth.encodings.contributions` for one chunk, without any limit on what the links carry; what
+the other chunks leave, or prices of bandwidth, come with each question.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class OneChunk:
         try:
             from pysat.solvers import MinisatGH
         except ImportError:
-            raise MissingDependencyError("placing chunks needs python-sat; run: pip install 'python-sat==1.9.dev17'") from None
+            raise MissingDependencyError(
+                "placing chunks needs python-sat; run: pip install 'python-sat==1.9.dev17'"
+            ) from None
         same = Generator(tuple(range(network.ranks)), tuple(range(len(network.routes))), (0,))
         self.network, self.collective, self.steps = network, collective, steps
         self.single = Translation(network, collective, (same,), 1)
@@ -50,7 +52,9 @@ class OneChunk:
         for table in (self.chunk.total, self.chunk.raw):
             for at, x in table.items():
                 self.moves.setdefault(at, []).append(x)
-        self.once = {at: self.model.var() for at, some in self.moves.items() if len(some) > 1}  # is sent there once at most
+        self.once = {
+            at: self.model.var() for at, some in self.moves.items() if len(some) > 1
+        }  # is sent there once at most
         for at, x in self.once.items():
             self.model.clause([-x, *(-y for y in self.moves[at])])
         self.of = {x: at for at, some in self.moves.items() for x in some} | {x: at for at, x in self.once.items()}
@@ -68,7 +72,8 @@ class OneChunk:
         return (self.solver.accum_stats() or {}).get("propagations", 0) + A_CALL * self.calls
 
     def solve(self, assumed: list[int], conflicts: int) -> list[int] | None:
-        """A model (variable x stands at x - 1); None where there is none, with its `core`, or where none was found soon."""
+        """A model (variable x stands at x - 1); None where there is none, with its `core`, or where none was found
+        soon."""
         self.calls += 1
         self.solver.conf_budget(conflicts)
         answer = self.solver.solve_limited(assumptions=assumed)
@@ -94,7 +99,8 @@ class OneChunk:
         return self._of(tuple(step.sends for step in made.steps))
 
     def ways(self, schedule: Schedule) -> list[Way]:
-        """How the chunks of a schedule go that has as many steps or fewer; of one that has fewer each with a pause anywhere."""
+        """How the chunks of a schedule go that has as many steps or fewer; of one that has fewer each with a pause
+        anywhere."""
         found: dict[Way, None] = {}
         idle = self.steps - len(schedule.steps)
         for k in range(schedule.chunks):
@@ -105,7 +111,10 @@ class OneChunk:
 
     def schedule(self, ways: Sequence[Way]) -> Schedule:
         """All these chunks together, in as few rounds as they take."""
-        made = [tuple(sorted(send._replace(chunk=k) for k, way in enumerate(ways) for send in way.steps[t])) for t in range(self.steps)]
+        made = [
+            tuple(sorted(send._replace(chunk=k) for k, way in enumerate(ways) for send in way.steps[t]))
+            for t in range(self.steps)
+        ]
         return prune(Schedule(self.network, self.collective, len(ways), tuple(Step(1, sends) for sends in made)))
 
     @cached_property

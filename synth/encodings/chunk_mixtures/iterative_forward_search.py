@@ -1,11 +1,13 @@
-"""Chunks of a combining collective put into a schedule one after another; one that finds no room moves others out of its way.
+"""Chunks of a combining collective put into a schedule one after another; one that finds no room moves others out of
+its way.
 
-What a schedule for one chunk is says one formula (`synth.encodings.contributions`), kept in an incremental solver. That the chunks
-already placed have filled some links in some steps is assumed. If that leaves no schedule for the next chunk, the
-solver's core names full places of which it needs one; a chunk that is there is taken out and placed again later. Places that
-stand in the way often become dear, and every chunk is kept from dear places where it can do without. Moving out what is in the way,
-chosen by how often it was, is iterative forward search (Müller, Barták and Rudová, "Iterative forward search
-algorithm: combining local search with maintaining arc consistency and a conflict-based statistics", CP 2004 workshops).
+What a schedule for one chunk is says one formula (`synth.encodings.contributions`), kept in an incremental solver. That
+the chunks already placed have filled some links in some steps is assumed. If that leaves no schedule for the next
+chunk, the solver's core names full places of which it needs one; a chunk that is there is taken out and placed again
+later. Places that stand in the way often become dear, and every chunk is kept from dear places where it can do without.
+Moving out what is in the way, chosen by how often it was, is iterative forward search (Müller, Barták and Rudová,
+"Iterative forward search algorithm: combining local search with maintaining arc consistency and a conflict-based
+statistics", CP 2004 workshops).
 
 That no schedule is found says nothing. For one unit of data, and networks without limits.
 """
@@ -40,7 +42,8 @@ def applies(network: Network, collective: Collective) -> bool:
 
 
 def place(translation: Translation, steps: int, rounds: int, propagations: int, seed: int) -> Placed:
-    """A schedule of all chunks of `translation` (of which only their number counts) in R rounds, as even as can be over the steps.
+    """A schedule of all chunks of `translation` (of which only their number counts) in R rounds, as even as can be over
+    the steps.
 
     Gives up after so many `propagations` of the solver. The same arguments give the same answer.
     """
@@ -115,11 +118,13 @@ class Search:
     def _prices(self) -> dict[Place, float]:
         """Of each place, by how often it stood in the way and how full it is."""
         return {
-            at: w * w * (0.5 + self.rng.random()) * (1 + self.load[at] / self.capacity[at]) for at, w in self.weight.items()
-        }  # fmt: skip
+            at: w * w * (0.5 + self.rng.random()) * (1 + self.load[at] / self.capacity[at])
+            for at, w in self.weight.items()
+        }
 
     def _in_the_way(self) -> int | None:
-        """A chunk at a full place that is needed and seldom was; any one where the solver names no place; None where nobody is."""
+        """A chunk at a full place that is needed and seldom was; any one where the solver names no place; None where
+        nobody is."""
         places = {self.one.of[abs(x)] for x in self.one.core}
         for at in places:
             self.weight[at] += 1

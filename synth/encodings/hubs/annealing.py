@@ -1,10 +1,11 @@
-"""Local search for chunks that fill every link in every step: one send after the other is moved, until no load is too high.
+"""Local search for chunks that fill every link in every step: one send after the other is moved, until no load is too
+high.
 
 Each chunk goes up a tree to its hub, or to two that swap, and down another tree. A proposal moves a send: a rank passes
-its sum on, or receives the total, at another step or over another route; or a hub and the last rank that reached it become two hubs
-that swap, or the other way round. It is taken with the probability of simulated annealing (Kirkpatrick et al., Science
-220, 1983) at one temperature. What the random walk favours, loads in the middle steps say, is balanced by prices that rise where there is
-too much load for long and fall where there is too little.
+its sum on, or receives the total, at another step or over another route; or a hub and the last rank that reached it
+become two hubs that swap, or the other way round. It is taken with the probability of simulated annealing (Kirkpatrick
+et al., Science 220, 1983) at one temperature. What the random walk favours, loads in the middle steps say, is balanced
+by prices that rise where there is too much load for long and fall where there is too little.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from synth.model.topology import Network
 
 TEMPERATURE = 0.25
 STEP, PACE = 0.01, 500  # how much prices change by, and after how many proposals
-FROM_HIGH, TO_LOW = 0.45, 0.9  # shares of the proposals that move a send from where there is too much, and to where there is room
+FROM_HIGH, TO_LOW = (
+    0.45,
+    0.9,
+)  # shares of the proposals that move a send from where there is too much, and to where there is room
 HUBS = 0.3  # of the others: those that change hubs
 A_SECOND = 200_000  # proposals, about
 
@@ -27,7 +31,8 @@ Place = tuple[int, int]  # a step, from 1 on, and a route
 
 @dataclass
 class Chunk:
-    """How a chunk goes: its one or two `hubs`, which swap in step `swap`; when and on which route others send up and receive."""
+    """How a chunk goes: its one or two `hubs`, which swap in step `swap`; when and on which route others send up and
+    receive."""
 
     hubs: tuple[int, ...]
     swap: int
@@ -54,13 +59,16 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Rows:
-    """Loads that are limited: `of[route][step]` are those that a send adds one to, `room` is the most of each. Steps begin at 1."""
+    """Loads that are limited: `of[route][step]` are those that a send adds one to, `room` is the most of each. Steps
+    begin at 1."""
 
     of: list[list[tuple[int, ...]]]
     room: list[int]
 
 
-def even_out(chunks: Sequence[Chunk], network: Network, steps: int, limits: Rows, proposals: int, seed: int) -> tuple[bool, float]:
+def even_out(
+    chunks: Sequence[Chunk], network: Network, steps: int, limits: Rows, proposals: int, seed: int
+) -> tuple[bool, float]:
     """Changes `chunks` until no load is above its most, or after so many proposals. Whether that is so; and the work.
 
     Of `network` there may be one route at most from rank to rank.
@@ -123,7 +131,9 @@ def _uneven(load: Sequence[int], room: Sequence[int]) -> tuple[list[int], list[i
     return [k for k, n in enumerate(left) if n < 0], [k for k, n in enumerate(left) if n > 0]
 
 
-Move = tuple[Sequence[tuple[Place, Place]], Callable[[], None]]  # where sends are and where they would be, and what makes it so
+Move = tuple[
+    Sequence[tuple[Place, Place]], Callable[[], None]
+]  # where sends are and where they would be, and what makes it so
 
 
 class _Moves:
@@ -146,7 +156,9 @@ class _Moves:
         if not found:
             return self.hubs(chunk)
         n, rises = found[int(self.random() * len(found))]
-        return self.up(chunk, n, self._one(self.out[n]), 0) if rises else self.down(chunk, n, self._one(self.into[n]), 0)
+        return (
+            self.up(chunk, n, self._one(self.out[n]), 0) if rises else self.down(chunk, n, self._one(self.into[n]), 0)
+        )
 
     def onto(self, chunk: Chunk, place: Place) -> Move | None:
         """Some send goes to `place`."""
@@ -160,7 +172,11 @@ class _Moves:
         n, drawn = int(self.random() * self.ranks), self.random()
         if drawn < HUBS:
             return self.hubs(chunk)
-        return self.up(chunk, n, self._one(self.out[n]), 0) if self.random() < 0.5 else self.down(chunk, n, self._one(self.into[n]), 0)
+        return (
+            self.up(chunk, n, self._one(self.out[n]), 0)
+            if self.random() < 0.5
+            else self.down(chunk, n, self._one(self.into[n]), 0)
+        )
 
     def up(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
         """Rank n passes its sum on over another route or at another step, at any that is right where `step` is 0."""
@@ -176,7 +192,9 @@ class _Moves:
         high = up[onto][0] - 1 if onto in up else self._full(chunk, onto)
         step = step or low + int(self.random() * (high - low + 1))
         place = (step, route)
-        return None if not low <= step <= high or place == up[n] else (((up[n], place),), lambda: up.__setitem__(n, place))
+        return (
+            None if not low <= step <= high or place == up[n] else (((up[n], place),), lambda: up.__setitem__(n, place))
+        )
 
     def down(self, chunk: Chunk, n: int, route: int, step: int) -> Move | None:
         """Rank n receives the total over another route or at another step, as `up`."""
@@ -192,7 +210,11 @@ class _Moves:
         low = 1 + (down[of][0] if of in down else chunk.swap or self._summed(chunk, of))
         step = step or low + int(self.random() * (high - low + 1))
         place = (step, route)
-        return None if not low <= step <= high or place == down[n] else (((down[n], place),), lambda: down.__setitem__(n, place))
+        return (
+            None
+            if not low <= step <= high or place == down[n]
+            else (((down[n], place),), lambda: down.__setitem__(n, place))
+        )
 
     def _summed(self, chunk: Chunk, hub: int) -> int:
         """The step after which a hub has what others send up to it."""
@@ -207,7 +229,8 @@ class _Moves:
         return min((step for step, i in chunk.down.values() if self.src[i] == hub), default=self.steps + 1)
 
     def hubs(self, chunk: Chunk) -> Move | None:
-        """The last rank to reach a hub becomes one too, and they swap; or the other way round; or they swap at another step."""
+        """The last rank to reach a hub becomes one too, and they swap; or the other way round; or they swap at another
+        step."""
         if not chunk.swap:
             return self._join(chunk)
         return self._part(chunk) if self.random() < 0.5 else self._shift(chunk)

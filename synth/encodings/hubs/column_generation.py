@@ -1,9 +1,10 @@
-"""Allreduce out of ways through hubs, priced exactly: what fractions of the data attain at S steps, and whole chunks of that.
+"""Allreduce out of ways through hubs, priced exactly: what fractions of the data attain at S steps, and whole chunks of
+that.
 
-Column generation over the ways of `synth.encodings.hubs.exchanges`, with rounds divided over the steps as they like: it ends with the least
-R/C that any mixture of such ways attains. On machines without much symmetry that is mostly the lower bound itself. Where the solution is
-of whole chunks already, not too many, that is a schedule; otherwise dives round it (`synth.encodings.tree_packing.diving`), for numbers of chunks that
-lose nothing, then for such as lose little.
+Column generation over the ways of `synth.encodings.hubs.exchanges`, with rounds divided over the steps as they like: it
+ends with the least R/C that any mixture of such ways attains. On machines without much symmetry that is mostly the
+lower bound itself. Where the solution is of whole chunks already, not too many, that is a schedule; otherwise dives
+round it (`synth.encodings.tree_packing.diving`), for numbers of chunks that lose nothing, then for such as lose little.
 
 Finding none proves nothing: ways through hubs are not all there are.
 """
@@ -32,7 +33,11 @@ ITERATIONS = 400
 FEW, MOST = 64, 600  # chunks of a solution that is whole already: taken at once, and at most
 WHOLE = 4  # numbers of chunks that lose nothing, and R/C as a fraction of so many chunks at most
 FINE = 256
-LOSSES = ((1 / 30, 24), (1 / 80, 36), (1 / 200, 36))  # what may be lost by rounding R up, of how many chunks at least for each step
+LOSSES = (
+    (1 / 30, 24),
+    (1 / 80, 36),
+    (1 / 200, 36),
+)  # what may be lost by rounding R up, of how many chunks at least for each step
 WHOLE_SHARE, CLOSE_SHARE = 0.4, 0.3
 ENOUGH = 0.7  # of the loss: with less it takes longer
 VECTORS = 2  # ways to divide the rounds among the steps
@@ -41,20 +46,28 @@ LAST, LAST_SECONDS = 24, 1.0  # chunks that are left to CP-SAT, and its time
 
 @dataclass(frozen=True)
 class Shared:
-    """`value`: the least R/C of fractions (a float), None where no way takes so few steps; `schedule`: one of whole chunks, if found."""
+    """`value`: the least R/C of fractions (a float), None where no way takes so few steps; `schedule`: one of whole
+    chunks, if found."""
 
     value: float | None
     schedule: Schedule | None
 
 
 def share_out(
-    network: Network, collective: Collective, steps: int, least: Fraction, below: Fraction | None, seconds: float, seed: int,
+    network: Network,
+    collective: Collective,
+    steps: int,
+    least: Fraction,
+    below: Fraction | None,
+    seconds: float,
+    seed: int,
     alike: bool = False,
-) -> Shared:  # fmt: skip
-    """A schedule of `steps` steps with R/C less than `below`, down to `least`, a bound. For allreduce, where `Ways.fits`.
+) -> Shared:
+    """A schedule of `steps` steps with R/C less than `below`, down to `least`, a bound. For allreduce, where
+    `Ways.fits`.
 
-    Dives take so many `seconds` of CPU time together. With `alike` all ranks end with the same bits; without, they do where that
-    costs nothing.
+    Dives take so many `seconds` of CPU time together. With `alike` all ranks end with the same bits; without, they do
+    where that costs nothing.
     """
     made = _Mixture(network, steps, seed, alike=True)
     some = made.learn(float(least))
@@ -114,14 +127,23 @@ class _Mixture:
         for chunks in range(1, most + 1):
             if np.abs(chunks * whole - np.rint(chunks * whole)).max() < 1e-5 and chunks * min(self.master.rounds) > 0.5:
                 times = chunks * share[used]
-                trees = [self.master.trees[0][i] for i, n in zip(used, np.rint(times).astype(int), strict=True) for _ in range(n)]
+                trees = [
+                    self.master.trees[0][i]
+                    for i, n in zip(used, np.rint(times).astype(int), strict=True)
+                    for _ in range(n)
+                ]
                 return trees, self.rounds(trees)
         return None
 
     def rounds(self, trees: Sequence[Tree]) -> list[int]:
         """The rounds that each step needs."""
-        loads = sum((self.space.loads(tree, self.steps) for tree in trees), np.zeros((len(self.space.capacity), self.steps)))
-        return [max(1, *(ceil(load / room) for load, room in zip(column, self.space.capacity, strict=True))) for column in loads.T]
+        loads = sum(
+            (self.space.loads(tree, self.steps) for tree in trees), np.zeros((len(self.space.capacity), self.steps))
+        )
+        return [
+            max(1, *(ceil(load / room) for load, room in zip(column, self.space.capacity, strict=True)))
+            for column in loads.T
+        ]
 
     def dives(self, below: Fraction | None, seconds: float, seed: int) -> tuple[list[Tree], list[int]] | None:
         """The whole chunks of least R/C that are found near the solution."""
@@ -146,16 +168,23 @@ class _Mixture:
         return None
 
     def _sizes(self) -> list[tuple[int, int, float]]:
-        """(C, R), and a share of the time left: one that loses some, those that lose nothing, which may fail, others."""
+        """(C, R), and a share of the time left: one that loses some, those that lose nothing, which may fail,
+        others."""
         value = self.master.value
         near, whole = Fraction(value).limit_denominator(FINE), []
         if abs(near - value) <= SURE * value:
             first = ceil(Fraction(self.steps, near.numerator))
-            whole = [(m * near.denominator, m * near.numerator) for m in range(first, first + WHOLE) if m * near.denominator <= MOST]
+            whole = [
+                (m * near.denominator, m * near.numerator)
+                for m in range(first, first + WHOLE)
+                if m * near.denominator <= MOST
+            ]
         close = []
         for loss, least in LOSSES:
             sizes = ((c, max(self.steps, floor(value * c * (1 + loss)))) for c in range(least * self.steps, MOST + 1))
-            close += [next(size for size in sizes if size[1] >= value * size[0] * (1 + ENOUGH * loss) or size[0] == MOST)]
+            close += [
+                next(size for size in sizes if size[1] >= value * size[0] * (1 + ENOUGH * loss) or size[0] == MOST)
+            ]
         first, *others = [(*size, CLOSE_SHARE) for size in close]
         return [first, *((*size, WHOLE_SHARE) for size in whole), *others]
 

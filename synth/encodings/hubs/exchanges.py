@@ -1,12 +1,15 @@
-"""How few ranks, the hubs of a chunk, come to hold all of its sum: what they send each other, and what ways that gives at any prices.
+"""How few ranks, the hubs of a chunk, come to hold all of its sum: what they send each other, and what ways that gives
+at any prices.
 
-A chunk of an allreduce is summed up along trees that end at its hubs, the hubs exchange what they have, and it spreads from them along
-other trees. One hub has nothing to exchange; two or more that are linked each to each send each other all they have in one step; four in
-a ring do it two and two in two steps, as in recursive doubling (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication
-Operations in MPICH", 2005). With one hub or two that takes 2(N - 1) sends, the least there are; more hubs pay for fewer steps.
+A chunk of an allreduce is summed up along trees that end at its hubs, the hubs exchange what they have, and it spreads
+from them along other trees. One hub has nothing to exchange; two or more that are linked each to each send each other
+all they have in one step; four in a ring do it two and two in two steps, as in recursive doubling (Thakur, Rabenseifner
+and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005). With one hub or two that takes 2(N -
+1) sends, the least there are; more hubs pay for fewer steps.
 
-Up is down read backwards on the reversed network. So the cheapest way at any prices comes from two walks over the sets of ranks that
-hold the data (`synth.bounds.trees.cheapest_trees`): what is left to pay from a set of hubs after any step.
+Up is down read backwards on the reversed network. So the cheapest way at any prices comes from two walks over the sets
+of ranks that hold the data (`synth.bounds.trees.cheapest_trees`): what is left to pay from a set of hubs after any
+step.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ Sends = tuple[tuple[int, int, str], ...]  # (step, route, kind), in the order of
 
 
 class Exchange(NamedTuple):
-    """`hubs`, as a set of bits, all hold the sum of what they had after the steps of `sends`: pairs of ranks, step by step.
+    """`hubs`, as a set of bits, all hold the sum of what they had after the steps of `sends`: pairs of ranks, step by
+    step.
 
-    `alike`: no hub adds more than two things in a step, so that all end with the same bits whatever a program does first.
+    `alike`: no hub adds more than two things in a step, so that all end with the same bits whatever a program does
+    first.
     """
 
     hubs: int
@@ -83,7 +88,8 @@ class Ways:
         return Holders.fits(network, ())
 
     def price(self, prices: np.ndarray) -> list[Way]:
-        """All ways at ``prices[route, step - 1]``, a cheapest first; `sends` gives the sends of one until the next call."""
+        """All ways at ``prices[route, step - 1]``, a cheapest first; `sends` gives the sends of one until the next
+        call."""
         steps = self.steps
         self.falling.price(prices)
         self.rising.price(prices[:, ::-1])

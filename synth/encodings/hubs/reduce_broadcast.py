@@ -1,4 +1,5 @@
-"""Allreduce through a hub: partial sums travel up a tree to a root, or to two adjacent roots that swap, then down again.
+"""Allreduce through a hub: partial sums travel up a tree to a root, or to two adjacent roots that swap, then down
+again.
 
 Every rank sends what it has summed up exactly once, after all that it receives on the way up; a root that holds the
 total spreads it at once, so the phases of different chunks overlap freely. A chunk always costs 2(N-1) sends, the
@@ -27,8 +28,11 @@ class _Chunk:
     down: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def encode(translation: Translation, steps: int, rounds: int, *, roots: int = 2) -> tuple[Model, Callable[[set[int]], Schedule]]:
-    """The formula, and what turns a model into a schedule. ``roots=1`` asks for a lone root: all ranks end with the same bits.
+def encode(
+    translation: Translation, steps: int, rounds: int, *, roots: int = 2
+) -> tuple[Model, Callable[[set[int]], Schedule]]:
+    """The formula, and what turns a model into a schedule. ``roots=1`` asks for a lone root: all ranks end with the
+    same bits.
 
     (Two roots that swap end with the same bits too: each adds the same two operands.)
     """
@@ -98,7 +102,9 @@ def _choose_roots(model: Model, network: Network, root: list[int], roots: int) -
         model.clause([-counts[roots]])
 
 
-def _arrivals(model: Model, network: Network, chunk: _Chunk, n: int, steps: int, root: list[int], done: list, total: list) -> None:
+def _arrivals(
+    model: Model, network: Network, chunk: _Chunk, n: int, steps: int, root: list[int], done: list, total: list
+) -> None:
     """What may reach rank n, and when n holds the total."""
     others = [m for m in range(network.ranks) if m != n]
     got: list[int] = []

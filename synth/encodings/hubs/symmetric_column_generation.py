@@ -1,11 +1,12 @@
 """Allreduce through many hubs at once: what fraction of the data goes which way, and whole chunks of that.
 
-A chunk is summed up along a tree that ends at one rank, its hub, or at two neighbours that swap what they have, and spreads
-along another tree from there: 2(N - 1) sends, the least there are. Column generation says whether fractions of such chunks fit into the
-rounds. Down is up read backwards on the reversed network, so that the cheapest way at any prices comes from two walks
-over the sets of ranks that hold the data (`synth.bounds.trees.cheapest_trees`): what is left to pay from a hub, or from two, after any step.
-Whole chunks are made of the fractions in two steps: how many have which hubs and swap when, such that fractions of such chunks
-still fit; then local search (`evening`). Where none are found nothing is proved: other schedules may do with less.
+A chunk is summed up along a tree that ends at one rank, its hub, or at two neighbours that swap what they have, and
+spreads along another tree from there: 2(N - 1) sends, the least there are. Column generation says whether fractions of
+such chunks fit into the rounds. Down is up read backwards on the reversed network, so that the cheapest way at any
+prices comes from two walks over the sets of ranks that hold the data (`synth.bounds.trees.cheapest_trees`): what is
+left to pay from a hub, or from two, after any step. Whole chunks are made of the fractions in two steps: how many have
+which hubs and swap when, such that fractions of such chunks still fit; then local search (`evening`). Where none are
+found nothing is proved: other schedules may do with less.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ A_TURN = 0.01  # seconds of a core for a turn of column generation, about
 
 
 class Way(NamedTuple):
-    """`hubs`: one, or two that swap in the last step of `up` + 1; others send up in steps 1 to `up` and receive after step `middle`."""
+    """`hubs`: one, or two that swap in the last step of `up` + 1; others send up in steps 1 to `up` and receive after
+    step `middle`."""
 
     cost: float
     hubs: tuple[int, ...]
@@ -46,7 +48,8 @@ class Way(NamedTuple):
 
 
 class Ways:
-    """The cheapest ways of a chunk within `steps` steps, for each pair of hubs and each step of the swap; `fits` says where."""
+    """The cheapest ways of a chunk within `steps` steps, for each pair of hubs and each step of the swap; `fits` says
+    where."""
 
     def __init__(self, network: Network, steps: int) -> None:
         self.network, self.steps = network, steps
@@ -62,12 +65,17 @@ class Ways:
         return Holders.fits(network, ()) and len({(r.src, r.dst) for r in network.routes}) == len(network.routes)
 
     def price(self, prices: np.ndarray) -> list[Way]:
-        """All ways at ``prices[route, step - 1]``, a cheapest first; `tree` gives the sends of one until the next call."""
+        """All ways at ``prices[route, step - 1]``, a cheapest first; `tree` gives the sends of one until the next
+        call."""
         steps = self.steps
         self.falling.price(prices)
         self.rising.price(prices[:, ::-1])
         rise, fall, paid = self.rising.rest, self.falling.rest, prices.tolist()
-        found = [Way(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t) for n in range(self.network.ranks) for t in range(steps)]
+        found = [
+            Way(float(rise[steps - t, 1 << n] + fall[t, 1 << n]), (n,), t, t)
+            for n in range(self.network.ranks)
+            for t in range(steps)
+        ]
         for a, b in self.pairs:
             both, there, back = 1 << a | 1 << b, paid[self.route[a, b]], paid[self.route[b, a]]
             for t in range(1, steps + 1):
@@ -130,8 +138,8 @@ def rounds_of(rounds: int, steps: int) -> list[int]:
 def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: int) -> Found:
     """Allreduce of the chunks of `translation`, which has no inner symmetry, with `rounds_of` rounds in each step.
 
-    Where routes are alike both ways and the numbers allow it, half of the chunks are the other half read backwards, which leaves about
-    half as much to search. Begins so often from other fractions. Deterministic.
+    Where routes are alike both ways and the numbers allow it, half of the chunks are the other half read backwards,
+    which leaves about half as much to search. Begins so often from other fractions. Deterministic.
     """
     work, each, count = 0.0, rounds_of(rounds, steps), len(translation.representatives)
     limits, back = _limits(translation, each)
@@ -156,7 +164,8 @@ def solve(translation: Translation, steps: int, rounds: int, starts: int, seed: 
 
 
 def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[Rows, list[int]]:
-    """The loads of each step; and for each route that the other way, where chunks may come with what they are read backwards, else [].
+    """The loads of each step; and for each route that the other way, where chunks may come with what they are read
+    backwards, else [].
 
     A load and the one that it becomes read backwards are one row then.
     """
@@ -167,7 +176,12 @@ def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[Rows, list
     back = [ends.get((r.dst, r.src, r.units), -1) for r in network.routes]
     turned = [{back[i]: w for i, w in weight.items()} for weight in weights]
     at = [weights.index(weight) if weight in weights else -1 for weight in turned]
-    paired = -1 not in back and -1 not in at and len(translation.representatives) % 2 == 0 and list(rounds) == list(rounds)[::-1]
+    paired = (
+        -1 not in back
+        and -1 not in at
+        and len(translation.representatives) % 2 == 0
+        and list(rounds) == list(rounds)[::-1]
+    )
     number: dict[tuple[int, int], int] = {}
     most: list[int] = []
     for k in range(len(weights)):
@@ -179,12 +193,19 @@ def _limits(translation: Translation, rounds: Sequence[int]) -> tuple[Rows, list
             else:
                 number[k, t] = len(most)
                 most.append(room[k][t] // 2 if paired and other == (k, t) else room[k][t])
-    of = [[tuple(number[k, t] for k, weight in enumerate(weights) for _ in range(weight.get(i, 0)) if t >= 0) for t in range(-1, steps)]
-          for i in range(len(network.routes))]  # fmt: skip
+    of = [
+        [
+            tuple(number[k, t] for k, weight in enumerate(weights) for _ in range(weight.get(i, 0)) if t >= 0)
+            for t in range(-1, steps)
+        ]
+        for i in range(len(network.routes))
+    ]
     return Rows(of, most), back if paired else []
 
 
-def _schedule(translation: Translation, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]) -> Schedule:
+def _schedule(
+    translation: Translation, steps: int, chunks: list[Chunk], route: Mapping[tuple[int, int], int]
+) -> Schedule:
     made: list[dict[int, list[tuple[int, str]]]] = [{} for _ in range(steps)]
     for rep, chunk in enumerate(chunks):
         for step, i, kind in chunk.sends(route):
@@ -197,7 +218,8 @@ def fractions(
 ) -> tuple[dict[Tree, float] | None, float]:  # fmt: skip
     """How much of the data goes which way in so many rounds of each step; None where it does not fit. And the work.
 
-    Without `exact` steps may share the rounds in any way: None says that no schedule through hubs has so few (in floats).
+    Without `exact` steps may share the rounds in any way: None says that no schedule through hubs has so few (in
+    floats).
     """
     space, copies, steps = _space(translation, 1), len(translation.moves), ways.steps
     floors = [copies * r / translation.chunks for r in rounds]
@@ -217,12 +239,17 @@ def fractions(
 
 
 def improve(
-    master: Restricted, centre: np.ndarray, goal: float, iterations: int, found: Callable[[np.ndarray], Iterable[tuple[float, Tree]]]
-) -> tuple[bool, int]:  # fmt: skip
-    """Column generation for the one unit of `master`, until it attains `goal` or nothing more is found. Whether it does; and the turns.
+    master: Restricted,
+    centre: np.ndarray,
+    goal: float,
+    iterations: int,
+    found: Callable[[np.ndarray], Iterable[tuple[float, Tree]]],
+) -> tuple[bool, int]:
+    """Column generation for the one unit of `master`, until it attains `goal` or nothing more is found. Whether it
+    does; and the turns.
 
-    ``found(price)`` gives ways with what they cost at ``price[route, step - 1]``, a cheapest first. Prices are smoothed towards the
-    best so far, at first `centre`.
+    ``found(price)`` gives ways with what they cost at ``price[route, step - 1]``, a cheapest first. Prices are smoothed
+    towards the best so far, at first `centre`.
     """
     use, weight = master.space.use, master.space.weight[0]
     best, stalled, turn = 0.0, False, 0
@@ -243,8 +270,11 @@ def improve(
     return False, turn
 
 
-def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool) -> tuple[bool, float]:
-    """Whether fractions fit when as many chunks have the hubs and the step of the swap that those on `trees` have. And the work.
+def _fits(
+    ways: Ways, translation: Translation, trees: list[Tree], rounds: Sequence[int], paired: bool
+) -> tuple[bool, float]:
+    """Whether fractions fit when as many chunks have the hubs and the step of the swap that those on `trees` have. And
+    the work.
 
     `paired`: and as many that are those read backwards. Local search changes hardly any of that.
     """
@@ -284,7 +314,8 @@ def _fits(ways: Ways, translation: Translation, trees: list[Tree], rounds: Seque
 
 
 def _space(translation: Translation, kinds: int) -> Space:
-    """The bandwidth, folded by the moves, and for each kind of chunk one unit of data for each move, which they move freely.
+    """The bandwidth, folded by the moves, and for each kind of chunk one unit of data for each move, which they move
+    freely.
 
     How the data travels is `Ways`' to say, not the stand-in's.
     """

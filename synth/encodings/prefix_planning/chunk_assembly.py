@@ -1,8 +1,10 @@
-"""Schedules of combining collectives that are no reversal of a copying one, for more ranks than solvers reach: scans and custom ones.
+"""Schedules of combining collectives that are no reversal of a copying one, for more ranks than solvers reach: scans
+and custom ones.
 
-Ways for one chunk are planned backwards in time by every rule there is (`synth.encodings.prefix_planning.prefix_rules`, `synth.encodings.prefix_planning.prioritized_planner`), in
-a loom with little or much room before each need, then with more chances. Chunks that take such ways, each beginning in any step,
-are put together one after another where they add the fewest rounds. Everything is replayed; that nothing is found says nothing.
+Ways for one chunk are planned backwards in time by every rule there is (`synth.encodings.prefix_planning.prefix_rules`,
+`synth.encodings.prefix_planning.prioritized_planner`), in a loom with little or much room before each need, then with
+more chances. Chunks that take such ways, each beginning in any step, are put together one after another where they add
+the fewest rounds. Everything is replayed; that nothing is found says nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +42,12 @@ QUICK = 4  # numbers of steps, the least ones, that come before the greatest
 MOST_SENDS = 8_000
 MOST_CHUNKS = 64
 LONGER = (1, 2, 3, 4, 5, 6)  # steps beyond the fewest at which chunks are put together
-TIMES = (Fraction(3, 2), Fraction(2), Fraction(3), Fraction(4))  # and of a way that loads links least: how many times its own
+TIMES = (
+    Fraction(3, 2),
+    Fraction(2),
+    Fraction(3),
+    Fraction(4),
+)  # and of a way that loads links least: how many times its own
 
 
 def applies(network: Network, collective: Collective) -> bool:
@@ -52,7 +59,8 @@ def applies(network: Network, collective: Collective) -> bool:
 
 @dataclass(frozen=True)
 class Way:
-    """A schedule for one chunk of each unit; `sent`: resource, step and load of each resource and step that it loads."""
+    """A schedule for one chunk of each unit; `sent`: resource, step and load of each resource and step that it
+    loads."""
 
     schedule: Schedule
     name: str
@@ -65,10 +73,13 @@ class Way:
         return len(self.schedule.steps)
 
 
-def schedules(network: Network, collective: Collective, seed: int = 0, whole: bool = False) -> Iterator[tuple[str, Schedule]]:
+def schedules(
+    network: Network, collective: Collective, seed: int = 0, whole: bool = False
+) -> Iterator[tuple[str, Schedule]]:
     """(construction, schedule), replayed, one for each S that is tried: a few of the least, then from both ends.
 
-    Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `EFFORT` seconds where there is none, unless `whole`.
+    Ends early, by TimeUp, under a time limit (`synth.solvers.processes.deadline`), and after `EFFORT` seconds where
+    there is none, unless `whole`.
     """
     found = Weaving(network, collective, seed)
     end = monotonic() + EFFORT if left() is None and not whole else None
@@ -181,7 +192,8 @@ class Weaving:
     def together(self, steps: int, chunks: int | None = None) -> tuple[str, Schedule] | None:
         """Chunks put together in so many steps; None where no way is so short.
 
-        As many as give the fewest rounds per chunk, or `chunks` of each unit where that is given and the time allows it.
+        As many as give the fewest rounds per chunk, or `chunks` of each unit where that is given and the time allows
+        it.
         """
         columns = [(way, begin) for way in self.ways for begin in range(steps - way.steps + 1)]
         if not columns:
@@ -230,7 +242,9 @@ class Weaving:
         for k, (way, begin) in enumerate(chosen):
             for t, step in enumerate(way.schedule.steps):
                 sends[begin + t] += [send._replace(chunk=send.chunk * chunks + k) for send in step.sends]
-        return prune(Schedule(self.network, self.collective, chunks, tuple(Step(1, tuple(sorted(row))) for row in sends)))
+        return prune(
+            Schedule(self.network, self.collective, chunks, tuple(Step(1, tuple(sorted(row))) for row in sends))
+        )
 
 
 def _beats(one: Way, other: Way) -> bool:

@@ -1,4 +1,5 @@
-"""What a plan of `synth.encodings.prefix_planning.prioritized_planner` is made of: slots, how each comes to hold its sum, and what a sum is made of."""
+"""What a plan of `synth.encodings.prefix_planning.prioritized_planner` is made of: slots, how each comes to hold its
+sum, and what a sum is made of."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ Slot = tuple[int, int]  # a rank and a time: 0 after the last step, -1 before it
 
 
 class Parts(NamedTuple):
-    """What a sum is made of: ``(sum, rank)`` that are to be held somewhere, and the ranks whose inputs are added. Sums are bit sets."""
+    """What a sum is made of: ``(sum, rank)`` that are to be held somewhere, and the ranks whose inputs are added. Sums
+    are bit sets."""
 
     sums: tuple[tuple[int, int], ...]
     inputs: tuple[int, ...]
@@ -21,7 +23,8 @@ class Stuck(Exception):
 
 @dataclass(eq=False)
 class Cell:
-    """How a slot comes to hold its sum: whether it keeps what it held, adds its rank's input, and what arrives over which routes."""
+    """How a slot comes to hold its sum: whether it keeps what it held, adds its rank's input, and what arrives over
+    which routes."""
 
     keeps: bool = False
     own: bool = False

@@ -1,11 +1,13 @@
-"""What the sums of a scan, or of any collective whose ranks want different sums, are made of: rules for `synth.encodings.prefix_planning.prioritized_planner`.
+"""What the sums of a scan, or of any collective whose ranks want different sums, are made of: rules for
+`synth.encodings.prefix_planning.prioritized_planner`.
 
-The inputs are put in the order in which ever greater wanted sums take them in (for scan: that of the ranks); a *prefix* is the sum
-of the first few. A rule makes a prefix of a shorter one, which some rank is to hold, and of inputs:
+The inputs are put in the order in which ever greater wanted sums take them in (for scan: that of the ranks); a *prefix*
+is the sum of the first few. A rule makes a prefix of a shorter one, which some rank is to hold, and of inputs:
 
     rule     the shorter prefix
     home     of whole blocks of inputs, held where the sum of the last one is wanted: for blocks of one input a chain
-    low      what is left of its length when the lowest digit is cleared (Sklansky, "Conditional-sum addition logic", 1960)
+    low      what is left of its length when the lowest digit is cleared (Sklansky, "Conditional-sum addition logic",
+             1960)
     near     the longest one that is wanted next to where this one is needed
     block    of whole blocks, held by one rank of each block, made of the blocks' sums `radix` at a time
 
@@ -30,7 +32,8 @@ NEAR = 2  # steps between the farthest ranks up to which blocks are worth it: el
 
 @dataclass(frozen=True)
 class Rule:
-    """See the module. `size`: inputs in a block; `radix`: 1 makes a chain of blocks; `turn`: which rank of a block holds sums."""
+    """See the module. `size`: inputs in a block; `radix`: 1 makes a chain of blocks; `turn`: which rank of a block
+    holds sums."""
 
     name: str
     size: int = 1
@@ -39,7 +42,8 @@ class Rule:
 
 
 def rules(ranks: int, far: int) -> Iterator[Rule]:
-    """Rules worth trying for so many ranks with so many steps between the farthest of them, the most promising of every kind first."""
+    """Rules worth trying for so many ranks with so many steps between the farthest of them, the most promising of every
+    kind first."""
     sizes = sorted({round(ranks**0.5), *(2**k for k in range(2, ranks.bit_length()) if 2**k < ranks)})
     near = sizes if far <= NEAR else []
     yield from (Rule("low"), Rule("near"), Rule("home"))
@@ -52,7 +56,8 @@ def rules(ranks: int, far: int) -> Iterator[Rule]:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """The choices that a rule leaves for each sum of one unit: `parts` of `synth.encodings.prefix_planning.prioritized_planner.Loom`."""
+    """The choices that a rule leaves for each sum of one unit: `parts` of
+    `synth.encodings.prefix_planning.prioritized_planner.Loom`."""
 
     network: Network
     collective: Collective
@@ -75,7 +80,10 @@ class Prefixes:
     def _order(self) -> list[int]:
         """Inputs in the order in which wanted sums take them in."""
         last = len(self._sums)
-        first = {i: next((k for k, total in enumerate(self._sums) if total >> i & 1), last) for i in self.collective.pre[self.unit]}
+        first = {
+            i: next((k for k, total in enumerate(self._sums) if total >> i & 1), last)
+            for i in self.collective.pre[self.unit]
+        }
         return sorted(first, key=lambda i: (first[i], i))
 
     @cached_property
@@ -120,7 +128,11 @@ class Prefixes:
             beside = [t for t in reversed(self._sums) if t != total and t & ~total == 0][:1]
         self.rng.shuffle(beside)
         del beside[OTHERS:]
-        return list(dict.fromkeys([*found, *(self._made(total, t) for t in beside), *([] if found or beside else [self._made(total, 0)])]))
+        return list(
+            dict.fromkeys(
+                [*found, *(self._made(total, t) for t in beside), *([] if found or beside else [self._made(total, 0)])]
+            )
+        )
 
     def _made(self, total: int, part: int) -> Parts:
         """A sum as a part of it, where that is held, and inputs."""
@@ -146,7 +158,11 @@ class Prefixes:
                 digit *= radix
             return length // (digit * radix) * (digit * radix)
         if self.rule.name == "near":
-            able = [t.bit_count() for n in self._near[rank] if (t := self._of.get(n, 0)) and t == self._prefix[t.bit_count()]]
+            able = [
+                t.bit_count()
+                for n in self._near[rank]
+                if (t := self._of.get(n, 0)) and t == self._prefix[t.bit_count()]
+            ]
             return max((n for n in able if n < length), default=0)
         return (length - 1) // size * size
 
@@ -160,14 +176,18 @@ class Prefixes:
         return self._prefix[min(last, end * size)] & ~self._prefix[min(last, first * size)]
 
     def _block(self, total: int, rank: int, begun: bool) -> Parts | None:
-        """By blocks: a prefix is one of whole blocks, at a rank of its own block, and inputs; sums of blocks are made of fewer ones."""
+        """By blocks: a prefix is one of whole blocks, at a rank of its own block, and inputs; sums of blocks are made
+        of fewer ones."""
         size, length = self.rule.size, total.bit_count()
         if begun:
             block = (length - 1) // size
             if length % size or rank != self._holder(block + 1):
                 if block == 0:
                     return Parts((), tuple(_ranks(total)))
-                return Parts(((self._prefix[block * size], self._holder(block)),), tuple(_ranks(total & ~self._prefix[block * size])))
+                return Parts(
+                    ((self._prefix[block * size], self._holder(block)),),
+                    tuple(_ranks(total & ~self._prefix[block * size])),
+                )
             first, end = 0, block + 1
         else:
             first = next((k for k in range(-(-len(self._order) // size)) if total & self._blocks(k, k + 1)), 0)
@@ -177,7 +197,9 @@ class Prefixes:
         if end - first == 1:
             return Parts((), tuple(_ranks(total)))
         if self.rule.radix == 1:
-            return Parts(((self._blocks(first, end - 1), self._holder(end - 1)),), tuple(_ranks(self._blocks(end - 1, end))))
+            return Parts(
+                ((self._blocks(first, end - 1), self._holder(end - 1)),), tuple(_ranks(self._blocks(end - 1, end)))
+            )
         wide = 1
         while wide * self.rule.radix < end - first:
             wide *= self.rule.radix

@@ -1,12 +1,12 @@
 """Schedules for one chunk of a combining collective, planned backwards in time, without a solver.
 
-A *slot* is what one rank holds after one step: one sum, as a schedule has one address for each chunk on each rank. Planning
-begins with the slots after the last step, which hold what the ranks want. Each sum that is needed somewhere is taken apart: into a
-few sums that other ranks are to hold (`Parts`, the plan's choice), which become needs themselves, and inputs, which any rank may
-send at any time. These come together on a tree through slots that nothing else uses, each a step earlier than the one it leads
-to: the tree of the cheapest ways, cheap being few sends over links that carry little in that step. What is planned later lies
-earlier, so time begins where the planning ends. This is prioritized planning on the time-expanded graph (Silver, "Cooperative
-pathfinding", AIIDE 2005), from the goal.
+A *slot* is what one rank holds after one step: one sum, as a schedule has one address for each chunk on each rank.
+Planning begins with the slots after the last step, which hold what the ranks want. Each sum that is needed somewhere is
+taken apart: into a few sums that other ranks are to hold (`Parts`, the plan's choice), which become needs themselves,
+and inputs, which any rank may send at any time. These come together on a tree through slots that nothing else uses,
+each a step earlier than the one it leads to: the tree of the cheapest ways, cheap being few sends over links that carry
+little in that step. What is planned later lies earlier, so time begins where the planning ends. This is prioritized
+planning on the time-expanded graph (Silver, "Cooperative pathfinding", AIIDE 2005), from the goal.
 
 A plan that gets stuck says nothing.
 """
@@ -32,9 +32,10 @@ NEEDS = 12  # for each rank: sums that are put together, at most, before a plan 
 class Loom:
     """The plan of one chunk over `network`.
 
-    `parts(sum, rank)` says what a sum may be made of, the best first. Trees reach at most `reach` steps back. `guard`: steps before a
-    need that stay free for what it is made of. `latest`: the latest need is met first, else that of the most inputs. `lends`: what only
-    stays in a slot may be elsewhere for a step. `look` is called now and then, and may raise.
+    `parts(sum, rank)` says what a sum may be made of, the best first. Trees reach at most `reach` steps back. `guard`:
+    steps before a need that stay free for what it is made of. `latest`: the latest need is met first, else that of the
+    most inputs.
+    `lends`: what only stays in a slot may be elsewhere for a step. `look` is called now and then, and may raise.
     """
 
     network: Network
@@ -67,7 +68,9 @@ class Loom:
             self.claim([(rank, 0)], total)
         while self.needs:
             self.look()
-            slot = max(self.needs, key=lambda s: (s[1], self.needs[s]) if self.latest else (self.needs[s].bit_count(), s[1]))
+            slot = max(
+                self.needs, key=lambda s: (s[1], self.needs[s]) if self.latest else (self.needs[s].bit_count(), s[1])
+            )
             self._weave(slot, self.needs.pop(slot))
         if any(self._arriving(slot) != total for slot, total in self.held.items()):
             raise Stuck
@@ -83,9 +86,12 @@ class Loom:
     # ------------------------------------------------------------ slots
 
     def empty(self, slot: Slot) -> bool:
-        """Whether a tree may use a slot: nothing is held there, and no need is near that could only be met before it."""
+        """Whether a tree may use a slot: nothing is held there, and no need is near that could only be met before
+        it."""
         rank, time = slot
-        return slot not in self.held and not any((rank, t) in self.needs for t in range(time + 1, time + 1 + self.guard))
+        return slot not in self.held and not any(
+            (rank, t) in self.needs for t in range(time + 1, time + 1 + self.guard)
+        )
 
     def room(self, slot: Slot, total: int) -> list[Slot] | None:
         """The slots to claim so that a sum is held in `slot`: none where it is; None where it cannot be."""
@@ -154,7 +160,8 @@ class Loom:
     # ------------------------------------------------------------ trees
 
     def _weave(self, need: Slot, total: int) -> None:
-        """Puts a sum together, in time: at the latest time at which any of the choices has room; else another rank keeps it meanwhile."""
+        """Puts a sum together, in time: at the latest time at which any of the choices has room; else another rank
+        keeps it meanwhile."""
         rank, due = need
         self.woven += 1
         if self.woven > NEEDS * self.network.ranks:

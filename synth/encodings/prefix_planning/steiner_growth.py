@@ -1,4 +1,5 @@
-"""The way of the parts of one sum into the slot that is to hold it: a tree through free slots, one step apart (`synth.encodings.prefix_planning.prioritized_planner`)."""
+"""The way of the parts of one sum into the slot that is to hold it: a tree through free slots, one step apart
+(`synth.encodings.prefix_planning.prioritized_planner`)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ class Tree:
         self.taken: dict[Slot, int] = {}  # what other ranks are to hold for it
         self.used: dict[Slot, Cell] = {root: Cell()}
         self.cost: dict[Slot, float] = {root: 0.0}
-        self.onto: dict[Slot, tuple[Slot, float, int | None]] = {}  # the slot that one leads to, the fee, the route (None: kept)
+        self.onto: dict[
+            Slot, tuple[Slot, float, int | None]
+        ] = {}  # the slot that one leads to, the fee, the route (None: kept)
         self.claims: list[tuple[list[Slot], int]] = []
 
     def grow(self) -> bool:
@@ -54,7 +57,10 @@ class Tree:
             raise Stuck
         for slot in front:
             rank, time = slot
-            near: list[tuple[int, int | None]] = [(rank, None), *((network.routes[r].src, r) for r in network.into[rank])]
+            near: list[tuple[int, int | None]] = [
+                (rank, None),
+                *((network.routes[r].src, r) for r in network.into[rank]),
+            ]
             for u, route in near:
                 before = (u, time - 1)
                 fee = 0.0 if route is None else loom.fee(route, time)

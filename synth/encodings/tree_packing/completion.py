@@ -11,8 +11,11 @@ from synth.bounds.trees.column_generation import Space
 from synth.bounds.trees.time_expanded_trees import Tree
 
 
-def complete(space: Space, steps: int, room: np.ndarray, need: dict[int, int], seconds: float, seed: int) -> dict[int, list[Tree]] | None:
-    """`need[u]` trees of each unit whose loads fit into `room[orbit, step - 1]` together; None where none were found in time."""
+def complete(
+    space: Space, steps: int, room: np.ndarray, need: dict[int, int], seconds: float, seed: int
+) -> dict[int, list[Tree]] | None:
+    """`need[u]` trees of each unit whose loads fit into `room[orbit, step - 1]` together; None where none were found in
+    time."""
     from ortools.sat.python import cp_model
 
     if (room < 0).any():
@@ -25,13 +28,15 @@ def complete(space: Space, steps: int, room: np.ndarray, need: dict[int, int], s
         early = distances_from(network, sorted(pre))
         back = network.reversed()
         late = [
-            min((d for d in (distances_from(back, [n])[v] for n in post) if d is not None), default=steps) for v in range(network.ranks)
+            min((d for d in (distances_from(back, [n])[v] for n in post) if d is not None), default=steps)
+            for v in range(network.ranks)
         ]
         fits = [
             (i, t)
             for i, r in enumerate(network.routes)
             for t in range((steps if early[r.src] is None else early[r.src] or 0) + 1, steps - late[r.dst] + 1)
-            if r.dst not in pre and all(weight * space.use[i, o] <= room[o, t - 1] for o in np.flatnonzero(space.use[i]))
+            if r.dst not in pre
+            and all(weight * space.use[i, o] <= room[o, t - 1] for o in np.flatnonzero(space.use[i]))
         ]
         for _ in range(count):
             send = {place: model.new_bool_var("") for place in fits}
@@ -65,7 +70,8 @@ def complete(space: Space, steps: int, room: np.ndarray, need: dict[int, int], s
 def solved(model: Any, seconds: float, seed: int) -> Any:
     """The CP-SAT solver holding a solution of `model`, None where one worker finds none.
 
-    `seconds` are CP-SAT's own measure of work, which the load of the machine does not change; about seconds of one core.
+    `seconds` are CP-SAT's own measure of work, which the load of the machine does not change; about seconds of one
+    core.
     """
     from ortools.sat.python import cp_model
 

@@ -22,7 +22,10 @@ from synth.bounds.trees.time_expanded_trees import Tree
 
 TOLERANCE = 1e-6
 PRICINGS = 4
-MOST_NEW, MOST_FOUND = 10, 40  # trees of a unit that join in one pricing: of exact ones, and of those that a search finds
+MOST_NEW, MOST_FOUND = (
+    10,
+    40,
+)  # trees of a unit that join in one pricing: of exact ones, and of those that a search finds
 MOST_EFFORT = 3  # turns of a search after one that found nothing
 SETTLING = 40
 CANDIDATES = 12
@@ -96,8 +99,11 @@ class Dive:
     def _nothing(self, floors: list[int]) -> Partial:
         return Partial({u: [] for u in self.space.units}, np.zeros((len(self.space.capacity), self.steps)), floors)
 
-    def run(self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]) -> Partial | None:
-        """One dive at the given rounds, up to the CPU time `until` of this process. `finish` is asked to complete what is nearly done."""
+    def run(
+        self, floors: list[int], until: float, finish: Callable[[Partial, dict[int, int]], Partial | None]
+    ) -> Partial | None:
+        """One dive at the given rounds, up to the CPU time `until` of this process. `finish` is asked to complete what
+        is nearly done."""
         state = self._nothing(floors)
         if not self._solve(state, until, SETTLING):
             return None
@@ -140,7 +146,9 @@ class Dive:
                 sure = self.growers[u].exact
                 known = () if sure else self.master.cheapest(u, price, KNOWN)
                 limit = self.master.worth[u] / self.space.weight[u] - 1e-7
-                for cost, tree in self.growers[u].search(price, known, POOL, effort)[: MOST_NEW if sure else MOST_FOUND]:
+                for cost, tree in self.growers[u].search(price, known, POOL, effort)[
+                    : MOST_NEW if sure else MOST_FOUND
+                ]:
                     added += cost < limit and self.master.add(u, tree)
             if not added and (effort >= MOST_EFFORT or all(g.exact for g in self.growers.values())):
                 return False

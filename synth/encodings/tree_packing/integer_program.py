@@ -2,7 +2,8 @@
 
 Each chunk travels along a time-expanded tree; given enough cheap trees, a schedule with (C, S, R) is a choice of
 non-negative integers, how many chunks of a unit take which tree, that sum to C per unit and keep every load within
-bandwidth times rounds. Under a group there is one variable for each orbit of trees, one constraint for each orbit of links.
+bandwidth times rounds. Under a group there is one variable for each orbit of trees, one constraint for each orbit of
+links.
 """
 
 from __future__ import annotations
@@ -58,14 +59,17 @@ class Coset:
 
 
 class Packing:
-    """The integer program over `columns`, restricted to schedules invariant under `group` (generators of a subgroup)."""
+    """The integer program over `columns`, restricted to schedules invariant under `group` (generators of a
+    subgroup)."""
 
     def __init__(self, columns: Columns, group: Sequence[Generator], chunks: int) -> None:
         full = columns.space
         self.space = Space(full.network, full.collective, group)
         self.columns, self.steps, self.chunks = columns, columns.steps, chunks
         routes = len(full.network.routes)
-        self.origin = {u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()}
+        self.origin = {
+            u: (rep, path) for rep in full.units for u, path in Coset(rep, full.generators, routes).to.items()
+        }
         self.cosets = {u: Coset(u, group, routes) for u in self.space.units}
         self.loose = all(not coset.fixing for coset in self.cosets.values())
 
@@ -87,7 +91,9 @@ class Packing:
                         found.append(Bundle(u, orbit_))
         return found
 
-    def choose(self, bundles: Sequence[Bundle], rounds: Sequence[int], seconds: float, seed: int) -> dict[int, list[Tree]] | None:
+    def choose(
+        self, bundles: Sequence[Bundle], rounds: Sequence[int], seconds: float, seed: int
+    ) -> dict[int, list[Tree]] | None:
         """Trees of each unit that fit into `rounds` of each step; None where none were found."""
         from ortools.sat.python import cp_model
 
@@ -113,7 +119,14 @@ class Packing:
 
     def diver(self, rounds: int, seed: int) -> Dive:
         """What dives in the folded problem, from the best trees of `columns`."""
-        return Dive(self.space, self.steps, self.chunks, rounds, {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units}, seed)
+        return Dive(
+            self.space,
+            self.steps,
+            self.chunks,
+            rounds,
+            {u: self.trees(u, DIVE_COLUMNS) for u in self.space.units},
+            seed,
+        )
 
     def dive(self, rounds: Sequence[int], until: float, seed: int) -> dict[int, list[Tree]] | None:
         """As `choose`, by diving, up to the CPU time `until` of this process; the trees it finds join `columns`."""
@@ -123,17 +136,22 @@ class Packing:
             if sum(need.values()) * len(self.space.network.routes) * self.steps > MAX_PLACES:
                 return None
             room = self.space.capacity[:, None] * np.array(partial.floors) - partial.loads
-            found = complete(self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.process_time()), seed)
+            found = complete(
+                self.space, self.steps, room, need, min(COMPLETING_SECONDS, until - time.process_time()), seed
+            )
             if found is None:
                 return None
-            return Partial({u: mine + found.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors)
+            return Partial(
+                {u: mine + found.get(u, []) for u, mine in partial.taken.items()}, partial.loads, partial.floors
+            )
 
         done = dive.run(list(rounds), until, finish)
         self.learn(dive)
         return None if done is None else done.taken
 
     def learn(self, dive: Dive, use: bool = False) -> None:
-        """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from now on."""
+        """Add the trees that a dive has found to `columns`; with `use`, what it makes of them is what comes first from
+        now on."""
         for rep in self.columns.space.units if use else ():
             self.columns.share[rep] = [0.0] * len(self.columns.trees[rep])
         for u in self.space.units:

@@ -1,10 +1,10 @@
 """Schedules without SAT: whole numbers of chunks on the trees that column generation finds.
 
-Column generation says how little R/C trees allow; `packing` makes whole chunks of its fractions, first with solutions that are
-invariant under all automorphisms, then under smaller and smaller groups.
+Column generation says how little R/C trees allow; `packing` makes whole chunks of its fractions, first with solutions
+that are invariant under all automorphisms, then under smaller and smaller groups.
 
-Failing to find a schedule proves nothing: only some trees are tried. Seconds are CPU seconds of this process, so that a busy machine
-changes no answer.
+Failing to find a schedule proves nothing: only some trees are tried. Seconds are CPU seconds of this process, so that a
+busy machine changes no answer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class _Clock:
         return Cost("tree", spent, spent, time.monotonic() - self.began, dict(detail))
 
 
-def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None) -> Verdict:
+def solve(
+    problem: Problem, budget: Budget | None = None, *, groups: Sequence[Sequence[Generator]] | None = None
+) -> Verdict:
     """A schedule for `problem`, or Unknown: nothing is proved when none is found.
 
     For collectives that do not combine (reduce and reduce-scatter are the caller's to reverse). `groups` are generators
@@ -75,9 +77,16 @@ def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Se
     groups = symmetry.subgroups(problem.network, problem.collective) if groups is None else groups
     goal = Fraction(problem.rounds, problem.chunks)
     columns = generate(
-        problem.network, problem.collective, problem.steps, groups[0], target=float(goal), floor=1 / problem.chunks,
-        seconds=budget.seconds, seed=budget.seed, exact=Prover(problem.network, problem.steps, budget, clock.cpu).cheapest,
-    )  # fmt: skip
+        problem.network,
+        problem.collective,
+        problem.steps,
+        groups[0],
+        target=float(goal),
+        floor=1 / problem.chunks,
+        seconds=budget.seconds,
+        seed=budget.seed,
+        exact=Prover(problem.network, problem.steps, budget, clock.cpu).cheapest,
+    )
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     slack = float(goal) - columns.value
@@ -87,19 +96,25 @@ def solve(problem: Problem, budget: Budget | None = None, *, groups: Sequence[Se
     found = _whole(packings, problem.rounds, slack, clock, budget.seed, MAX_TURNS)
     if found is not None:
         return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
-    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+    return Unknown(
+        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
+    )
 
 
-def meet(network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None) -> Verdict:
+def meet(
+    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None
+) -> Verdict:
     """A schedule of `steps` steps with R/C = `value`, of up to `most` chunks a unit; Unknown where none was found.
 
-    One column generation serves all numbers of chunks; they are tried in rising order, and the one at which the rounds of
-    the fractional solution are whole.
+    One column generation serves all numbers of chunks; they are tried in rising order, and the one at which the rounds
+    of the fractional solution are whole.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
     groups = symmetry.subgroups(network, collective)
-    columns = generate(network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed)
+    columns = generate(
+        network, collective, steps, groups[0], target=float(value), seconds=budget.seconds, seed=budget.seed
+    )
     if columns is None:
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     if columns.value > float(value) * (1 + 1e-6):
@@ -112,16 +127,24 @@ def meet(network: Network, collective: Collective, steps: int, value: Fraction, 
             return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
         if clock.over:
             break
-    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+    return Unknown(
+        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
+    )
 
 
 def near(
-    network: Network, collective: Collective, steps: int, value: Fraction, most: int, budget: Budget | None = None, close: float = 0.0
-) -> Verdict:  # fmt: skip
+    network: Network,
+    collective: Collective,
+    steps: int,
+    value: Fraction,
+    most: int,
+    budget: Budget | None = None,
+    close: float = 0.0,
+) -> Verdict:
     """A schedule of `steps` steps and up to `most` chunks a unit whose R/C is little above `value`, a bound.
 
-    The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the best first.
-    A fractional solution that is `close` to the bound, as a share of it, is good enough.
+    The fractional solution's rounds times C, rounded up: the numbers of chunks that lose least by that are tried, the
+    best first. A fractional solution that is `close` to the bound, as a share of it, is good enough.
     """
     budget = budget or Budget()
     clock = _Clock.start(budget)
@@ -132,16 +155,21 @@ def near(
         return Unknown("gave-up", "some destination is too far for so few steps", clock.cost())
     for chunks, vector in _roundings(columns.rounds, most)[: -APPROXIMATIONS - 1 : -1]:
         packings = [Packing(columns, group, chunks) for group in groups]
-        found = _whole(packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector]))
+        found = _whole(
+            packings, sum(vector), sum(vector) / chunks - columns.value, clock, budget.seed, 1, iter([vector])
+        )
         if found is not None:
             return Sat(found[0], clock.cost(lp=columns.value, **found[1]))
         if clock.over:
             break
-    return Unknown("time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value))
+    return Unknown(
+        "time" if clock.over else "gave-up", "no whole multiplicities of the trees found", clock.cost(lp=columns.value)
+    )
 
 
 def _roundings(rounds: Sequence[float], most: int) -> list[tuple[int, list[int]]]:
-    """(C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than all with fewer chunks."""
+    """(C, whole rounds of each step) that suffice for C chunks as `rounds` do for one, each with less R/C than all with
+    fewer chunks."""
     found: list[tuple[int, list[int]]] = []
     for chunks in range(1, most + 1):
         vector = [max(1, ceil(chunks * r - 1e-6)) for r in rounds]
@@ -165,9 +193,16 @@ def _multiples(value: Fraction, steps: int, rounds: Sequence[float], most: int) 
 
 
 def _whole(
-    packings: Sequence[Packing], rounds: int, slack: float, clock: _Clock, seed: int, turns: int, given: Iterator[list[int]] | None = None
+    packings: Sequence[Packing],
+    rounds: int,
+    slack: float,
+    clock: _Clock,
+    seed: int,
+    turns: int,
+    given: Iterator[list[int]] | None = None,
 ) -> tuple[Schedule, dict[str, object]] | None:
-    """A schedule of so many rounds out of the trees of the packings, and how it was found; None where none was found in so many turns.
+    """A schedule of so many rounds out of the trees of the packings, and how it was found; None where none was found in
+    so many turns.
 
     `given`: how to divide the rounds among the steps, where that is known.
     """
@@ -210,8 +245,11 @@ def _try(
     return None
 
 
-def minimise(network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None) -> Schedule | None:
-    """The schedule of least R/C found at `steps` steps with one of the given numbers of chunks; None where none was found.
+def minimise(
+    network: Network, collective: Collective, steps: int, chunks: Sequence[int], budget: Budget | None = None
+) -> Schedule | None:
+    """The schedule of least R/C found at `steps` steps with one of the given numbers of chunks; None where none was
+    found.
 
     Starts for each C from what column generation allows and goes up by a round at a time while that still improves.
     """
@@ -219,7 +257,12 @@ def minimise(network: Network, collective: Collective, steps: int, chunks: Seque
     until = time.process_time() + (float("inf") if budget.seconds is None else budget.seconds)
     groups = symmetry.subgroups(network, collective)
     columns = generate(
-        network, collective, steps, groups[0], seconds=None if budget.seconds is None else budget.seconds / 4, seed=budget.seed
+        network,
+        collective,
+        steps,
+        groups[0],
+        seconds=None if budget.seconds is None else budget.seconds / 4,
+        seed=budget.seed,
     )
     if columns is None:
         return None
@@ -227,7 +270,9 @@ def minimise(network: Network, collective: Collective, steps: int, chunks: Seque
     for count in chunks:
         rounds = max(steps, ceil(columns.value * count - 1e-6))
         while time.process_time() < until and (best is None or Fraction(rounds, count) < best.bandwidth):
-            share = None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
+            share = (
+                None if budget.seconds is None else min(until - time.process_time(), budget.seconds / (2 * len(chunks)))
+            )
             limits = Budget(share, budget.memory, budget.seed, budget.jobs, budget.deterministic)
             verdict = solve(Problem(network, collective, count, steps, rounds), limits, groups=groups)
             if isinstance(verdict, Sat):

@@ -34,14 +34,16 @@ class MscclXml:
     runtimes: tuple[str, ...] = PROFILES
 
     def emit(self, program: Program, request: Request) -> str:
-        """The file. Raises SynthError where `request.runtime` cannot take the program, with the limit and what would fit."""
+        """The file. Raises SynthError where `request.runtime` cannot take the program, with the limit and what would
+        fit."""
         runtime = RUNTIMES[request.runtime or PROFILES[0]]
         check(program, runtime, request)
         return "\n".join(_lines(program, runtime)) + "\n"
 
 
 def collective_name(program: Program, runtime: Runtime) -> str | None:
-    """The runtime's name for what `program` computes; None where it does not dispatch it. Anything is msccl's ``custom``."""
+    """The runtime's name for what `program` computes; None where it does not dispatch it. Anything is msccl's
+    ``custom``."""
     if program.collective is None:
         return None
     name = (runtime.collectives or {}).get(program.collective.name)
@@ -56,7 +58,8 @@ def upper(program: Program, runtime: Runtime) -> int:
 
 
 def buffers(program: Program, gpu: Gpu, runtime: Runtime) -> tuple[int, int]:
-    """`i_chunks`, `o_chunks`: as in the program, but msccl wants every buffer of a custom collective as large as the largest."""
+    """`i_chunks`, `o_chunks`: as in the program, but msccl wants every buffer of a custom collective as large as the
+    largest."""
     if collective_name(program, runtime) != "custom":
         return gpu.input, gpu.output
     return (program.loop_chunks if gpu.input else 0), (program.loop_chunks if gpu.output else 0)
@@ -72,7 +75,8 @@ def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
     places = f'inplace="{in_place}"' if runtime.exact_in_place else f'inplace="{in_place}" outofplace="{out}"'
     yield (
         f'<algo name="{written_name(program)}" proto="{program.protocol}" nchannels="{program.channels}" '
-        f'nchunksperloop="{program.loop_chunks}" ngpus="{program.ranks}" coll="{collective_name(program, runtime)}" {places} '
+        f'nchunksperloop="{program.loop_chunks}" ngpus="{program.ranks}" coll="{collective_name(program, runtime)}" '
+        f"{places} "
         f'minBytes="{program.min_bytes}" maxBytes="{upper(program, runtime)}">'
     )
     for gpu in program.gpus:

@@ -43,17 +43,29 @@ def check(program: Program, runtime: Runtime, request: Request) -> None:
 def _dispatched(program: Program, runtime: Runtime) -> None:
     task = program.collective
     if task is None:
-        raise SynthError("what the program computes is not known, and the file has to say it; name the collective with --coll")
+        raise SynthError(
+            "what the program computes is not known, and the file has to say it; name the collective with --coll"
+        )
     if program.one_sided:
         raise SynthError(f"a one-sided program has no FIFOs, which {runtime.name} needs; export it with --to mscclpp")
     known = (runtime.collectives or {}).get(task.name)
     if runtime.name != "msccl" and known is None:
-        why = "parses its name and never dispatches it" if task.name in ("gather", "scatter") else "has no such collective"
-        raise SynthError(f"{task.name}: {runtime.name} {why}; --runtime msccl takes it as a custom collective, synth run executes it")
+        why = (
+            "parses its name and never dispatches it"
+            if task.name in ("gather", "scatter")
+            else "has no such collective"
+        )
+        raise SynthError(
+            f"{task.name}: {runtime.name} {why}; --runtime msccl takes it as a custom collective, synth run executes it"
+        )
     if known is not None and known != "custom" and not _standard(task):
-        raise SynthError(f"{task.name} here is not the collective of that name that {runtime.name} dispatches; give it another name")
+        raise SynthError(
+            f"{task.name} here is not the collective of that name that {runtime.name} dispatches; give it another name"
+        )
     if runtime.exact_in_place and program.in_place == "both":
-        raise SynthError(f"{runtime.name} wants one file in place and one out of place; choose with --in-place in or --in-place out")
+        raise SynthError(
+            f"{runtime.name} wants one file in place and one out of place; choose with --in-place in or --in-place out"
+        )
     if program.in_place != "out" and not Layout(task, program.chunks).placeable:
         raise SynthError(f"{task.name} cannot be called in place")
 
@@ -70,7 +82,10 @@ def root_warning(program: Program) -> str | None:
     task = program.collective
     if task is None or task.name not in ROOTED:
         return None
-    return f"no loader compares the root: these files also serve a {task.name} with a root other than {task.roots[0]}, with wrong data"
+    return (
+        f"no loader compares the root: these files also serve a {task.name} with a root other than "
+        f"{task.roots[0]}, with wrong data"
+    )
 
 
 def rooted(program: Program, runtime: Runtime, request: Request) -> None:
@@ -82,7 +97,9 @@ def rooted(program: Program, runtime: Runtime, request: Request) -> None:
     if request.assume_root is None:
         raise SynthError(f"{warning}; add --assume-root {root} if every call in the job has root {root}")
     if request.assume_root != root:
-        raise SynthError(f"--assume-root {request.assume_root}: the schedule's root is {root}; synthesize it with --root")
+        raise SynthError(
+            f"--assume-root {request.assume_root}: the schedule's root is {root}; synthesize it with --root"
+        )
 
 
 def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
@@ -93,23 +110,34 @@ def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
             found = kinds.get(pair, frozenset({"unknown"}))
             if found != {"nvlink"}:
                 told = f"{pair[0]} to {pair[1]} is {' and '.join(sorted(found))}"
-                ways = "use Simple or LL" + ("" if found - {"unknown"} else ", name the machine with --topo, or assert --assume-nvlink")
+                ways = "use Simple or LL" + (
+                    "" if found - {"unknown"} else ", name the machine with --topo, or assert --assume-nvlink"
+                )
                 raise SynthError(f"LL128 corrupts data on links other than NVLink, and the link {told}; {ways}")
     task = program.collective
-    if runtime.name == "msccl" or program.protocol != "Simple" or task is None or task.name not in ("broadcast", "reduce"):
+    if (
+        runtime.name == "msccl"
+        or program.protocol != "Simple"
+        or task is None
+        or task.name not in ("broadcast", "reduce")
+    ):
         return
     if request.assume_one_node or (nodes and len(set(nodes)) == 1):
         return
     where = "over several boxes" if nodes else "on a machine whose boxes are not known"
     ways = "use --protocol LL" + ("" if nodes else ", name the machine with --topo, or assert --assume-one-node")
-    raise SynthError(f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {ways}")
+    raise SynthError(
+        f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {ways}"
+    )
 
 
 def _sizes(program: Program, runtime: Runtime) -> None:
     if program.max_bytes is not None and program.max_bytes < max(program.min_bytes, 1):
         raise SynthError(f"serves no size: from {program.min_bytes} to {program.max_bytes} bytes")
     if runtime.name == "msccl" and program.max_bytes is None and any(gpu.scratch for gpu in program.gpus):
-        raise SynthError("msccl allocates scratch for the largest size when it starts, so there must be one; give --max-size")
+        raise SynthError(
+            "msccl allocates scratch for the largest size when it starts, so there must be one; give --max-size"
+        )
 
 
 def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
@@ -122,14 +150,23 @@ def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
         used = Counter(block.channel for block, peer in zip(gpu.blocks, ends, strict=True) if peer is not None)
         for channel, count in sorted(used.items()):
             _most(count, runtime.channel_blocks, f"{where}: {way} thread blocks on channel {channel}", runtime, FEWER)
-        for (peer, channel), count in Counter((p, b.channel) for p, b in zip(ends, gpu.blocks, strict=True) if p is not None).items():
+        for (peer, channel), count in Counter(
+            (p, b.channel) for p, b in zip(ends, gpu.blocks, strict=True) if p is not None
+        ).items():
             if count > 1:
-                raise SynthError(f"{where}: {count} thread blocks are {way} with rank {peer} on channel {channel}; one may")
+                raise SynthError(
+                    f"{where}: {count} thread blocks are {way} with rank {peer} on channel {channel}; one may"
+                )
             if peer == gpu.rank or not 0 <= peer < program.ranks:
-                raise SynthError(f"{where}: a thread block is {way} with rank {peer}, which is no other rank of 0..{program.ranks - 1}")
+                raise SynthError(
+                    f"{where}: a thread block is {way} with rank {peer}, which is no other rank of "
+                    f"0..{program.ranks - 1}"
+                )
     for b, block in enumerate(gpu.blocks):
         if block.ports:
-            raise SynthError(f"{where}: thread block {b} has ports, which only one-sided programs do; export it with --to mscclpp")
+            raise SynthError(
+                f"{where}: thread block {b} has ports, which only one-sided programs do; export it with --to mscclpp"
+            )
         _most(len(block.ops), runtime.block_ops, f"{where}: instructions of thread block {b}", runtime, FEWER)
         for i, op in enumerate(block.ops):
             _op(gpu, block, op, runtime, f"rank {gpu.rank}, thread block {b}, step {i}")
@@ -139,9 +176,13 @@ def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
 def _op(gpu: Gpu, block: Block, op: Op, runtime: Runtime, where: str) -> None:
     if op.code not in runtime.codes:
         runs = " ".join(sorted(runtime.codes))
-        raise SynthError(f"{where}: {op.code}, and {runtime.name} runs only {runs}; lower the schedule for --runtime {runtime.name}")
+        raise SynthError(
+            f"{where}: {op.code}, and {runtime.name} runs only {runs}; lower the schedule for --runtime {runtime.name}"
+        )
     if (len(op.src), len(op.dst)) != (SOURCES.get(op.code, 0), TARGETS.get(op.code, 0)) or op.ports or op.group:
-        raise SynthError(f"{where}: {op.code} takes {SOURCES.get(op.code, 0)} source and {TARGETS.get(op.code, 0)} destination")
+        raise SynthError(
+            f"{where}: {op.code} takes {SOURCES.get(op.code, 0)} source and {TARGETS.get(op.code, 0)} destination"
+        )
     if (op.code in SENDING and block.send is None) or (op.code in RECEIVING and block.recv is None):
         raise SynthError(f"{where}: {op.code} in a thread block without the peer that it needs")
     if op.code != "nop":
@@ -153,13 +194,21 @@ def _op(gpu: Gpu, block: Block, op: Op, runtime: Runtime, where: str) -> None:
         if span.rank not in (None, gpu.rank) or span.packet:
             raise SynthError(f"{where}: an operand on another rank or in packets, which only one-sided programs have")
         if span.offset + op.count > sizes[span.buffer]:
-            raise SynthError(f"{where}: ends at chunk {span.offset + op.count} of {span.buffer}, which has {sizes[span.buffer]}")
+            raise SynthError(
+                f"{where}: ends at chunk {span.offset + op.count} of {span.buffer}, which has {sizes[span.buffer]}"
+            )
     if len(op.deps) > 1:
         raise SynthError(f"{where}: waits for {len(op.deps)} others at once; one, the rest in nops before it")
     for dep in op.deps:
-        target = gpu.blocks[dep.block].ops[dep.op] if dep.block < len(gpu.blocks) and dep.op < len(gpu.blocks[dep.block].ops) else None
+        target = (
+            gpu.blocks[dep.block].ops[dep.op]
+            if dep.block < len(gpu.blocks) and dep.op < len(gpu.blocks[dep.block].ops)
+            else None
+        )
         if target is None or not target.flag:
-            raise SynthError(f"{where}: waits for step {dep.op} of thread block {dep.block}, which does not exist or has no flag")
+            raise SynthError(
+                f"{where}: waits for step {dep.op} of thread block {dep.block}, which does not exist or has no flag"
+            )
         _most(dep.block, runtime.dep_block, f"{where}: thread block waited for", runtime, FEWER)
 
 
@@ -168,14 +217,18 @@ def _order(block: Block, where: str) -> None:
         if op.code == "nop" and (op.flag or not op.deps):
             raise SynthError(f"{where}, step {i}: a nop waits for one other and nobody waits for it")
         if op.code == "nop" and (i + 1 == len(block.ops) or not block.ops[i + 1].deps):
-            raise SynthError(f"{where}, step {i}: after a nop comes an instruction that waits for the last of the dependencies")
+            raise SynthError(
+                f"{where}, step {i}: after a nop comes an instruction that waits for the last of the dependencies"
+            )
     run = 0
     for i, (before, op) in enumerate(zip(block.ops, block.ops[1:], strict=False), 1):
         chained = before.code == op.code == "re" and not (before.flag or op.deps)
         chained = chained and before.dst == op.dst and before.src[0].buffer == op.src[0].buffer
         run = run + 1 if chained else 0
         if chained and (before.count != op.count or run > 15):
-            raise SynthError(f"{where}, step {i}: loaders merge this re with the one before, wrongly; break the chain with a flag")
+            raise SynthError(
+                f"{where}, step {i}: loaders merge this re with the one before, wrongly; break the chain with a flag"
+            )
 
 
 def _most(found: int, limit: int | None, what: str, runtime: Runtime, fits: str) -> None:

@@ -29,15 +29,24 @@ MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024
 MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22
 MAX_SIZE = 1 << 63
 NAMES = {
-    "allreduce": "allreduce", "allgather": "allgather", "reduce": "reduce", "broadcast": "broadcast", "alltoall": "alltoall",
-    "reduce_scatter": "reduce-scatter", "reducescatter": "reduce-scatter", "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
+    "allreduce": "allreduce",
+    "allgather": "allgather",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "alltoall": "alltoall",
+    "reduce_scatter": "reduce-scatter",
+    "reducescatter": "reduce-scatter",
+    "gather": "gather",
+    "scatter": "scatter",
+}
 OPERANDS = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd", "cpy": "sd", "re": "sd", "nop": ""}
 DEFAULT_MAX = 1 << 27  # msccl's, where the file gives none
 _WHOLE = re.compile(r"-?\d{1,20}")
 
 
-def read(text: str, file: str, task: Collective | None = None, root: int | None = None, runtime: str | None = None) -> Program:
+def read(
+    text: str, file: str, task: Collective | None = None, root: int | None = None, runtime: str | None = None
+) -> Program:
     """The Program in `text`.
 
     `task` is what it computes where the file does not say (``custom``, or no name at all). The root of a broadcast or
@@ -52,7 +61,8 @@ def read(text: str, file: str, task: Collective | None = None, root: int | None 
 
 
 def _no_references(text: str, file: str) -> None:
-    """The loaders' lexers take ``&#49;`` and ``&amp;`` for what is written, so a reader that resolves them reads another file."""
+    """The loaders' lexers take ``&#49;`` and ``&amp;`` for what is written, so a reader that resolves them reads
+    another file."""
     at = text.find("&")
     comment = text.find("<!--")
     while 0 <= comment < at:
@@ -64,7 +74,9 @@ def _no_references(text: str, file: str) -> None:
     if at >= 0:
         tag = (text[text.rfind("<", 0, at) + 1 : at].split(maxsplit=1) or ["?"])[0]
         what = re.split(r"[;\s\"]", text[at : at + 12], maxsplit=1)[0]
-        raise FormatError(f"<{tag[:24]}> has a reference ({what};), which no loader resolves", file, text.count("\n", 0, at) + 1)
+        raise FormatError(
+            f"<{tag[:24]}> has a reference ({what};), which no loader resolves", file, text.count("\n", 0, at) + 1
+        )
 
 
 @dataclass
@@ -147,7 +159,10 @@ class _Reader:
     def step(self) -> None:
         number = self.whole("s", 0, MAX_OPS - 1)
         if number != len(self.ops):
-            self.fail(f's="{number}" is step {len(self.ops)} of its tb; dependencies count steps from 0 in the order of the file')
+            self.fail(
+                f's="{number}" is step {len(self.ops)} of its tb; dependencies count steps from 0 in the order of '
+                f"the file"
+            )
         code = self.text("type")
         if code not in TWO_SIDED:
             self.fail(f'type="{code[:24]}": {", ".join(OPERANDS)} exist')
@@ -189,7 +204,10 @@ class _Reader:
         if task is None:
             return program
         if total % task.buffer_units:
-            self.fail(f'nchunksperloop="{total}" is not a multiple of {task.buffer_units}, the parts of a buffer of {task.name}')
+            self.fail(
+                f'nchunksperloop="{total}" is not a multiple of {task.buffer_units}, the parts of a buffer of '
+                f"{task.name}"
+            )
         program = replace(program, collective=task, chunks=total // task.buffer_units)
         return replace(program, gpus=_whole_buffers(program, self.algo.get("coll") == "custom"))
 
@@ -197,7 +215,9 @@ class _Reader:
         found = self.gpus[rank]
         if sorted(found.blocks) != list(range(len(found.blocks))):
             self.tag = "gpu"
-            self.fail(f'id="{rank}" has thread blocks {_some(found.blocks)}; expected 0, 1, .. without gaps', found.line)
+            self.fail(
+                f'id="{rank}" has thread blocks {_some(found.blocks)}; expected 0, 1, .. without gaps', found.line
+            )
         for number, block in found.blocks.items():
             for way, peer in (("send", block.send), ("recv", block.recv)):
                 if peer is not None and (peer == rank or peer >= len(self.gpus)):
@@ -208,7 +228,11 @@ class _Reader:
     def profile(self) -> str:
         """`msccl` where an attribute that the others need is missing, or the name is one that only msccl knows."""
         needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
-        return "msccl" if needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom") else "executor"
+        return (
+            "msccl"
+            if needed - self.algo.keys() or self.algo.get("coll") in ("reduce_scatter", "custom")
+            else "executor"
+        )
 
     def places(self, exact: bool) -> InPlace:
         within = self.whole("inplace", 0, 1) if "inplace" in self.algo or not exact else 0
@@ -230,7 +254,9 @@ class _Reader:
         name = self.algo.get("coll")
         if name is None or name == "custom":
             if task is not None and task.ranks != program.ranks:
-                raise UsageError(f"{task.name} over {task.ranks} ranks was asked for; {self.file} has {program.ranks} gpus")
+                raise UsageError(
+                    f"{task.name} over {task.ranks} ranks was asked for; {self.file} has {program.ranks} gpus"
+                )
             return task
         if name not in NAMES:
             self.fail(f'coll="{name[:24]}": {", ".join(NAMES)} and custom are read')
@@ -250,7 +276,8 @@ def _number(text: str) -> int | None:
 
 
 def _whole_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
-    """In place one buffer may have been declared empty; msccl's custom files declare every buffer as large as the largest."""
+    """In place one buffer may have been declared empty; msccl's custom files declare every buffer as large as the
+    largest."""
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     gpus = []
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):

@@ -1,4 +1,5 @@
-"""What one rank of an MSCCL++ plan is connected to: channels, remote buffers, and semaphores between its thread blocks."""
+"""What one rank of an MSCCL++ plan is connected to: channels, remote buffers, and semaphores between its thread
+blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from synth.program.program import BUFFERS, PORT_KINDS, Dep, Gpu, Op, Port, Span
 
 @dataclass(frozen=True)
 class Wiring:
-    """The numbers that a plan gives to a rank's channels (by kind), remote buffers (rank, buffer) and semaphores (from, to block).
+    """The numbers that a plan gives to a rank's channels (by kind), remote buffers (rank, buffer) and semaphores (from,
+    to block).
 
     `deps[block, op]`: what an op still has to wait for, after what its block waited for before.
     """
@@ -28,12 +30,16 @@ class Wiring:
     def of(gpu: Gpu) -> Wiring:
         """The wiring of `gpu`. Raises SynthError where a plan cannot express it."""
         ports = {
-            kind: tuple(sorted({p for b in gpu.blocks for p in b.ports if p.kind == kind}, key=lambda p: p[1:])) for kind in PORT_KINDS
+            kind: tuple(sorted({p for b in gpu.blocks for p in b.ports if p.kind == kind}, key=lambda p: p[1:]))
+            for kind in PORT_KINDS
         }
         for kind, every in ports.items():
             for port in every:
                 if port.index and Port(kind, port.peer, port.index - 1) not in every:
-                    raise SynthError(f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one before it")
+                    raise SynthError(
+                        f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one "
+                        f"before it"
+                    )
         access: dict[tuple[int, str], set[str]] = {}
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
@@ -46,17 +52,26 @@ class Wiring:
         pairs = sorted({(dep.block, b) for (b, _), found in deps.items() for dep in found})
         groups = dict.fromkeys(op.group for block in gpu.blocks for op in block.ops if op.code == "barrier")
         if len(groups) > limits.BARRIERS:
-            raise SynthError(f"rank {gpu.rank} has {len(groups)} groups of blocks that meet in barriers, MSCCL++ takes {limits.BARRIERS}")
+            raise SynthError(
+                f"rank {gpu.rank} has {len(groups)} groups of blocks that meet in barriers, MSCCL++ takes "
+                f"{limits.BARRIERS}"
+            )
         kinds = {key: tuple(kind for kind in PORT_KINDS if kind in found) for key, found in access.items()}
         return Wiring(ports, buffers, kinds, tuple(pairs), deps, tuple(groups))
 
     def channel_documents(self) -> list[dict]:
         """`channels` of the gpu."""
-        return [{"channel_type": kind, "connected_to": [port.peer for port in ports]} for kind, ports in self.channels.items() if ports]
+        return [
+            {"channel_type": kind, "connected_to": [port.peer for port in ports]}
+            for kind, ports in self.channels.items()
+            if ports
+        ]
 
     def buffer_documents(self) -> list[dict]:
         """`remote_buffers` of the gpu."""
-        return [{"rank": key[0], "type": key[1], "access_channel_types": list(self.access[key])} for key in self.buffers]
+        return [
+            {"rank": key[0], "type": key[1], "access_channel_types": list(self.access[key])} for key in self.buffers
+        ]
 
 
 def access_kind(gpu: Gpu, block: int, op: int) -> str:
@@ -79,7 +94,8 @@ def remote(op: Op) -> list[Span]:
 
 
 def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:
-    """What each op waits for: per block the last of its ops, and only if that is later than what was waited for before."""
+    """What each op waits for: per block the last of its ops, and only if that is later than what was waited for
+    before."""
     found: dict[tuple[int, int], tuple[Dep, ...]] = {}
     for b, block in enumerate(gpu.blocks):
         seen: dict[int, int] = {}
@@ -89,7 +105,9 @@ def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:
             seen.update(new)
             for dep in new:
                 if dep.block >= len(gpu.blocks) or dep.op >= len(gpu.blocks[dep.block].ops):
-                    raise SynthError(f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which does not exist")
+                    raise SynthError(
+                        f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which does not exist"
+                    )
                 if not gpu.blocks[dep.block].ops[dep.op].flag:
                     raise SynthError(f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which has no flag")
             if new:

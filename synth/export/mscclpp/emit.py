@@ -9,9 +9,9 @@ What a plan says of an op, and what the program says:
     sem_release sem_acquire   `flag` and `deps` of a nop: one semaphore from block to block
 
 `flush` gets as many destinations as channels: the kernel flushes as many channels as the op has destinations. Wherever
-the kernel needs the threads of a block joined, a `nop` is added (program/thread_joins.py). A buffer that a rank does not have
-is given as large as its other one, as the loader divides by the number of chunks. With packets all ranks get the
-largest scratch of any.
+the kernel needs the threads of a block joined, a `nop` is added (program/thread_joins.py). A buffer that a rank does
+not have is given as large as its other one, as the loader divides by the number of chunks. With packets all ranks get
+the largest scratch of any.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Mscclpp:
         """What the user must know: the sizes served, and where the code is that registers the plan."""
         top = limits.largest_size(program)
         served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
-        found = [f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"]
+        found = [
+            f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"
+        ]
         if program.collective is not None and program.collective.combining:
             found.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
         found += [warning] if (warning := root_warning(program)) else []
@@ -61,17 +63,25 @@ class Mscclpp:
 def document(program: Program) -> dict:
     """The plan of a one-sided program as a JSON document. Raises SynthError where MSCCL++ cannot take it."""
     if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
-        _refuse(f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from")
+        _refuse(
+            f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
+        )
     if program.in_place == "both":
-        _refuse("a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out")
+        _refuse(
+            "a plan is for calls in place or out of place, not both: choose one with --in-place in or --in-place out"
+        )
     if program.protocol not in ("Simple", "LL"):
         _refuse(f"MSCCL++ has no protocol {program.protocol}; Simple and LL exist")
     packets = program.protocol == "LL"
     reach = limits.largest_size(program)
     if program.max_bytes is not None and program.max_bytes > reach:
-        _refuse(f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size")
+        _refuse(
+            f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
+        )
     program = joined(program)
-    if packets:  # every second launch counts a packet's place on another rank from the middle of the sender's own scratch
+    if (
+        packets
+    ):  # every second launch counts a packet's place on another rank from the middle of the sender's own scratch
         scratch = max(gpu.scratch for gpu in program.gpus)
         program = replace(program, gpus=tuple(gpu._replace(scratch=scratch) for gpu in program.gpus))
     low, high = message_sizes(program)
@@ -92,7 +102,11 @@ def document(program: Program) -> dict:
 
 def collective_name(program: Program) -> str:
     """MSCCL++'s name for what `program` computes; ``custom`` where it is not known."""
-    return "custom" if program.collective is None else COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
+    return (
+        "custom"
+        if program.collective is None
+        else COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
+    )
 
 
 def shares(program: Program) -> tuple[Fraction, Fraction]:
@@ -110,7 +124,8 @@ def message_size(program: Program, size: int) -> int:
 
 
 def message_sizes(program: Program) -> tuple[int, int]:
-    """`min_message_size` and `max_message_size`; where ranks count differently, each bound is exact for those it binds first."""
+    """`min_message_size` and `max_message_size`; where ranks count differently, each bound is exact for those it binds
+    first."""
     least, _ = shares(program)
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
@@ -125,7 +140,10 @@ def registration(program: Program) -> str:
     low, high = message_sizes(program)
     divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
     size = f"request.message_size * {n}" if name == "allgather" else "request.message_size"
-    own = {"allgather": " - request.rank * request.message_size", "reducescatter": f" + request.rank * (request.message_size // {n})"}
+    own = {
+        "allgather": " - request.rank * request.message_size",
+        "reducescatter": f" + request.rank * (request.message_size // {n})",
+    }
     match = "==" if program.in_place == "in" else "!="
     return f"""import mscclpp
 

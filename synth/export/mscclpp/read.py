@@ -24,8 +24,14 @@ from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Port, Program
 MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24
 UNLIMITED = (1 << 64) - 1
 _TOP = ("name", "collective", "protocol", "inplace", "gpus")
-_TOP_MORE = ("reuse_resources", "use_double_scratch_buffer", "buffer_alignment", "num_threads_per_block", "min_message_size",
-             "max_message_size")  # fmt: skip
+_TOP_MORE = (
+    "reuse_resources",
+    "use_double_scratch_buffer",
+    "buffer_alignment",
+    "num_threads_per_block",
+    "min_message_size",
+    "max_message_size",
+)
 _GPU = ("id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks", "channels", "remote_buffers")
 
 
@@ -70,7 +76,9 @@ def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> Non
     if scratch and protocol == "Simple" and double is not None and double.flag():
         double.fail("is true: plain puts into scratch do not know which half is in turn")
     if scratch and protocol == "LL" and (double is None or not double.flag()):
-        (double or fields["protocol"]).fail("packets in a scratch that is not double: who is a launch ahead overwrites what was not read")
+        (double or fields["protocol"]).fail(
+            "packets in a scratch that is not double: who is a launch ahead overwrites what was not read"
+        )
 
 
 def _task(called: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
@@ -103,17 +111,25 @@ def _written(gpus: tuple[Gpu, ...]) -> set[int]:
 
 
 def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple[int, tuple[Gpu, ...]]:
-    """Chunks per unit, and the gpus with the buffers that they have: a plan gives an empty one the size of the other."""
+    """Chunks per unit, and the gpus with the buffers that they have: a plan gives an empty one the size of the
+    other."""
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
     layout = Layout(task, 1)
     units = [(len(layout.inputs[r]), len(layout.outputs[r])) for r in range(task.ranks)]
-    rates = {Fraction(count, n) for gpu, pair in zip(gpus, units, strict=True) for count, n in zip(gpu[1:3], pair, strict=True) if n}
+    rates = {
+        Fraction(count, n)
+        for gpu, pair in zip(gpus, units, strict=True)
+        for count, n in zip(gpu[1:3], pair, strict=True)
+        if n
+    }
     chunks = rates.pop() if len(rates) == 1 else Fraction(0)
     if not chunks or chunks.denominator > 1:
         node.fail(f"the buffers of the ranks do not have the sizes that {task.name} gives them")
     c = int(chunks)
-    return c, tuple(gpu._replace(input=held * c, output=wanted * c) for gpu, (held, wanted) in zip(gpus, units, strict=True))
+    return c, tuple(
+        gpu._replace(input=held * c, output=wanted * c) for gpu, (held, wanted) in zip(gpus, units, strict=True)
+    )
 
 
 class _Gpu:

@@ -6,8 +6,24 @@ from synth.export.mscclpp.json_fields import Node
 from synth.program import plan_limits as limits
 from synth.program.program import BUFFERS, PORT_KINDS, Block, Dep, Op, Port, Span
 
-_OPERANDS = ("channel_type", "channel_ids", "src_buff", "dst_buff", "tbg_info", "barrier_id", "num_threadblocks", "semaphore_ids",
-             "iter_context", "reduce_op", "ops", "buffer_type", "buffer_offset", "size", "dst_chunk", "src_chunk")  # fmt: skip
+_OPERANDS = (
+    "channel_type",
+    "channel_ids",
+    "src_buff",
+    "dst_buff",
+    "tbg_info",
+    "barrier_id",
+    "num_threadblocks",
+    "semaphore_ids",
+    "iter_context",
+    "reduce_op",
+    "ops",
+    "buffer_type",
+    "buffer_offset",
+    "size",
+    "dst_chunk",
+    "src_chunk",
+)
 _REDUCTIONS = ("re", "res", "rre", "rres", "repkt", "respkt", "recpkt", "recspkt")
 _SIGNALS = {"signal": "signal", "wait": "wait", "rlxsignal": "signal", "rlxwait": "wait", "flush": "flush"}
 _OUTSIDE = {"glres": "multimem reductions have", "gstore": "multimem stores have", "gstorepkt": "multimem stores have",
@@ -22,7 +38,13 @@ class BlockReader:
     """
 
     def __init__(
-        self, node: Node, number: int, rank: int, ports: dict[str, list[Port]], buffers: Buffers, sizes: list[dict[str, int]]
+        self,
+        node: Node,
+        number: int,
+        rank: int,
+        ports: dict[str, list[Port]],
+        buffers: Buffers,
+        sizes: list[dict[str, int]],
     ) -> None:
         self.number, self.rank, self.sizes, self.node = number, rank, sizes, node
         fields = node.fields(("id", "ops", "channels"), ("remote_buffer_refs",))
@@ -84,7 +106,11 @@ class BlockReader:
             self.ops.append(Op("get", (src,), (dst,), count, ports=self._channels(fields)))
         elif name in ("copy", "cpkt", "upkt"):
             (src, count), (dst, other) = (self._one(node, fields, key) for key in ("src_buff", "dst_buff"))
-            self._plain(node, count == other and src.rank is None and dst.rank is None, "copies one chunk of the rank to another")
+            self._plain(
+                node,
+                count == other and src.rank is None and dst.rank is None,
+                "copies one chunk of the rank to another",
+            )
             src, dst = src._replace(packet=name == "upkt"), dst._replace(packet=name == "cpkt")
             self.ops.append(Op("cpy", (self._packet(node, src),), (self._packet(node, dst),), count))
         elif name in _REDUCTIONS:
@@ -116,7 +142,11 @@ class BlockReader:
         if name != "flush":
             self.ops.append(Op(_SIGNALS[name], ports=ports))
         elif "dst_buff" in fields:
-            self._plain(node, len(fields["dst_buff"].items(limits.OP_BUFFERS)) == len(ports), "has as many destinations as channels")
+            self._plain(
+                node,
+                len(fields["dst_buff"].items(limits.OP_BUFFERS)) == len(ports),
+                "has as many destinations as channels",
+            )
             self._plain(node, all(self.ports[p].kind == "port" for p in ports), "flushes port channels only")
             self.ops.append(Op("flush", ports=ports))
 
@@ -135,7 +165,11 @@ class BlockReader:
             node.fail("has sources in different buffers; the kernel takes all from that of the first")
         pairs = []
         for i, ((src, count), (dst, other)) in enumerate(zip(srcs, dsts, strict=True)):
-            self._plain(node, src.rank is None and dst.rank is not None and count == other, "puts chunks of the rank to as many of another")
+            self._plain(
+                node,
+                src.rank is None and dst.rank is not None and count == other,
+                "puts chunks of the rank to as many of another",
+            )
             if ports and self.ports[ports[i]].peer != dst.rank:
                 node.fail(f"puts to rank {dst.rank} through a channel to rank {self.ports[ports[i]].peer}")
             packets = name in ("ppkt", "rppkt")
@@ -147,7 +181,13 @@ class BlockReader:
             if i == len(pairs) or (pairs[i][0], pairs[i][2]) != (pairs[start][0], pairs[start][2]):
                 some = pairs[start:i]
                 self.ops.append(
-                    Op("put", some[0][:1], tuple(dst for _, dst, _, _ in some), some[0][2], ports=tuple(p for *_, ps in some for p in ps))
+                    Op(
+                        "put",
+                        some[0][:1],
+                        tuple(dst for _, dst, _, _ in some),
+                        some[0][2],
+                        ports=tuple(p for *_, ps in some for p in ps),
+                    )
                 )
                 start = i
         if name in ("pws", "pwsf"):
@@ -160,16 +200,24 @@ class BlockReader:
             fields["reduce_op"].text(("sum",))
         srcs, dsts = self._buffers(node, fields, "src_buff"), self._buffers(node, fields, "dst_buff")
         counts = {count for _, count in (*srcs, *dsts)}
-        self._plain(node, len(srcs) > 1 and len(dsts) > 0 and len(counts) == 1, "adds up equally many chunks of two or more sources")
+        self._plain(
+            node,
+            len(srcs) > 1 and len(dsts) > 0 and len(counts) == 1,
+            "adds up equally many chunks of two or more sources",
+        )
         packets, own = name.endswith("pkt"), 2 if name in ("recpkt", "recspkt") else 1
         plain, away = srcs[0][0], [src for src, _ in srcs[1:]]
         local, far = [dst for dst, _ in dsts[:own]], [dst for dst, _ in dsts[own:]]
         self._plain(
             node,
-            plain.rank is None and len(local) == own and all(s.rank is None for s in local) and all(s.rank is not None for s in far)
-            and all((s.rank is not None) == name.startswith("rr") for s in away) and bool(far) == ("s" in name.removesuffix("pkt")),
+            plain.rank is None
+            and len(local) == own
+            and all(s.rank is None for s in local)
+            and all(s.rank is not None for s in far)
+            and all((s.rank is not None) == name.startswith("rr") for s in away)
+            and bool(far) == ("s" in name.removesuffix("pkt")),
             "has the rank's own chunk first on both sides, then what its name says",
-        )  # fmt: skip
+        )
         away = [self._packet(node, s._replace(packet=packets)) for s in away]
         dst = (local[0], *(self._packet(node, s._replace(packet=packets)) for s in (*local[1:], *far)))
         src = (*away, plain) if packets else (plain, *away)  # the kernel adds packets up first

@@ -23,8 +23,14 @@ def with_semaphores(readers: list[BlockReader], count: int) -> list[Block]:
         given, taken = releases.get(number, []), acquires.get(number, [])
         node = (given or taken)[0][2]
         if len({b for b, _, _ in given}) != 1 or len({b for b, _, _ in taken}) != 1 or len(given) != len(taken):
-            node.fail(f"semaphore {number} is not one block's releases and one other's as many acquisitions: no counterpart in a program")
+            node.fail(
+                f"semaphore {number} is not one block's releases and one other's as many acquisitions: no "
+                f"counterpart in a program"
+            )
         for (p, op, _), (b, waiting, _) in zip(given, taken, strict=True):
             deps[b].setdefault(waiting, []).append(Dep(p, op))
             flags[p].add(op)
-    return [reader.finished({i: tuple(sorted(found)) for i, found in deps[b].items()}, flags[b]) for b, reader in enumerate(readers)]
+    return [
+        reader.finished({i: tuple(sorted(found)) for i, found in deps[b].items()}, flags[b])
+        for b, reader in enumerate(readers)
+    ]

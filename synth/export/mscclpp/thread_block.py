@@ -21,20 +21,36 @@ class _Block:
         self.block = gpu.blocks[number]
         self.kinds = [access_kind(gpu, number, i) for i in range(len(self.block.ops))]
         self.channels = {kind: [port for port in self.block.ports if port.kind == kind] for kind in PORT_KINDS}
-        reached = {kind: {(s.rank, s.buffer) for op, k in zip(self.block.ops, self.kinds, strict=True) if k == kind for s in remote(op)}
-                   for kind in PORT_KINDS}  # fmt: skip
-        self.buffers = {kind: [i for i, key in enumerate(wiring.buffers) if key in reached[kind]] for kind in PORT_KINDS}
+        reached = {
+            kind: {
+                (s.rank, s.buffer)
+                for op, k in zip(self.block.ops, self.kinds, strict=True)
+                if k == kind
+                for s in remote(op)
+            }
+            for kind in PORT_KINDS
+        }
+        self.buffers = {
+            kind: [i for i, key in enumerate(wiring.buffers) if key in reached[kind]] for kind in PORT_KINDS
+        }
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
         ops = [document for i in range(len(self.block.ops)) for document in self.op(i)]
         if len(ops) > limits.BLOCK_OPS:
-            raise SynthError(f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more blocks")
+            raise SynthError(
+                f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
+                f"blocks"
+            )
         for kind in PORT_KINDS:
             if len(self.channels[kind]) > limits.BLOCK_CHANNELS:
-                raise SynthError(f"{where} uses {len(self.channels[kind])} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}")
+                raise SynthError(
+                    f"{where} uses {len(self.channels[kind])} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
+                )
             if len(self.buffers[kind]) > limits.BLOCK_BUFFERS:
-                raise SynthError(f"{where} reaches {len(self.buffers[kind])} remote buffers, MSCCL++ takes {limits.BLOCK_BUFFERS}")
+                raise SynthError(
+                    f"{where} reaches {len(self.buffers[kind])} remote buffers, MSCCL++ takes {limits.BLOCK_BUFFERS}"
+                )
         all_channels = self.wiring.channels
         return {
             "id": self.number,
@@ -54,20 +70,34 @@ class _Block:
         found = [self.instruction(i, op)]
         semaphores = self.wiring.semaphores
         if awaited := self.wiring.deps.get((self.number, i)):
-            found.insert(0, {"name": "sem_acquire", "semaphore_ids": [semaphores.index((dep.block, self.number)) for dep in awaited]})
+            found.insert(
+                0,
+                {
+                    "name": "sem_acquire",
+                    "semaphore_ids": [semaphores.index((dep.block, self.number)) for dep in awaited],
+                },
+            )
         waiting = sorted(b for (b, _), deps in self.wiring.deps.items() for dep in deps if dep == (self.number, i))
         if waiting:
-            found.append({"name": "sem_release", "semaphore_ids": [semaphores.index((self.number, b)) for b in waiting]})
+            found.append(
+                {"name": "sem_release", "semaphore_ids": [semaphores.index((self.number, b)) for b in waiting]}
+            )
         for document in found:
             if len(document.get("semaphore_ids", ())) > limits.OP_SEMAPHORES:
-                self.refuse(i, f"needs {len(document['semaphore_ids'])} semaphores, MSCCL++ takes {limits.OP_SEMAPHORES}")
+                self.refuse(
+                    i, f"needs {len(document['semaphore_ids'])} semaphores, MSCCL++ takes {limits.OP_SEMAPHORES}"
+                )
         return found
 
     def instruction(self, i: int, op: Op) -> dict:
         if op.code == "nop":
             return {"name": "nop"}
         if op.code == "barrier":
-            return {"name": "barrier", "barrier_id": self.wiring.barriers.index(op.group), "num_threadblocks": len(op.group)}
+            return {
+                "name": "barrier",
+                "barrier_id": self.wiring.barriers.index(op.group),
+                "num_threadblocks": len(op.group),
+            }
         if op.count < 1:
             self.refuse(i, "moves no chunk; MSCCL++ wants at least 1")
         if op.code in ("signal", "wait", "flush"):
@@ -77,7 +107,11 @@ class _Block:
                 if self.kinds[i] != "port":
                     self.refuse(i, "flushes a memory channel; only port channels are flushed")
                 # the kernel takes the number of channels from the number of destinations
-                return {"name": "flush", **self.ports(i, op), "dst_buff": [{"type": "o", "index": 0, "size": 1}] * len(op.ports)}
+                return {
+                    "name": "flush",
+                    **self.ports(i, op),
+                    "dst_buff": [{"type": "o", "index": 0, "size": 1}] * len(op.ports),
+                }
             return {"name": op.code, **self.ports(i, op)}
         if op.code == "put":
             return self.put(i, op)
@@ -104,9 +138,16 @@ class _Block:
         elif packets == {True} and kind == "memory":
             name, copies = "ppkt", len(op.dst)
         else:
-            self.refuse(i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory")
+            self.refuse(
+                i, "a port channel carries packets only from packets, and nothing is put from packets to plain memory"
+            )
         ports = self.ports(i, op) if op.ports else {"channel_type": kind}
-        return {"name": name, "src_buff": self.spans(i, op, op.src * copies), "dst_buff": self.spans(i, op, op.dst), **ports}
+        return {
+            "name": name,
+            "src_buff": self.spans(i, op, op.src * copies),
+            "dst_buff": self.spans(i, op, op.dst),
+            **ports,
+        }
 
     def get(self, i: int, op: Op) -> dict:
         if (
@@ -119,14 +160,20 @@ class _Block:
         ):
             self.refuse(i, "gets one chunk of another rank into the rank's plain memory")
         if op.src[0].offset != op.dst[0].offset or self.kinds[i] != "memory":
-            self.refuse(i, "MSCCL++ 0.9 swaps the offsets of a get, and gets through memory channels only: put from the other rank")
+            self.refuse(
+                i,
+                "MSCCL++ 0.9 swaps the offsets of a get, and gets through memory channels only: put from the other "
+                "rank",
+            )
         ports = self.ports(i, op) if op.ports else {"channel_type": "memory"}
         return {"name": "get", "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst), **ports}
 
     def copy(self, i: int, op: Op) -> dict:
         if len(op.src) != 1 or len(op.dst) != 1 or remote(op):
             self.refuse(i, "copies one chunk of the rank to one place of the rank")
-        name = {(False, False): "copy", (False, True): "cpkt", (True, False): "upkt"}.get((op.src[0].packet, op.dst[0].packet))
+        name = {(False, False): "copy", (False, True): "cpkt", (True, False): "upkt"}.get(
+            (op.src[0].packet, op.dst[0].packet)
+        )
         if name is None:
             self.refuse(i, "packets are not copied to packets: put them")
         return {"name": name, "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst)}
@@ -140,8 +187,16 @@ class _Block:
             self.refuse(i, "adds up over a port channel; only memory channels can")
         if any(s.packet for s in op.src):
             *packets, plain = op.src
-            if plain.packet or plain.rank is not None or away or not all(s.packet for s in (*packets, *own[1:], *far)) or len(own) > 2:
-                self.refuse(i, "adds up packets of the rank and, last, one plain chunk; into plain memory and then packets")
+            if (
+                plain.packet
+                or plain.rank is not None
+                or away
+                or not all(s.packet for s in (*packets, *own[1:], *far))
+                or len(own) > 2
+            ):
+                self.refuse(
+                    i, "adds up packets of the rank and, last, one plain chunk; into plain memory and then packets"
+                )
             name = "re" + "c" * (len(own) - 1) + "s" * bool(far) + "pkt"
             src = (plain, *packets)
         else:

@@ -4,9 +4,9 @@
     bytes,backend
     256,MVAPICH2-GDR
 
-After MCR-DL (Anthony et al., IPDPS 2023), whose tuner picks a communication library by operation, scale and message size.
-The form has one name a size and knows no ranges: the rows are the judged sizes. A plan that was imported from such a table
-gives the same bytes again.
+After MCR-DL (Anthony et al., IPDPS 2023), whose tuner picks a communication library by operation, scale and message
+size. The form has one name a size and knows no ranges: the rows are the judged sizes. A plan that was imported from
+such a table gives the same bytes again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def export(plan: Plan) -> Exported:
 
 
 def files(plan: Plan) -> list[tuple[str, str]]:
-    """(file name, text) of each table of `plan`. Raises SynthError for a table without sizes, or where names cannot be written."""
+    """(file name, text) of each table of `plan`. Raises SynthError for a table without sizes, or where names cannot be
+    written."""
     named = [(f"mcrdl_{table.collective}_{table.ranks}gpu", table) for table in plan.tables]
     return [(f"{name}.csv", text(plan, table)) for name, table in _distinct(named)]
 
@@ -43,8 +44,14 @@ def _distinct(named: Sequence[tuple[str, Table]]) -> list[tuple[str, Table]]:
 def text(plan: Plan, table: Table) -> str:
     """One table of `plan`. A size that is in none of its ranges has no row."""
     if not table.sizes:
-        raise SynthError(f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each")
-    lines = plan.says.splitlines() if plan.source == IMPORTED else [f"{table.collective} on {table.ranks} GPUs: {_line(plan.says)}"]
+        raise SynthError(
+            f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each"
+        )
+    lines = (
+        plan.says.splitlines()
+        if plan.source == IMPORTED
+        else [f"{table.collective} on {table.ranks} GPUs: {_line(plan.says)}"]
+    )
     rows = []
     for size in table.sizes:
         row = table.at(size)
@@ -54,7 +61,8 @@ def text(plan: Plan, table: Table) -> str:
 
 
 def backend(algorithm: Algorithm) -> str:
-    """What the form calls it: the library's name, ``synth`` for what is ours. Raises SynthError for a name with a comma."""
+    """What the form calls it: the library's name, ``synth`` for what is ours. Raises SynthError for a name with a
+    comma."""
     name = algorithm.backend if algorithm.backend == OURS or algorithm.options else algorithm.label
     if any(mark in name for mark in ',"\r\n'):
         raise SynthError(f"{name!r} cannot stand in a table of bytes and backends")

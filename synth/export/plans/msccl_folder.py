@@ -1,4 +1,5 @@
-"""A plan as a folder of MSCCL-IR: for every range one file, or two where the runtime wants one in place and one out of place."""
+"""A plan as a folder of MSCCL-IR: for every range one file, or two where the runtime wants one in place and one out of
+place."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from synth.model.tuning_plan import Plan
 
 
 def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
-    """The files, disjoint in size for each collective and number of ranks. Raises SynthError where there would be none."""
+    """The files, disjoint in size for each collective and number of ranks. Raises SynthError where there would be
+    none."""
     made = [plan_offers.table(plan, table, placed) for table in plan.tables]
     if runtime == "msccl":
         why = f"msccl loads at most {MSCCL_FILES} files, and the others serve more sizes"
@@ -26,7 +28,10 @@ def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
     rows, files = _files(plan, made)
     said = [line for m in made for line in lost(plan, m.shares, OTHERS)]
     if not files:
-        raise SynthError("no range of the plan can be exported: " + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere"))
+        raise SynthError(
+            "no range of the plan can be exported: "
+            + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere")
+        )
     remarks = list(dict.fromkeys(w for row in rows if (w := root_warning(row.program))))
     remarks += left(plan, made)
     return Exported(
@@ -39,10 +44,14 @@ def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
 
 
 def left(plan: Plan, made: Sequence[Made]) -> list[str]:
-    """One line where NCCL's own algorithms run at some sizes; at which, with both times; and what is lost against the best of all."""
+    """One line where NCCL's own algorithms run at some sizes; at which, with both times; and what is lost against the
+    best of all."""
     choices = [(m.shares.table, s) for m in made for s in m.shares.shares if s.choice is not None]
     own = [(table, s) for table, s in choices if s.choice is not None and plan.algorithms[s.choice].backend == NCCL]
-    said = [f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which"]
+    said = [
+        f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` "
+        f"says which"
+    ]
     return [*(said if own else ()), *(line for m in made for line in compared(plan, m.shares))]
 
 

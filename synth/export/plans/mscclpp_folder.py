@@ -1,4 +1,5 @@
-"""A plan as a folder of MSCCL++ execution plans with the code that registers them: register.py, and register.hpp for C++."""
+"""A plan as a folder of MSCCL++ execution plans with the code that registers them: register.py, and register.hpp for
+C++."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ PROTOCOLS = ("Simple", "LL")
 
 
 def folder(plan: Plan, placed: Placed) -> Exported:
-    """The plans, disjoint in size for each collective, number of ranks and place, and the code. Raises SynthError where none is left."""
+    """The plans, disjoint in size for each collective, number of ranks and place, and the code. Raises SynthError where
+    none is left."""
     made = [programs.table(plan, one, placed) for one in plan.tables]
     rows: list[Row] = []
     files: list[tuple[str, str]] = []
@@ -42,13 +44,20 @@ def folder(plan: Plan, placed: Placed) -> Exported:
                 files.append((f"{name}.json", Mscclpp().emit(ready, m.requests[share.choice])))
                 entries.append(Entry.of(ready))
                 names.append(f"{name}.json")
-            rows.append(Row(m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names)))
+            rows.append(
+                Row(m.shares.table, share, plan.algorithms[share.choice], m.programs[share.choice][0][1], tuple(names))
+            )
     said = [line for m in made for line in lost(plan, m.shares, OTHERS)]
     if not files:
-        raise SynthError("no range of the plan can be exported: " + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere"))
+        raise SynthError(
+            "no range of the plan can be exported: "
+            + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere")
+        )
     remarks = list(dict.fromkeys(warning for row in rows if (warning := root_warning(row.program))))
     if any(row.program.collective is not None and row.program.collective.combining for row in rows):
-        remarks.append("MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum")
+        remarks.append(
+            "MSCCL++'s executor sums whatever the operator, and a request does not tell it: for jobs that only sum"
+        )
     if any(plan.algorithms[i].protocol not in PROTOCOLS for m in made for i in m.shares.refused):
         remarks.append(f"for MSCCL++ tune with its protocols: {' '.join(f'--protocol {name}' for name in PROTOCOLS)}")
     remarks += left(plan, made)
@@ -64,20 +73,36 @@ def folder(plan: Plan, placed: Placed) -> Exported:
 
 def _page(plan: Plan, rows: list[Row], tables: list[Shares], said: list[str], remarks: list[str]) -> str:
     lines = [
-        *head(plan, "mscclpp"), "", *table(rows, _divisor), "", *judged(plan, tables),
-        "Sizes are nccl-tests': the larger of one rank's send and receive buffers; files and code have them as MSCCL++ counts.",
-        "A count that the divisor does not divide, or a size outside of the ranges, is left to MSCCL++, which falls back to NCCL.",
-        "The loader itself throws for such a count, so plans must be chosen by the selector of the code here.", "",
-        "## Registration", "",
-        "In Python, on every rank, before the first communicator is made (keep what it returns):", "",
-        "    import register  # of this folder", "    kept = register.register(rank, ranks, ranks_per_node)", "",
-        "In C++: include `register.hpp`, call `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`. Then run with",
-        "`LD_PRELOAD=libmscclpp_nccl.so`; `MSCCLPP_NCCL_LIB_PATH` names the NCCL to fall back to. One selector is installed for all",
-        "plans: it replaces one that was set before.", "",
-        *unserved(said), "## To know", "",
+        *head(plan, "mscclpp"),
+        "",
+        *table(rows, _divisor),
+        "",
+        *judged(plan, tables),
+        "Sizes are nccl-tests': the larger of one rank's send and receive buffers; files and code have them as "
+        "MSCCL++ counts.",
+        "A count that the divisor does not divide, or a size outside of the ranges, is left to MSCCL++, which falls "
+        "back to NCCL.",
+        "The loader itself throws for such a count, so plans must be chosen by the selector of the code here.",
+        "",
+        "## Registration",
+        "",
+        "In Python, on every rank, before the first communicator is made (keep what it returns):",
+        "",
+        "    import register  # of this folder",
+        "    kept = register.register(rank, ranks, ranks_per_node)",
+        "",
+        "In C++: include `register.hpp`, call `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`. Then "
+        "run with",
+        "`LD_PRELOAD=libmscclpp_nccl.so`; `MSCCLPP_NCCL_LIB_PATH` names the NCCL to fall back to. One selector is "
+        "installed for all",
+        "plans: it replaces one that was set before.",
+        "",
+        *unserved(said),
+        "## To know",
+        "",
         "- Buffers must lie at the same offset of their allocation on all ranks (docs/mscclpp.md).",
         "- Scratch is allocated up to the largest size of a plan.",
-    ]  # fmt: skip
+    ]
     return "\n".join([*lines, *(f"- {fact}" for fact in remarks)]) + "\n"
 
 

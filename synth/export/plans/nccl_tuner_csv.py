@@ -1,7 +1,7 @@
 """The ranges of a plan where NCCL's own algorithms are preferred, as the CSV of NCCL's example tuner plugin.
 
-Format and matching: NVIDIA/nccl 2.28, plugins/tuner/example (ext-tuner/example before): ten fields, the first line that matches
-is applied, sizes are nccl-tests', unknown names silently become allreduce, ring and simple, and lines above 255
+Format and matching: NVIDIA/nccl 2.28, plugins/tuner/example (ext-tuner/example before): ten fields, the first line that
+matches is applied, sizes are nccl-tests', unknown names silently become allreduce, ring and simple, and lines above 255
 characters are cut. So only known names are written, and comments are short.
 """
 
@@ -13,9 +13,14 @@ from synth.export.plans.programs import NCCL
 from synth.export.plans.size_ranges import Offer, Share, shares
 from synth.model.tuning_plan import Algorithm, Plan, Table
 
-COLLECTIVES = {name: name for name in ("broadcast", "reduce", "allgather", "allreduce")} | {"reduce-scatter": "reducescatter"}
+COLLECTIVES = {name: name for name in ("broadcast", "reduce", "allgather", "allreduce")} | {
+    "reduce-scatter": "reducescatter"
+}
 # as NCCL_ALGO, NCCL's log and the plugin spell them, without case and separators
-ALGORITHMS = {name.replace("_", ""): name for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")}
+ALGORITHMS = {
+    name.replace("_", ""): name
+    for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+}
 PROTOCOLS = ("ll", "ll128", "simple")
 ENDLESS = (1 << 64) - 1
 LINE = 255
@@ -42,7 +47,11 @@ def csv(plan: Plan, nodes: int = -1) -> Exported:
 
 def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     known = [i for row in table.ranges for i in row.order]
-    offers = {i: Offer(0, None, plan.algorithms[i].divisor * table.element) for i in known if plan.algorithms[i].backend in (NCCL, "synth")}
+    offers = {
+        i: Offer(0, None, plan.algorithms[i].divisor * table.element)
+        for i in known
+        if plan.algorithms[i].backend in (NCCL, "synth")
+    }
     refused = {i: f"{plan.algorithms[i].backend} is none of NCCL's" for i in known if i not in offers}
     rows, said = [], []
     for share in shares(table, offers, refused).shares:
@@ -61,7 +70,10 @@ def _table(plan: Plan, table: Table, nodes: int) -> tuple[list[str], list[str]]:
     for row in table.ranges:
         first = plan.algorithms[row.order[0]]
         if first.backend not in (NCCL, "synth"):
-            said.append(f"{table.collective} on {table.ranks} ranks, {span(*row[:2])}: {first.label} is preferred, which no tuner can name")
+            said.append(
+                f"{table.collective} on {table.ranks} ranks, {span(*row[:2])}: {first.label} is preferred, which no "
+                f"tuner can name"
+            )
     return rows, said
 
 

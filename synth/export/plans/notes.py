@@ -47,7 +47,8 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
 
 
 def compared(plan: Plan, found: Shares) -> list[str]:
-    """The sizes left to a library, with both times where they differ most; and the greatest loss of what runs against the best of all."""
+    """The sizes left to a library, with both times where they differ most; and the greatest loss of what runs against
+    the best of all."""
     name, said = f"{found.table.collective} on {found.table.ranks} ranks", []
     rows = served(plan, found)
     own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
@@ -55,14 +56,16 @@ def compared(plan: Plan, found: Shares) -> list[str]:
         row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
         best = "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by the best schedule"
         said.append(
-            f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against {best} that this runtime"
+            f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against "
+            f"{best} that this runtime"
             f" takes, at {size_text(row.size)}); the .md has every size"
         )
     losses = [(row.seconds / row.best - 1, row) for row in rows if row.seconds and row.best]
     loss, row = max(losses, key=lambda pair: pair[0], default=(0.0, None))
     if row is not None and round(100 * loss, 1):
         said.append(
-            f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at {size_text(row.size)}"
+            f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at "
+            f"{size_text(row.size)}"
             f" ({_label(plan, row)} {_micro(row.seconds)}, the best {_micro(row.best)})"
         )
     return said
@@ -84,7 +87,8 @@ def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:
         for row in served(plan, found):
             times = " | ".join(_micro(time) for time in (row.seconds, row.schedule, row.best))
             lines.append(
-                f"| {found.table.collective} on {found.table.ranks} ranks | {size_text(row.size)} | {_label(plan, row)} | {times} |"
+                f"| {found.table.collective} on {found.table.ranks} ranks | {size_text(row.size)} | "
+                f"{_label(plan, row)} | {times} |"
             )
     if not lines:
         return []
@@ -109,12 +113,17 @@ def page(
     """The Markdown page beside a folder of MSCCL-IR."""
     lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged(plan, tables)]
     lines += [
-        "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the plan, cut where the",
+        "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the "
+        "plan, cut where the",
         "FIFOs would no longer be deep enough: that is proved for the default `NCCL_BUFFSIZE`, `NCCL_LL_BUFFSIZE` and",
-        "`NCCL_LL128_BUFFSIZE`; leave them unset.", "",
-        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so does a size",
-        "outside of the ranges. Pad the buffer to a multiple, or tune for the sizes that the job has (`synth tune --sizes`).", "",
-    ]  # fmt: skip
+        "`NCCL_LL128_BUFFSIZE`; leave them unset.",
+        "",
+        "A count that the divisor does not divide falls back to the library's own algorithm without a word, and so "
+        "does a size",
+        "outside of the ranges. Pad the buffer to a multiple, or tune for the sizes that the job has (`synth tune "
+        "--sizes`).",
+        "",
+    ]
     lines += unserved(lost)
     lines += ["## How to see that an algorithm ran", "", SEEN[runtime], "", "## To know", ""]
     return "\n".join([*lines, *(f"- {fact}" for fact in [*CAVEATS[runtime], *remarks])]) + "\n"
@@ -123,10 +132,12 @@ def page(
 def head(plan: Plan, runtime: str) -> list[str]:
     """Title and what the times behind the plan are."""
     return [
-        f"# {title(plan)}", "",
-        f"For the runtime `{runtime}`. What the choice rests on: {SOURCES.get(plan.source, plan.source)}; {plan.says.rstrip('.')}.",
+        f"# {title(plan)}",
+        "",
+        f"For the runtime `{runtime}`. What the choice rests on: {SOURCES.get(plan.source, plan.source)}; "
+        f"{plan.says.rstrip('.')}.",
         "Source the variables of the `.env` file beside the folder in every rank.",
-    ]  # fmt: skip
+    ]
 
 
 def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
@@ -134,7 +145,10 @@ def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
     lines = ["| file | for | algorithm | sizes | runs when |", "|---|---|---|---|---|"]
     for row in rows:
         files = ", ".join(f"`{name}`" for name in row.files)
-        lines.append(f"| {files} | {serves(row)} | {row.algorithm.label} | {span(row.share.low, row.share.high)} | {when(row.program)} |")
+        lines.append(
+            f"| {files} | {serves(row)} | {row.algorithm.label} | {span(row.share.low, row.share.high)} | "
+            f"{when(row.program)} |"
+        )
     return lines
 
 

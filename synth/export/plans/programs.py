@@ -1,4 +1,5 @@
-"""The programs of a plan's algorithms for one runtime: lowered, checked against its limits, analysed; or why there is none."""
+"""The programs of a plan's algorithms for one runtime: lowered, checked against its limits, analysed; or why there is
+none."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Made:
 def table(plan: Plan, one: Table, placed: Placed) -> Made:
     """Every algorithm that a range of `one` names, as programs where the runtime takes it.
 
-    NCCL's own are offered for every size without a program: they run where no file serves. Raises UsageError for a wrong wish.
+    NCCL's own are offered for every size without a program: they run where no file serves. Raises UsageError for a
+    wrong wish.
     """
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}

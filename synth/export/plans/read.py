@@ -18,7 +18,8 @@ from synth.program.program import PROTOCOLS
 
 
 def load(path: Path) -> Plan:
-    """The plan in `path`. Raises FormatError with the place of what is wrong, VerificationError for a wrong schedule."""
+    """The plan in `path`. Raises FormatError with the place of what is wrong, VerificationError for a wrong
+    schedule."""
     doc = exact_frontier.read(path)
     if doc.get("schema") != SCHEMA:
         raise FormatError(f"schema is {doc.get('schema')!r}, expected {SCHEMA!r}: what `synth tune` writes", str(path))
@@ -35,10 +36,17 @@ def load(path: Path) -> Plan:
 
 
 def check(plan: Plan) -> None:
-    """Raises FormatError with the place where `plan` does not hold together, VerificationError where a schedule does not."""
-    if plan.labels and (plan.topology is None or len(plan.labels) != plan.topology.ranks or len(set(plan.labels)) < len(plan.labels)):
+    """Raises FormatError with the place where `plan` does not hold together, VerificationError where a schedule does
+    not."""
+    if plan.labels and (
+        plan.topology is None or len(plan.labels) != plan.topology.ranks or len(set(plan.labels)) < len(plan.labels)
+    ):
         raise FormatError("each rank of the topology has a label of its own, or there are none", place="$.labels")
-    if plan.kinds and (plan.topology is None or len(plan.kinds) != len(plan.topology.routes) or not set().union(*plan.kinds) <= set(KINDS)):
+    if plan.kinds and (
+        plan.topology is None
+        or len(plan.kinds) != len(plan.topology.routes)
+        or not set().union(*plan.kinds) <= set(KINDS)
+    ):
         raise FormatError(f"each link of the topology has its kinds ({', '.join(KINDS)}), or none has", place="$.kinds")
     if plan.nodes and (plan.topology is None or len(plan.nodes) != plan.topology.ranks):
         raise FormatError("each rank of the topology has its box, or none has", place="$.nodes")
@@ -58,7 +66,9 @@ def _algorithm(algorithm: Algorithm, place: str) -> None:
     for key in ("divisor", "instances"):
         _whole(getattr(algorithm, key), 1, f"{place}.{key}")
     if algorithm.backend == OURS and algorithm.protocol not in PROTOCOLS:
-        raise FormatError(f"protocol {algorithm.protocol!r}; known are {', '.join(PROTOCOLS)}", place=f"{place}.protocol")
+        raise FormatError(
+            f"protocol {algorithm.protocol!r}; known are {', '.join(PROTOCOLS)}", place=f"{place}.protocol"
+        )
     if algorithm.schedule is None:
         return
     if algorithm.backend != OURS:
@@ -92,7 +102,9 @@ def _table(table: Table, plan: Plan, place: str) -> None:
         _whole(size, 0, f"{place}.sizes[{i}]")
     for key in ("seconds", "best", "chosen", "ours", "library", "times"):
         if len(getattr(table, key)) not in (0, len(table.sizes)):
-            raise FormatError(f"has {len(getattr(table, key))} entries for {len(table.sizes)} sizes", place=f"{place}.{key}")
+            raise FormatError(
+                f"has {len(getattr(table, key))} entries for {len(table.sizes)} sizes", place=f"{place}.{key}"
+            )
     for i, row in enumerate(table.times):
         found = table.at(table.sizes[i])
         if found is None or len(row) != len(found.order):
@@ -105,7 +117,9 @@ def _serves(algorithm: Algorithm, table: Table, place: str) -> None:
     task = algorithm.schedule.collective
     if (task.name, task.ranks) != (table.collective, table.ranks):
         found = f"{task.name} on {task.ranks} ranks"
-        raise FormatError(f"{algorithm.label} does {found}, the table is {table.collective} on {table.ranks}", place=place)
+        raise FormatError(
+            f"{algorithm.label} does {found}, the table is {table.collective} on {table.ranks}", place=place
+        )
     if table.root is not None and task.roots and task.roots != (table.root,):
         raise FormatError(f"{algorithm.label} has root {task.roots[0]}, the table root {table.root}", place=place)
 

@@ -1,8 +1,8 @@
 """The code that registers a folder of MSCCL++ plans: Python and C++, one table and one selector.
 
-API of microsoft/mscclpp 0.9 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp and their Python
-bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++ takes the in-place
-reduce-scatter for out of place, so the addresses are compared here.
+API of microsoft/mscclpp 0.9 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp and their
+Python bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++ takes the
+in-place reduce-scatter for out of place, so the addresses are compared here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from synth.program.program import Program
 
 
 class Entry(NamedTuple):
-    """One plan: for which calls, in MSCCL++'s sizes (the input's bytes, for allgather the output's), multiples of `divisor`."""
+    """One plan: for which calls, in MSCCL++'s sizes (the input's bytes, for allgather the output's), multiples of
+    `divisor`."""
 
     collective: str
     ranks: int
@@ -86,7 +87,8 @@ def select(algorithms, request):
 def cpp(entries: Sequence[Entry]) -> str:
     """A header with the same for C++: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
     rows = "".join(
-        f'    {{"{e.collective}", {e.ranks}, {e.low}ull, {e.high}ull, {e.divisor}ull, {str(e.in_place).lower()}, "{e.name}"}},\n'
+        f'    {{"{e.collective}", {e.ranks}, {e.low}ull, {e.high}ull, {e.divisor}ull, {str(e.in_place).lower()}, '
+        f'"{e.name}"}},\n'
         for e in entries
     )
     return f"""// Registers the MSCCL++ plans of this folder: call registerPlans() on every rank before the first communicator is made.

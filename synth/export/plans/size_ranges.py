@@ -96,8 +96,8 @@ def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[S
 
 
 class Served(NamedTuple):
-    """At a judged `size`: algorithm number `choice` runs (None: nothing of the plan's), its seconds, those of the best schedule that
-    the runtime takes, and those of the best of all candidates. None: not known."""
+    """At a judged `size`: algorithm number `choice` runs (None: nothing of the plan's), its seconds, those of the best
+    schedule that the runtime takes, and those of the best of all candidates. None: not known."""
 
     size: int
     choice: int | None
@@ -123,15 +123,21 @@ def served(plan: Plan, found: Shares) -> list[Served]:
 
 
 def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
-    """At most `most` `files` for the shares of all tables: the algorithm goes (`why`) without which the least time is lost, then the
-    one with the shortest share, until they fit."""
+    """At most `most` `files` for the shares of all tables: the algorithm goes (`why`) without which the least time is
+    lost, then the one with the shortest share, until they fit."""
     tables = list(tables)
     while True:
         served = [(place, s) for place, found in enumerate(tables) for s in found.shares if files(s)]
         if sum(files(s) for _, s in served) <= most:
             return tables
-        place, share = min(served, key=lambda item: (_cost(_without(tables[item[0]], item[1], why)) - _cost(tables[item[0]]),
-                                                     _length(item[1]), item[0]))  # fmt: skip
+        place, share = min(
+            served,
+            key=lambda item: (
+                _cost(_without(tables[item[0]], item[1], why)) - _cost(tables[item[0]]),
+                _length(item[1]),
+                item[0],
+            ),
+        )
         tables[place] = _without(tables[place], share, why)
 
 
@@ -145,7 +151,8 @@ def _without(found: Shares, share: Share, why: str) -> Shares:
 
 
 def _cost(found: Shares) -> float:
-    """How much longer what runs takes than the best of all candidates: the sum over the judged sizes of the logarithm. 0 without times."""
+    """How much longer what runs takes than the best of all candidates: the sum over the judged sizes of the logarithm.
+    0 without times."""
     total = 0.0
     for size, times, best in zip(found.table.sizes, found.table.times, found.table.best, strict=False):
         row, share = found.table.at(size), found.at(size)
@@ -164,7 +171,8 @@ def _length(share: Share) -> Fraction:
 
 
 def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
-    """One line for each algorithm that does not get the ranges where it is preferred, and for the judged sizes that are not served.
+    """One line for each algorithm that does not get the ranges where it is preferred, and for the judged sizes that are
+    not served.
 
     `otherwise`: what runs where nothing of the plan does.
     """
@@ -173,8 +181,12 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
     gone: dict[int, list[tuple[int, int | None, str]]] = {}
     for row in table.ranges:
         sizes, offers, where = judged(table, row), found.offers, span(row.low, row.high)
-        here = [s for s in found.shares if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low)]
-        instead = ", ".join(dict.fromkeys(otherwise if s.choice is None else plan.algorithms[s.choice].label for s in here))
+        here = [
+            s for s in found.shares if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low)
+        ]
+        instead = ", ".join(
+            dict.fromkeys(otherwise if s.choice is None else plan.algorithms[s.choice].label for s in here)
+        )
         useful = _useful(row, sizes, offers)
         for i in row.order:
             if i in useful and _whole(row, offers[i]):
@@ -185,11 +197,15 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
                     gone.setdefault(i, []).append((row.low, row.high, instead))
             elif i in useful:
                 ends = span(offers[i].low, offers[i].high)
-                said.append(f"{name}, {where}: {plan.algorithms[i].label} is offered for {ends} only, where it is proved right")
+                said.append(
+                    f"{name}, {where}: {plan.algorithms[i].label} is offered for {ends} only, where it is proved right"
+                )
         steps = sorted({offers[i].step for i in row.order if i in offers})
         missed = [s for s in sizes if not _admitted(found, s)]
         if missed and steps:
-            said.append(f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}")
+            said.append(
+                f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}"
+            )
     return [*(_gone(plan, found, name, i, rows) for i, rows in gone.items()), *said]
 
 
@@ -209,8 +225,13 @@ def _whole(row: Range, offer: Offer) -> bool:
 
 
 def _admitted(found: Shares, size: int) -> bool:
-    return any(s.choice is not None and s.low <= size and (s.high is None or size <= s.high) and found.offers[s.choice].admits(size)
-               for s in found.shares)  # fmt: skip
+    return any(
+        s.choice is not None
+        and s.low <= size
+        and (s.high is None or size <= s.high)
+        and found.offers[s.choice].admits(size)
+        for s in found.shares
+    )
 
 
 def _sizes(missed: list[int]) -> str:

@@ -7,7 +7,8 @@ from synth.model.topology import Topology, columns
 
 
 def told(here: object, there: object, other: str) -> str:
-    """A clause on the first difference: ``links[3] is [0, 5, 2], in the frontier [0, 5, 1]`` where `other` is "in the frontier"."""
+    """A clause on the first difference: ``links[3] is [0, 5, 2], in the frontier [0, 5, 1]`` where `other` is "in the
+    frontier"."""
     found = first(here, there)
     if found is None:
         return f"nothing that differs from it {other}"
@@ -16,7 +17,8 @@ def told(here: object, there: object, other: str) -> str:
 
 
 def first(here: object, there: object, path: str = "") -> tuple[str, str, str] | None:
-    """The path of the first value of `here` that is not that of `there`, with what both are; None where they are equal."""
+    """The path of the first value of `here` that is not that of `there`, with what both are; None where they are
+    equal."""
     if isinstance(here, dict) and isinstance(there, dict):
         for key in sorted(here.keys() | there.keys(), key=str):
             if key not in here or key not in there:
@@ -31,7 +33,11 @@ def first(here: object, there: object, path: str = "") -> tuple[str, str, str] |
         for i, (one, two) in enumerate(zip(here, there, strict=False)):
             if found := first(one, two, f"{path}[{i}]"):
                 return found
-        return None if len(here) == len(there) else (path, f"has {len(here)} entr{'y' if len(here) == 1 else 'ies'}", str(len(there)))
+        return (
+            None
+            if len(here) == len(there)
+            else (path, f"has {len(here)} entr{'y' if len(here) == 1 else 'ies'}", str(len(there)))
+        )
     if type(here) is type(there) and here == there:
         return None
     if isinstance(here, dict | list) or isinstance(there, dict | list):
@@ -52,7 +58,10 @@ def plain(topology: Topology) -> dict:
 def size(topology: Topology) -> str:
     """What a digest cannot tell: how much of everything there is."""
     counts = {
-        "rank": topology.ranks, "switch": len(topology.switches), "link": len(topology.links), "limit": len(topology.limits),
-    }  # fmt: skip
+        "rank": topology.ranks,
+        "switch": len(topology.switches),
+        "link": len(topology.links),
+        "limit": len(topology.limits),
+    }
     told = ", ".join(f"{n} {what}{'' if n == 1 else 'es' if what == 'switch' else 's'}" for what, n in counts.items())
     return f"these {told}: a number of it was altered, or one of a link or limit here"

@@ -18,7 +18,8 @@ BIG = 1 << 200
 
 
 def parsed(text: str | bytes) -> Any:
-    """The value of a JSON text. Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is given twice."""
+    """The value of a JSON text. Raises ValueError for what is no JSON, for NaN and infinities, and for a field that is
+    given twice."""
     return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_once)
 
 
@@ -100,7 +101,8 @@ ARCHIVED = f"{MACHINE}, of these kinds, in these boxes"  # what an archive state
 
 
 class Unchecked(str):
-    """A line, "not checked: " and a claim of a document that verification could not decide: `synth verify` then exits with 4."""
+    """A line, "not checked: " and a claim of a document that verification could not decide: `synth verify` then exits
+    with 4."""
 
     __slots__ = ()
 

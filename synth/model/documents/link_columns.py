@@ -1,4 +1,5 @@
-"""Writes the links and limits of a machine into a JSON document, as columns: `synth.checker.documents.link_columns`, which reads them, says what they hold."""
+"""Writes the links and limits of a machine into a JSON document, as columns: `synth.checker.documents.link_columns`,
+which reads them, says what they hold."""
 
 from __future__ import annotations
 
@@ -36,8 +37,12 @@ def columns(topology: Topology) -> dict:
     """The fields of `synth.checker.documents.link_columns` for `topology`."""
     table = topology.links if isinstance(topology.links, LinkTable) else LinkTable.of(topology.links)
     return {
-        "unit": None if topology.unit is None else show(topology.unit), "switches": list(topology.switches),
+        "unit": None if topology.unit is None else show(topology.unit),
+        "switches": list(topology.switches),
         "sorts": [[show(s.bandwidth), show(s.latency), s.kind] for s in table.sorts],
         "links": {"src": packed(table.src), "dst": packed(table.dst), "sort": packed(table.sort)},
-        "limits": [[m.name, show(m.bandwidth), packed(held)] for m, held in zip(topology.limits, members(topology.limits), strict=True)],
-    }  # fmt: skip
+        "limits": [
+            [m.name, show(m.bandwidth), packed(held)]
+            for m, held in zip(topology.limits, members(topology.limits), strict=True)
+        ],
+    }

@@ -18,6 +18,8 @@ def text_of(path: Path, limit: int = MAX_BYTES) -> str:
             raise FormatError(f"has {path.stat().st_size} bytes; at most {limit} are read", str(path))
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FormatError(f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}", str(path)) from None
+        raise FormatError(
+            f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}", str(path)
+        ) from None
     except OSError as error:
         raise FormatError(f"cannot be read: {error.strerror}", str(path)) from None

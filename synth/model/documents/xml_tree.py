@@ -52,7 +52,11 @@ def parse(text: str, file: str, limit: int = MAX_ELEMENTS) -> Element:
 
 
 def scan(
-    text: str, file: str, start: Callable[[str, dict[str, str], int], object], end: Callable[[str], object], limit: int = MAX_ELEMENTS
+    text: str,
+    file: str,
+    start: Callable[[str, dict[str, str], int], object],
+    end: Callable[[str], object],
+    limit: int = MAX_ELEMENTS,
 ) -> None:
     """Calls `start(tag, attributes, line)` and `end(tag)` as elements begin and end, in the order of the document.
 
@@ -79,9 +83,13 @@ def scan(
 
     parser.StartElementHandler = opened
     parser.EndElementHandler = closed
-    parser.StartDoctypeDeclHandler = lambda *_: refuse("declares a document type; such XML is refused, remove the <!DOCTYPE ...>")
+    parser.StartDoctypeDeclHandler = lambda *_: refuse(
+        "declares a document type; such XML is refused, remove the <!DOCTYPE ...>"
+    )
     parser.EntityDeclHandler = lambda *_: refuse("declares an entity; such XML is refused")
     try:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
-        raise FormatError(f"is not well-formed XML: {expat.ErrorString(error.code)}; is the file complete?", file, error.lineno) from None
+        raise FormatError(
+            f"is not well-formed XML: {expat.ErrorString(error.code)}; is the file complete?", file, error.lineno
+        ) from None

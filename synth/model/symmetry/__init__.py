@@ -46,7 +46,8 @@ def route_permutation(network: Network, pi: Sequence[int]) -> Permutation | None
 
 
 def generators(network: Network, collective: Collective | None = None) -> tuple[Generator, ...]:
-    """Verified generators of the automorphism group of `network` that preserve `collective`: declared ones, and those a search finds.
+    """Verified generators of the automorphism group of `network` that preserve `collective`: declared ones, and those a
+    search finds.
 
     They make the whole group where the search (at most about 0.2 s) finishes; () where only the identity is left.
     """
@@ -66,9 +67,11 @@ def subgroups(network: Network, collective: Collective | None = None) -> tuple[t
 
 
 def isomorphism(a: Network, b: Network) -> Permutation | None:
-    """The lexicographically least map of the ranks of `a` to those of `b` that preserves routes, caps and, up to one scale, units.
+    """The lexicographically least map of the ranks of `a` to those of `b` that preserves routes, caps and, up to one
+    scale, units.
 
-    None where there is none, or where the search exceeds its budget (a few seconds; not met in practice below 100 ranks).
+    None where there is none, or where the search exceeds its budget (a few seconds; not met in practice below 100
+    ranks).
     """
     if a.ranks != b.ranks or len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps):
         return None
@@ -80,7 +83,8 @@ def isomorphism(a: Network, b: Network) -> Permutation | None:
 
 
 def renumbering(a: tuple[Network, Collective], b: tuple[Network, Collective]) -> Generator | None:
-    """Where each rank, route and unit of data of `a` is in `b`: the least map that makes one problem the other, units as they are.
+    """Where each rank, route and unit of data of `a` is in `b`: the least map that makes one problem the other, units
+    as they are.
 
     None where there is none, or where the search exceeds its budget.
     """

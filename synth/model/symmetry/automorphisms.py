@@ -1,9 +1,9 @@
 """Search for maps between networks that preserve units, routes and caps: individualisation and refinement.
 
 After McKay, "Practical graph isomorphism", Congressus Numerantium 30, 1981: one path of individualised vertices down to
-a discrete colouring; then, from its end upwards, for each candidate that the group found so far does not reach, a search
-for an automorphism that takes the path's vertex to it. Ranks that may be exchanged freely (the GPUs of a switch) are
-numbered beforehand, so that their symmetric groups cost nothing.
+a discrete colouring; then, from its end upwards, for each candidate that the group found so far does not reach, a
+search for an automorphism that takes the path's vertex to it. Ranks that may be exchanged freely (the GPUs of a switch)
+are numbered beforehand, so that their symmetric groups cost nothing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ class _Node:
     target: int | None
 
 
-def carry(a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str], scales: tuple[int, int] = (1, 1)) -> Permutation | None:
+def carry(
+    a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str], scales: tuple[int, int] = (1, 1)
+) -> Permutation | None:
     """The index in `b` of the image of each route of `a`, None unless routes map to equal routes and caps onto caps.
 
-    Time linear in routes and members of caps. Units are compared after division by `scales`. Routes alike in ends, way and units are
-    interchangeable only if no cap tells them apart; they are paired in order.
+    Time linear in routes and members of caps. Units are compared after division by `scales`. Routes alike in ends, way
+    and units are interchangeable only if no cap tells them apart; they are paired in order.
     """
     if len(a.routes) != len(b.routes) or len(a.caps) != len(b.caps) or sorted(ranks) != list(range(b.ranks)):
         return None
@@ -70,7 +72,8 @@ def carry(a: Network, b: Network, ranks: Sequence[int], switches: dict[str, str]
 
 
 class Search:
-    """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given, or make it `onto`."""
+    """Maps from `a` to `b` (by default to itself) that also preserve the collective, if one is given, or make it
+    `onto`."""
 
     def __init__(
         self, a: Network, b: Network | None = None, collective: Collective | None = None, onto: Collective | None = None
@@ -139,13 +142,17 @@ class Search:
                 kept.append((members, [m for m in made if m is not None]))
         return kept
 
-    def _level(self, path: list[_Node], level: int, known: Sequence[Generator], found: list[Generator], budget: Budget) -> None:
+    def _level(
+        self, path: list[_Node], level: int, known: Sequence[Generator], found: list[Generator], budget: Budget
+    ) -> None:
         node, ranks = path[level], self.a.ranks
         target = node.target
         if target is None or target >= ranks:
             return
         fixed = [path[i].target for i in range(level)]
-        inside = [h.ranks for h in (*known, *found) if all(h.ranks[t] == t for t in fixed if t is not None and t < ranks)]
+        inside = [
+            h.ranks for h in (*known, *found) if all(h.ranks[t] == t for t in fixed if t is not None and t < ranks)
+        ]
         group, failed = orbits(ranks, inside), set()
         for v in range(target + 1, ranks):
             if node.colours[v] != node.colours[target] or group[v] == group[target] or group[v] in failed:

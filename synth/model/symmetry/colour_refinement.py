@@ -136,7 +136,9 @@ def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int],
     current = list(colours)
     while True:
         budget.spend(size)
-        signs = [(c, sum([hash((label, current[w])) for label, w in near])) for c, near in zip(current, g.near, strict=True)]
+        signs = [
+            (c, sum([hash((label, current[w])) for label, w in near])) for c, near in zip(current, g.near, strict=True)
+        ]
         order = {sign: i for i, sign in enumerate(sorted(set(signs)))}
         current = [order[sign] for sign in signs]
         trace = hash((trace, tuple(sorted(signs))))
@@ -171,7 +173,9 @@ def twins(g: Graph, colours: Sequence[int], budget: Budget) -> list[list[int]]:
             if colours[u] != colours[v] or len(rows[u]) != len(rows[v]):
                 continue
             budget.spend(4)
-            if rows[u].get(v) == rows[v].get(u) and all(rows[v].get(w) == labels for w, labels in rows[u].items() if w != v):
+            if rows[u].get(v) == rows[v].get(u) and all(
+                rows[v].get(w) == labels for w, labels in rows[u].items() if w != v
+            ):
                 budget.spend(len(rows[u]))
                 members.append(u)
                 break

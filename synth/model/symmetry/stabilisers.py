@@ -21,7 +21,9 @@ def _back(g: Generator) -> Generator:
     return Generator(*map(inverse, g))
 
 
-def orbit(start: T, generators: Sequence[Generator], act: Callable[[Generator, T], T], most: int | None = None) -> list[T] | None:
+def orbit(
+    start: T, generators: Sequence[Generator], act: Callable[[Generator, T], T], most: int | None = None
+) -> list[T] | None:
     """The orbit of `start`, or None when it has more than `most` members."""
     found, queue = {start}, [start]
     for x in queue:

@@ -1,8 +1,8 @@
 """Which subgroups of the automorphism group are worth restricting a schedule to.
 
 A group in which only the identity fixes a rank (a *semiregular* one: translations of a torus, XOR on a hypercube,
-rotations of a ring) asks the least of a schedule for its order: no send is tied to itself. Large groups with stabilisers often admit no
-schedule at all, so both kinds are offered, the largest first.
+rotations of a ring) asks the least of a schedule for its order: no send is tied to itself. Large groups with
+stabilisers often admit no schedule at all, so both kinds are offered, the largest first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from synth.model.symmetry.automorphisms import Generator
-from synth.model.symmetry.permutations import Permutation, closure, compose, cycle_lengths, inverse, orbits, order, power
+from synth.model.symmetry.permutations import (
+    Permutation,
+    closure,
+    compose,
+    cycle_lengths,
+    inverse,
+    orbits,
+    order,
+    power,
+)
 
 # Groups up to this order are listed; of larger ones about this many elements are sampled.
 LISTED = 512
@@ -56,7 +65,8 @@ def chain(
 
 
 def _spread(offers: Sequence[tuple[int, Basis]]) -> list[tuple[int, Basis]]:
-    """At most MOST - 2 offers, largest order first: one of each order, the least among them, then second ones of the largest."""
+    """At most MOST - 2 offers, largest order first: one of each order, the least among them, then second ones of the
+    largest."""
     by_order: dict[int, dict[frozenset[Permutation], Basis]] = {}
     for size, basis in offers:
         by_order.setdefault(size, {}).setdefault(_images(basis), basis)
@@ -74,7 +84,8 @@ def _partition(group: tuple[Generator, ...]) -> tuple[int, ...]:
 
 
 def _elements(generators: Sequence[Permutation], distances: Distances) -> list[Permutation]:
-    """The group without its identity if it is small, else its generators, their products, conjugate translations and a sample."""
+    """The group without its identity if it is small, else its generators, their products, conjugate translations and a
+    sample."""
     identity = tuple(range(len(generators[0])))
     listed = closure(generators, LISTED)
     if listed is not None:
@@ -89,7 +100,8 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
             if product != identity and product not in found:
                 found[product] = None
                 queue.append(product)
-    # A walk of growing products reaches far beyond the ball around the identity; its steps come from a fixed linear generator.
+    # A walk of growing products reaches far beyond the ball around the identity; its steps come from a fixed linear
+    # generator.
     state, walk = 12345, queue[-1]
     for _ in range(SAMPLED):
         state = (state * 1103515245 + 12345) % (1 << 31)
@@ -129,7 +141,8 @@ def _starts(elements: Sequence[Permutation]) -> list[Permutation]:
 
 
 def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, Basis]]:
-    """Orders and bases of a maximal semiregular abelian group among `free` that holds `start`, then of ever smaller subgroups.
+    """Orders and bases of a maximal semiregular abelian group among `free` that holds `start`, then of ever smaller
+    subgroups.
 
     Where `start` itself fixes ranks (the stabiliser of a root), the cyclic groups of its powers.
     """
@@ -157,7 +170,8 @@ def _tower(start: Permutation, free: Sequence[Permutation]) -> list[tuple[int, B
 def _images(basis: Sequence[Permutation]) -> frozenset[Permutation]:
     """For each element of the abelian group of `basis` where it sends one rank of each orbit, and a few more.
 
-    An element that fixes a rank fixes its orbit, as the group is abelian: so these are as many as the group has elements.
+    An element that fixes a rank fixes its orbit, as the group is abelian: so these are as many as the group has
+    elements.
     """
     ranks = len(basis[0])
     points = tuple(dict.fromkeys([*orbits(ranks, basis), *range(min(PROBES, ranks))]))

@@ -15,19 +15,23 @@ from synth.model.schedule import Schedule
 from synth.solvers.processes.fork_server import Job, Nursery
 
 MODULES = (
-    "synth.pareto.combining.attempts", "pysat.solvers", "synth.solvers.cadical", "synth.encodings.contributions", "synth.encodings.hubs.reduce_broadcast",
-)  # fmt: skip
+    "synth.pareto.combining.attempts",
+    "pysat.solvers",
+    "synth.solvers.cadical",
+    "synth.encodings.contributions",
+    "synth.encodings.hubs.reduce_broadcast",
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Try:
     """One of the engines on representatives of `translation`, in S steps and R rounds, up to `conflicts`.
 
-    `engine`: "direct", "hub", "mixture", "shares", "placing" or "blending". The conflicts of "mixture" are starts of its local
-    search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add their input again, which it always does
-    where ranks want different sums. "blending" and "shares" choose C and R: no R/C below `least` is looked for, none from `below` on
-    taken; the former takes the schedules of `start` apart, the latter takes `seconds` of CPU time and with `alike` leaves the same
-    bits on all ranks.
+    `engine`: "direct", "hub", "mixture", "shares", "placing" or "blending". The conflicts of "mixture" are starts of
+    its local search, those of "placing" and "blending" propagations. `local`: "direct" lets ranks add their input
+    again, which it always does where ranks want different sums. "blending" and "shares" choose C and R: no R/C below
+    `least` is looked for, none from `below` on taken; the former takes the schedules of `start` apart, the latter takes
+    `seconds` of CPU time and with `alike` leaves the same bits on all ranks.
     """
 
     engine: str
@@ -68,21 +72,29 @@ def attempt(asked: Try) -> Outcome:
     if asked.engine == "mixture":
         from synth.encodings.hubs import symmetric_column_generation
 
-        found = symmetric_column_generation.solve(asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed)
+        found = symmetric_column_generation.solve(
+            asked.translation, asked.steps, asked.rounds, asked.conflicts or 1, asked.seed
+        )
         status = "sat" if found.schedule is not None else "gave-up" if found.reached else "unsat"
         return Outcome(status, found.schedule, time.process_time() - began, found.work)
     if asked.engine == "shares":
         from synth.encodings.hubs.column_generation import share_out
 
         network, collective = asked.translation.network, asked.translation.collective
-        out = share_out(network, collective, asked.steps, asked.least, asked.below, asked.seconds, asked.seed, asked.alike)
+        out = share_out(
+            network, collective, asked.steps, asked.least, asked.below, asked.seconds, asked.seed, asked.alike
+        )
         spent = time.process_time() - began
         return Outcome("gave-up" if out.schedule is None else "sat", out.schedule, spent, spent, out.value)
     if asked.engine == "placing":
         from synth.encodings.chunk_mixtures import iterative_forward_search
 
-        made = iterative_forward_search.place(asked.translation, asked.steps, asked.rounds, asked.conflicts or 0, asked.seed)
-        return Outcome("gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work)
+        made = iterative_forward_search.place(
+            asked.translation, asked.steps, asked.rounds, asked.conflicts or 0, asked.seed
+        )
+        return Outcome(
+            "gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work
+        )
     if asked.engine == "blending":
         from synth.encodings.chunk_mixtures import fractional_chunks
 
@@ -90,7 +102,9 @@ def attempt(asked: Try) -> Outcome:
         made = fractional_chunks.blend(
             network, collective, asked.steps, asked.least, asked.below, asked.conflicts or 0, asked.seed, asked.start
         )
-        return Outcome("gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work)
+        return Outcome(
+            "gave-up" if made.schedule is None else "sat", made.schedule, time.process_time() - began, made.work
+        )
     if asked.engine == "direct":
         local = asked.local or asked.translation.collective.wants is not None
         model, read = contributions.encode(asked.translation, asked.steps, asked.rounds, local)
@@ -104,7 +118,8 @@ def attempt(asked: Try) -> Outcome:
 
 
 class Desk:
-    """Runs tries, at most `jobs` at a time, in children of one nursery. Use as a context manager; nothing outlives it."""
+    """Runs tries, at most `jobs` at a time, in children of one nursery. Use as a context manager; nothing outlives
+    it."""
 
     def __init__(self, jobs: int, memory: int | None) -> None:
         self.jobs, self.memory = max(1, jobs), memory
@@ -122,7 +137,8 @@ class Desk:
             self._nursery = None
 
     def run(self, tries: Iterator[Try], until: float | None) -> Generator[tuple[Try, Outcome]]:
-        """Outcomes as they come, until the tries or the time (monotonic seconds) run out. Closing it kills what runs."""
+        """Outcomes as they come, until the tries or the time (monotonic seconds) run out. Closing it kills what
+        runs."""
         running: dict[int, tuple[Try, Job]] = {}
         try:
             while True:

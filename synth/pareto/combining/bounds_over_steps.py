@@ -1,7 +1,8 @@
-"""Lower bounds of a combining collective, S by S; where the whole has a time limit, in processes that are waited for so long only.
+"""Lower bounds of a combining collective, S by S; where the whole has a time limit, in processes that are waited for so
+long only.
 
-A bound that takes longer rests, and what is known by then serves: the bound for any number of steps serves for each of them, and
-either half of it for the whole. Where time is left, what rests goes on.
+A bound that takes longer rests, and what is known by then serves: the bound for any number of steps serves for each of
+them, and either half of it for the whole. Where time is left, what rests goes on.
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ FLOOR_SHARE = 0.15  # of the time left, for the second half of the bound for any
 STEPS_SHARE = 0.15  # for the bound at one S
 RAISE_SHARE = 0.25  # for what one chunk pays there
 LIMITED = "the time limit ended its search"
-HALVES = {"flow": bounds.flow, "completing": bounds.completing}  # of the bound for any number of steps, which is the greater one
+HALVES = {
+    "flow": bounds.flow,
+    "completing": bounds.completing,
+}  # of the bound for any number of steps, which is the greater one
 ENDED = {"memory": "the memory allowed ended its search", "crash": "its search ended early"}
 
 
 @dataclass
 class Bounding:
-    """The bounds as far as they are known. `floor`: that for any number of steps, after `first`. `close` ends what is still at work."""
+    """The bounds as far as they are known. `floor`: that for any number of steps, after `first`. `close` ends what is
+    still at work."""
 
     network: Network
     collective: Collective
@@ -65,7 +70,8 @@ class Bounding:
         return (bound_notes.note(why[0]),) if why else ()
 
     def first(self) -> LowerBound:
-        """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by then."""
+        """The bound for any number of steps, or what the time allows of it. Raises NoBoundError where there is none by
+        then."""
         wide = self.network.ranks > FEW_RANKS and self.collective.wants is not None
         quick = fenced(self.network, self.collective) if wide else None
         if self.end is None or self.network.ranks <= LEAST_RANKS:
@@ -92,7 +98,8 @@ class Bounding:
         return self.floor
 
     def at(self, steps: int, share: float | None = None) -> LowerBound:
-        """The bound at `steps`, with `share` of the time left for it (`STEPS_SHARE`); where it is late, the one for any number of steps."""
+        """The bound at `steps`, with `share` of the time left for it (`STEPS_SHARE`); where it is late, the one for any
+        number of steps."""
         floor = cast(LowerBound, self.floor)
         if not self._halves:
             found: object = bounds.flow(self.network, self.collective, steps)
@@ -101,7 +108,8 @@ class Bounding:
         return max(found, floor, key=lambda b: b.value) if isinstance(found, LowerBound) else floor
 
     def raised(self, steps: int, above: Fraction) -> LowerBound | None:
-        """A bound at `steps` by what one chunk pays (`synth.bounds.single_chunk`) that is more than `above`; None where none is found."""
+        """A bound at `steps` by what one chunk pays (`synth.bounds.single_chunk`) that is more than `above`; None where
+        none is found."""
         if self.end is None:
             return single_chunk.bound(self.network, self.collective, steps, above)
         found = self._awaited(self._prices, (steps, above), RAISE_SHARE, single_chunk.bound, steps, above)
@@ -113,7 +121,8 @@ class Bounding:
         return bool(paid or {steps, *HALVES} & set(self._flows.jobs))
 
     def again(self, steps: int, seconds: float) -> LowerBound:
-        """As `at`, with so many seconds: half of them for the bound for any number of steps, where half of that was late."""
+        """As `at`, with so many seconds: half of them for the bound for any number of steps, where half of that was
+        late."""
         until = time.monotonic() + seconds
         self._more(self._share(seconds / 2))
         return self.at(steps, self._share(until - time.monotonic()))

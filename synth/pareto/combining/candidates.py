@@ -19,14 +19,16 @@ from synth.solvers.processes.deadline import check
 REPRESENTATIVES = 6  # at most, per orbit of units
 MIXED, MIXED_CHUNKS = 32, 600  # representatives of a mixture of hubs, at least; its chunks, at most
 EFFORT = 300_000  # the largest cost of a formula: about its clauses
-COUNTED = 100_000  # clauses that count the rounds of one, and chunks at the ranks of its schedule: more take longer to write than to solve
+# clauses that count the rounds of one, and chunks at the ranks of its schedule: more take longer to write than to solve
+COUNTED = 100_000
 LITTLE = 30_000  # that of one with more representatives: what takes longer is found by other engines before
 LOOSEST = 10  # times the bound: rounds for a first schedule
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One engine on one translation with S steps and R rounds; `cost` grows with the formula for one chunk of each representative,
+    """One engine on one translation with S steps and R rounds; `cost` grows with the formula for one chunk of each
+    representative,
     `loads` are the orbits of routes and limits."""
 
     engine: str
@@ -43,14 +45,16 @@ class Candidate:
 
     @property
     def fits(self) -> bool:
-        """Whether its formula and its schedule are small enough to be asked for: both grow with R where bandwidths are uneven."""
+        """Whether its formula and its schedule are small enough to be asked for: both grow with R where bandwidths are
+        uneven."""
         asked = self.translation
         chunks = asked.chunks * asked.collective.units * asked.network.ranks
         return chunks + counting(asked.loads, 2 * len(asked.representatives), self.steps, self.rounds) <= COUNTED
 
     @property
     def complete(self) -> bool:
-        """Whether every schedule with its C, S and R is among those asked about: each chunk is a representative of its own."""
+        """Whether every schedule with its C, S and R is among those asked about: each chunk is a representative of its
+        own."""
         asked = self.translation
         return self.engine == "direct" and len(asked.moves) == 1 and asked.copies == 1 and not asked.inner
 
@@ -64,8 +68,8 @@ class Candidate:
 class Frame:
     """A candidate whose rounds are still to be found, by halving once it has had a schedule.
 
-    Fewer than `least` rounds are refuted or below the bound; fewer than `now` were given up with the present effort. With `most`
-    rounds there is room for whatever may be sent: more would change nothing.
+    Fewer than `least` rounds are refuted or below the bound; fewer than `now` were given up with the present effort.
+    With `most` rounds there is room for whatever may be sent: more would change nothing.
     """
 
     base: Candidate
@@ -86,7 +90,8 @@ class Frame:
 
 
 class Candidates:
-    """All candidates of a network and a collective. Under a time limit (`synth.solvers.processes.deadline`) they may end in TimeUp."""
+    """All candidates of a network and a collective. Under a time limit (`synth.solvers.processes.deadline`) they may
+    end in TimeUp."""
 
     def __init__(self, network: Network, collective: Collective, seed: int) -> None:
         self.network, self.collective, self.seed = network, collective, seed
@@ -106,7 +111,8 @@ class Candidates:
         return sorted((c for c in made or self._larger(steps, bound) if c.fits), key=lambda c: c.rank)
 
     def _larger(self, steps: int, bound: Fraction) -> Iterator[Candidate]:
-        """Of each shape the one of fewest representatives whose R/C is `bound`, where that takes more of them than elsewhere."""
+        """Of each shape the one of fewest representatives whose R/C is `bound`, where that takes more of them than
+        elsewhere."""
         for shape in self._shapes:
             each = bound * self._chunks(shape, 1)
             count = each.denominator * max(1, ceil(steps / each.numerator))
@@ -151,16 +157,21 @@ class Candidates:
             whole, left = self._chunks(shape, 1), Fraction(chunks)
             left /= whole
             alone = len(shape.moves) == 1 and not shape.inner
-            counts = [n for n in range(1, REPRESENTATIVES + 1) if left % n == 0] + ([chunks] if alone and chunks > REPRESENTATIVES else [])
+            counts = [n for n in range(1, REPRESENTATIVES + 1) if left % n == 0] + (
+                [chunks] if alone and chunks > REPRESENTATIVES else []
+            )
             for count in counts:
                 for engine in ("hub", "direct"):
                     complete = alone and engine == "direct" and count == chunks
-                    if complete or (self._allows(engine, shape, steps) and self._cost(engine, shape, count, steps) <= EFFORT):
+                    if complete or (
+                        self._allows(engine, shape, steps) and self._cost(engine, shape, count, steps) <= EFFORT
+                    ):
                         made.append(self._candidate(engine, shape, chunks, int(left / count), steps, rounds))
         return sorted(made, key=lambda c: c.rank)
 
     def frames(self, steps: int, bound: Fraction) -> list[Frame]:
-        """Every engine, shape and number of representatives, with coarse and with the finest rounds, the most promising first."""
+        """Every engine, shape and number of representatives, with coarse and with the finest rounds, the most promising
+        first."""
         made = []
         for engine, shape, count in self._frames(steps):
             for copies in {1, self._fine(shape)}:
@@ -182,10 +193,14 @@ class Candidates:
     def _allows(self, engine: str, shape: Shape, steps: int) -> bool:
         return engine == "direct" or (self.hub_steps is not None and steps >= self.hub_steps and not shape.inner)
 
-    def _candidate(self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int) -> Candidate:
+    def _candidate(
+        self, engine: str, shape: Shape, chunks: int, copies: int, steps: int, rounds: Fraction | int
+    ) -> Candidate:
         translation = Translation(self.network, self.collective, shape.moves, chunks, copies, shape.inner)
         cost = self._cost(engine, shape, len(translation.representatives), steps)
-        return Candidate(engine, translation, steps, int(rounds), cost, len(self._single(shape, bool(shape.inner)).loads))
+        return Candidate(
+            engine, translation, steps, int(rounds), cost, len(self._single(shape, bool(shape.inner)).loads)
+        )
 
     def _cost(self, engine: str, shape: Shape, count: int, steps: int) -> int:
         routes, ranks = len(self.network.routes), self.network.ranks
@@ -203,7 +218,9 @@ class Candidates:
         check()
         key = id(shape), inner
         if key not in self._singles:
-            self._singles[key] = Translation(self.network, self.collective, shape.moves, 1, 1, shape.inner if inner else ())
+            self._singles[key] = Translation(
+                self.network, self.collective, shape.moves, 1, 1, shape.inner if inner else ()
+            )
         return self._singles[key]
 
     def _chunks(self, shape: Shape, count: int) -> int:
@@ -218,7 +235,9 @@ class Candidates:
     def hub_steps(self) -> int | None:
         """The least S of the hub encoding; None where it does not apply."""
         everyone = frozenset(range(self.network.ranks))
-        if self.collective.wants is not None or any(x != everyone for x in (*self.collective.pre, *self.collective.post)):
+        if self.collective.wants is not None or any(
+            x != everyone for x in (*self.collective.pre, *self.collective.post)
+        ):
             return None
         ranks = range(self.network.ranks)
         far = [[d for d in row if d is not None] for row in self.network.distances]
@@ -234,9 +253,16 @@ class Candidates:
 
 
 def _room(translation: Translation) -> int:
-    """Rounds of a step in which every representative may send twice on every route: what it holds, and its rank's input."""
+    """Rounds of a step in which every representative may send twice on every route: what it holds, and its rank's
+    input."""
     sends = 2 * len(translation.representatives)
-    return max(1, *(ceil(Fraction(sends * sum(w for _, w in load.weights) * load.divisor, load.units)) for load in translation.loads))
+    return max(
+        1,
+        *(
+            ceil(Fraction(sends * sum(w for _, w in load.weights) * load.divisor, load.units))
+            for load in translation.loads
+        ),
+    )
 
 
 def construction(engine: str, schedule: Schedule) -> str:

@@ -1,13 +1,14 @@
 """The frontier of combining collectives that are no reversal of a copying one: allreduce, scan, custom ones.
 
-For each S from the least possible up: the bound first (`synth.pareto.combining.bounds_over_steps`), then the search for schedules
-(`synth.pareto.combining.search_at_steps`; for allreduce pipelined spanning trees and reduce-scatter + allgather come before it,
-`synth.pareto.combining.constructions`). A schedule that meets the bound is optimal for every C; otherwise the best one found is reported with
-its interval. That no shape admits a schedule proves nothing; that no schedule for one chunk pays less than so much does
-(`synth.bounds.single_chunk`, for collectives other than allreduce).
+For each S from the least possible up: the bound first (`synth.pareto.combining.bounds_over_steps`), then the search for
+schedules (`synth.pareto.combining.search_at_steps`; for allreduce pipelined spanning trees and reduce-scatter +
+allgather come before it,
+`synth.pareto.combining.constructions`). A schedule that meets the bound is optimal for every C; otherwise the best one
+found is reported with its interval. That no shape admits a schedule proves nothing; that no schedule for one chunk pays
+less than so much does (`synth.bounds.single_chunk`, for collectives other than allreduce).
 
-A time limit is shared out among the numbers of steps. What is left of it when all have had their share goes to those that are
-open, the widest interval first.
+A time limit is shared out among the numbers of steps. What is left of it when all have had their share goes to those
+that are open, the widest interval first.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ from synth.pareto.combining.search_at_steps import AtSteps, Means
 from synth.pareto.events import too_few_allowed
 
 STEPS_BEYOND = 6  # how far past the least S a frontier that does not end is followed
-POINT_CPU = 12.0  # seconds of work (`Answer`) for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
+# seconds of work (`Answer`) for an S whose bound is not met, of up to 8 ranks, when there is no limit on the whole
+POINT_CPU = 12.0
 ALIKE_CPU = 2.5  # the same with the same bits everywhere, where bounds are mostly not met
-OTHER_CPU, AGAIN_CPU = 2.5, 0.6  # and for other collectives, where they hardly ever are; where a step more lowers no bound
+OTHER_CPU, AGAIN_CPU = (
+    2.5,
+    0.6,
+)  # and for other collectives, where they hardly ever are; where a step more lowers no bound
 LEAST_VISIT = 0.5  # wall seconds of a return to an open S
 LATE_SHARE = 0.5  # of these for a bound that was late
 
@@ -52,10 +57,11 @@ def points(
 ) -> Iterator[Item]:  # fmt: skip
     """The frontier as it is found: points, open intervals, bounds ``(S, bound)`` where no point can improve, and notes.
 
-    ``(None, bound)``, which holds for every S, comes first. What comes later replaces what was said of the same S before. With
-    `same_bits` only schedules count after which all ranks hold the same bits (bounds are those of all schedules). `known` points,
-    by S, are taken over, and tried to be improved where they do not meet the bound. `budget.seconds` limits the whole. Raises
-    InfeasibleError, and NoBoundError where the time is over before there is any bound.
+    ``(None, bound)``, which holds for every S, comes first. What comes later replaces what was said of the same S
+    before. With
+    `same_bits` only schedules count after which all ranks hold the same bits (bounds are those of all schedules).
+    `known` points, by S, are taken over, and tried to be improved where they do not meet the bound. `budget.seconds`
+    limits the whole. Raises InfeasibleError, and NoBoundError where the time is over before there is any bound.
     """
     least = int(bounds.steps(network, collective).value)
     if least == 0:
@@ -68,7 +74,9 @@ def points(
         followed = least + max(STEPS_BEYOND, least + 1)
         end = max_steps or followed
         with Desk(1 if budget.deterministic else budget.jobs, budget.memory) as desk:
-            search = Search(Means(budget, same_bits, progress, desk, Candidates(network, collective, budget.seed), built), bounding)
+            search = Search(
+                Means(budget, same_bits, progress, desk, Candidates(network, collective, budget.seed), built), bounding
+            )
             needed = single_chunk.steps(network, collective)
             if needed.value > least:
                 progress(f"no schedule takes fewer than {show(needed.value)} steps")
@@ -86,7 +94,11 @@ def points(
                 if search.out_of_time:
                     break
             yield from search.again()
-            some = [p for p in (known or {}).values() if (p.same_bits or not same_bits) and (max_steps is None or p.steps <= max_steps)]
+            some = [
+                p
+                for p in (known or {}).values()
+                if (p.same_bits or not same_bits) and (max_steps is None or p.steps <= max_steps)
+            ]
             why = "time" if search.out_of_time else "gave-up"
             yield from unvisited_steps.items(
                 some, steps, min(end, max(followed, steps + 1)), search.best, cast(LowerBound, bounding.floor), why
@@ -108,7 +120,8 @@ class _Left:
 
 @dataclass
 class Search:
-    """The searches at every S. `best`: the least R/C so far; `found`: its schedule; `bound`: that of the last S; `left`: what is open."""
+    """The searches at every S. `best`: the least R/C so far; `found`: its schedule; `bound`: that of the last S;
+    `left`: what is open."""
 
     means: Means
     bounding: Bounding
@@ -125,7 +138,8 @@ class Search:
         return self.bounding.end is not None and time.monotonic() >= self.bounding.end
 
     def at(self, steps: int, bound: LowerBound, known: Point | None) -> Iterator[Item]:
-        """What is found at `steps`: an optimal point, or the best improvement and an open interval. Ctrl-C goes on after what there is."""
+        """What is found at `steps`: an optimal point, or the best improvement and an open interval. Ctrl-C goes on
+        after what there is."""
         again, self.bound = bound.value == self.bound, bound.value
         point = known if known is not None and (known.same_bits or not self.means.same_bits) else None
         yield from self._at(steps, bound, point, self._limits(time.monotonic(), again), again)
@@ -134,7 +148,8 @@ class Search:
         self, steps: int, bound: LowerBound, point: Point | None, limits: tuple[float, float], again: bool = False,
         here: AtSteps | None = None,
     ) -> Iterator[Item]:  # fmt: skip
-        """As `at`, until `limits` (wall clock, work); `here` is a search that goes on, where the bound is still its own."""
+        """As `at`, until `limits` (wall clock, work); `here` is a search that goes on, where the bound is still its
+        own."""
         began, interrupted, spent = time.monotonic(), None, False
         while (upper := self._upper(steps, point)) is None or upper > bound.value:
             fresh = here is None or here.bound != bound.value
@@ -150,7 +165,9 @@ class Search:
             spent = spent or here.spent or here.brief
             if here.schedule is not None and (point is None or here.schedule.bandwidth < point.bandwidth):
                 schedule = here.schedule
-                point = Point(schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began)
+                point = Point(
+                    schedule, bound, "best-known", here.construction, ends_alike(schedule), time.monotonic() - began
+                )
             if interrupted is not None or (point is not None and point.bandwidth == bound.value):
                 break
             floor, bound = bound.value, self._raised(steps, bound)
@@ -166,7 +183,8 @@ class Search:
             yield Open(steps, bound.value, upper, "time" if ended else "gave-up", bound.certificate)
 
     def _told(self, steps: int, bound: LowerBound, point: Point | None) -> Iterator[Item]:
-        """The point at `steps` where it improves on those of fewer steps, or has another bound now; the bound where nothing can improve."""
+        """The point at `steps` where it improves on those of fewer steps, or has another bound now; the bound where
+        nothing can improve."""
         before, upper = self.left.pop(steps, None), self._upper(steps)
         mine = point is not None and point.bandwidth == self._reached.get(steps)
         changed = before is not None and before.bound.value != bound.value
@@ -179,7 +197,8 @@ class Search:
             yield steps, bound
 
     def again(self) -> Iterator[Item]:
-        """Returns to what is open while there is time: the widest interval first, each for as much of it as those after it."""
+        """Returns to what is open while there is time: the widest interval first, each for as much of it as those after
+        it."""
         while self.bounding.end is not None and not self.out_of_time:
             work = sorted((s for s in self.left if self._unfinished(s)), key=self._width, reverse=True)
             for place, steps in enumerate(work):
@@ -223,7 +242,8 @@ class Search:
         return min([*known, point.bandwidth] if point is not None else known, default=None)
 
     def _raised(self, steps: int, bound: LowerBound) -> LowerBound:
-        """`bound`, or a higher one by what one chunk pays. With more steps that gets harder: not tried again after two failures."""
+        """`bound`, or a higher one by what one chunk pays. With more steps that gets harder: not tried again after two
+        failures."""
         if not self._raises or self.means.candidates.hub_steps is not None:
             return bound
         self.means.progress(f"S={steps}: what one chunk pays (at least {show(bound.value)})")

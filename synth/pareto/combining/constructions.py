@@ -30,7 +30,8 @@ LOADED = 60  # wall seconds for each of these, at most: others may use the machi
 
 @dataclass
 class Built:
-    """What is built for one network and collective. `budget.seconds`, from `began` on, ends all of it; `close` ends its processes."""
+    """What is built for one network and collective. `budget.seconds`, from `began` on, ends all of it; `close` ends its
+    processes."""
 
     network: Network
     collective: Collective
@@ -47,7 +48,8 @@ class Built:
 
     @cached_property
     def forest(self) -> spanning_tree_packing.Forest | None:
-        """Trees that attain the rate for large messages, where they are known to, the network is small, and there is time."""
+        """Trees that attain the rate for large messages, where they are known to, the network is small, and there is
+        time."""
         small = sum(r.units for r in self.network.routes) <= FOREST_UNITS
         if not small or not spanning_tree_packing.applies(self.network):
             return None
@@ -62,7 +64,8 @@ class Built:
         return None if self.budget.seconds is None else max(0.0, self.budget.seconds - (time.monotonic() - self.began))
 
     def schedules(self, steps: int, upper: Fraction | None, end: float | None = None) -> Iterator[tuple[Schedule, str]]:
-        """Schedules of `steps` steps with the names of their constructions; reduce-scatter + allgather where it may be below `upper`.
+        """Schedules of `steps` steps with the names of their constructions; reduce-scatter + allgather where it may be
+        below `upper`.
 
         `end`: monotonic seconds at which no more is begun, where the whole has a limit.
         """

@@ -1,8 +1,10 @@
-"""One question (C, S, R) about a combining collective that is no reversal of a copying one: allreduce, scan, custom ones.
+"""One question (C, S, R) about a combining collective that is no reversal of a copying one: allreduce, scan, custom
+ones.
 
-The engines are those of the frontier (`synth.pareto.combining.combining_frontier`): hubs and the direct encoding on symmetric shapes, with
-conflict limits that grow, and, after a first round of these, spanning trees and reduce-scatter + allgather. Symmetric shapes can only
-find schedules; with a chunk for every representative and no symmetry the direct encoding is complete, and refutes.
+The engines are those of the frontier (`synth.pareto.combining.combining_frontier`): hubs and the direct encoding on
+symmetric shapes, with conflict limits that grow, and, after a first round of these, spanning trees and reduce-scatter +
+allgather. Symmetric shapes can only find schedules; with a chunk for every representative and no symmetry the direct
+encoding is complete, and refutes.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
             for turn, conflicts in enumerate(CONFLICTS):
                 left = [c for c in left if c.complete or conflicts is not None]  # to the end only what decides
                 some = [c for k, c in enumerate(left) if k < FEW or c.complete]
-                asked = {Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn, c.complete): c for c in some}
+                asked = {
+                    Try(c.engine, c.translation, problem.steps, c.rounds, conflicts, budget.seed + turn, c.complete): c
+                    for c in some
+                }
                 outcomes = desk.run(iter(asked), limit)
                 try:
                     for query, outcome in outcomes:
@@ -62,7 +67,9 @@ def solve(problem: Problem, budget: Budget) -> Verdict:
                 if time.monotonic() >= until:
                     return Unknown("time", "", cost())
                 if turn == 0 and candidates.hub_steps is not None and problem.collective.units == 1:
-                    for made, name in built.schedules(problem.steps, Fraction(problem.rounds + 1, problem.chunks), limit):
+                    for made, name in built.schedules(
+                        problem.steps, Fraction(problem.rounds + 1, problem.chunks), limit
+                    ):
                         if (fitting := fitted(made, problem)) is not None:
                             return Sat(fitting, cost(name))
             return Unknown("gave-up", "", cost())

@@ -1,8 +1,8 @@
 """The search at one S for schedules of a combining collective that pay less than is known, or as little as the bound.
 
-Efforts, one after the other: symmetric shapes (`synth.pareto.combining.symmetry_candidates`) whose R/C can meet the bound, on the direct encoding and,
-where S allows it, on the hub encoding, the cheapest first, with conflict limits that grow from round to round; then shapes that
-come close. A search that its time ended goes on where it was.
+Efforts, one after the other: symmetric shapes (`synth.pareto.combining.symmetry_candidates`) whose R/C can meet the
+bound, on the direct encoding and, where S allows it, on the hub encoding, the cheapest first, with conflict limits that
+grow from round to round; then shapes that come close. A search that its time ended goes on where it was.
 """
 
 from __future__ import annotations
@@ -27,19 +27,49 @@ FIRST = 4  # candidates that come before mixtures of hubs
 MIXTURES = 8  # tries of them, each beginning elsewhere; what counts for them is how often they begin
 # What is tried, in which order, and how many conflicts each try may take. "meet": what meets the bound exactly; "near":
 # halving from above; by hubs where S allows them, else directly. "any meet", "any near": with every engine.
-# "shares": fractions of ways through hubs, and whole chunks of them, which are looked for so many seconds; "mixture" too, with symmetry.
+# "shares": fractions of ways through hubs, and whole chunks of them, which are looked for so many seconds; "mixture"
+# too, with symmetry.
 EFFORTS = (
-    ("first meet", 2_000), ("shares", 0), ("mixture", 8), ("shares", 9), ("meet", 2_000), ("any meet", 2_000), ("near", 2_000),
-    ("near", 60_000), ("meet", 150_000), ("any meet", 30_000), ("any near", 2_000), ("shares", 30), ("meet", 600_000),
-    ("near", 200_000), ("any near", 30_000), ("any meet", 300_000), ("any near", 300_000), ("shares", 120),
-)  # fmt: skip
+    ("first meet", 2_000),
+    ("shares", 0),
+    ("mixture", 8),
+    ("shares", 9),
+    ("meet", 2_000),
+    ("any meet", 2_000),
+    ("near", 2_000),
+    ("near", 60_000),
+    ("meet", 150_000),
+    ("any meet", 30_000),
+    ("any near", 2_000),
+    ("shares", 30),
+    ("meet", 600_000),
+    ("near", 200_000),
+    ("any near", 30_000),
+    ("any meet", 300_000),
+    ("any near", 300_000),
+    ("shares", 120),
+)
 HUBS_FIRST = 2  # of these, how many are for hubs only and come before all others, "shares" not counted
 IN_TIME = 0.7  # of the time that is left at an S: what "shares" may take, to have said what it found before
 # Without hubs; the number of "place" is how many rounds a step has, that of "blend" how many times `BLENDING` it takes.
 OTHER_EFFORTS = (
-    ("meet", 2_000), ("place", 1), ("near", 2_000), ("near", 10_000), ("blend", 1), ("place", 2), ("near", 60_000), ("blend", 6),
-    ("meet", 150_000), ("place", 3), ("meet", 600_000), ("blend", 20), ("near", 200_000), ("place", 4), ("blend", 60), ("place", 6),
-)  # fmt: skip
+    ("meet", 2_000),
+    ("place", 1),
+    ("near", 2_000),
+    ("near", 10_000),
+    ("blend", 1),
+    ("place", 2),
+    ("near", 60_000),
+    ("blend", 6),
+    ("meet", 150_000),
+    ("place", 3),
+    ("meet", 600_000),
+    ("blend", 20),
+    ("near", 200_000),
+    ("place", 4),
+    ("blend", 60),
+    ("place", 6),
+)
 ALL_AT_ONCE = 6  # chunks up to which asking for all at once finds more than placing them one by one, in little time
 PLACERS = 2  # tries with as many chunks, each beginning elsewhere
 PLACING = 6_000_000  # propagations of each
@@ -49,7 +79,8 @@ SURE = 1e-6
 
 @dataclass(frozen=True)
 class Means:
-    """What the search at every S works with; `same_bits`: only schedules that leave the same bits on all ranks count."""
+    """What the search at every S works with; `same_bits`: only schedules that leave the same bits on all ranks
+    count."""
 
     budget: Budget
     same_bits: bool
@@ -63,9 +94,9 @@ class Means:
 class AtSteps:
     """The search at one S for schedules below `upper`, until the bound is met or the time is up.
 
-    `until`: monotonic seconds; `cpu`: seconds of work of the desk. `again`: a step less had the same bound. `start`: a schedule that
-    is known at fewer steps. `brief`: more time would try more. `next`: the effort to go on with. `fractions`: the least R/C of any
-    mixture of ways through hubs.
+    `until`: monotonic seconds; `cpu`: seconds of work of the desk. `again`: a step less had the same bound. `start`: a
+    schedule that is known at fewer steps. `brief`: more time would try more. `next`: the effort to go on with.
+    `fractions`: the least R/C of any mixture of ways through hubs.
     """
 
     means: Means
@@ -158,8 +189,9 @@ class AtSteps:
     def _others(self) -> None:
         """Without hubs: what meets the bound, chunks placed one by one, and what comes close.
 
-        When there is no limit on the whole, chunks are placed once, then come fractions of chunks, and that is all. Before these
-        comes what comes close, unless there are many chunks already. Where a step more lowers no bound these come alone.
+        When there is no limit on the whole, chunks are placed once, then come fractions of chunks, and that is all.
+        Before these comes what comes close, unless there are many chunks already. Where a step more lowers no bound
+        these come alone.
         """
         candidates, brief = self.means.candidates, self.means.budget.seconds is None
         places = candidates.placing(self.steps, 1, self.steps) is not None
@@ -181,7 +213,9 @@ class AtSteps:
             elif alone:
                 continue
             elif which == "meet" and not (quick and self.again):
-                self._meet([c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed)
+                self._meet(
+                    [c for c in candidates.meeting(self.steps, self.bound) if c not in self.refuted][:few], effort, seed
+                )
             elif which == "near":
                 self._near(self._frames()[:few], effort, seed)
             if self.upper == self.bound or (self.spent and not quick):
@@ -190,7 +224,8 @@ class AtSteps:
         self.next = len(OTHER_EFFORTS)
 
     def _placing(self, each: int, seed: int) -> int:
-        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that it asked for."""
+        """Asks for more and more chunks in `each` rounds a step, until they do not find room; the most that it asked
+        for."""
         rounds = each * self.steps
         chunks = 1 if self.upper is None else int(rounds / self.upper) + 1
         tries = PLACERS if chunks <= ALL_AT_ONCE or self.means.budget.seconds is not None else 1
@@ -213,8 +248,16 @@ class AtSteps:
         self.means.progress(f"S={self.steps}: fractions of chunks (at least {show(self.bound)})")
         start = tuple(s for s in (self.start, self.schedule) if s is not None)
         query = Try(
-            "blending", candidate.translation, self.steps, 0, times * BLENDING, seed, least=self.bound, below=self.upper, start=start
-        )  # fmt: skip
+            "blending",
+            candidate.translation,
+            self.steps,
+            0,
+            times * BLENDING,
+            seed,
+            least=self.bound,
+            below=self.upper,
+            start=start,
+        )
         for _, outcome in self.means.desk.run(iter([query]), self.until):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, "blending")
@@ -237,14 +280,23 @@ class AtSteps:
     def _sharing(self, meet: Sequence[Candidate], seconds: float, seed: int) -> None:
         """Asks for fractions of ways through hubs, and for whole chunks of them."""
         candidate = self.means.candidates.sharing(self.steps)
-        if candidate is None or (self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE)):
+        if candidate is None or (
+            self.fractions is not None and self.upper is not None and self.upper <= self.fractions * (1 + SURE)
+        ):
             return
         self.means.progress(f"S={self.steps}: fractions of ways through hubs (at least {show(self.bound)})")
         seconds = min(seconds, IN_TIME * (self.until - time.monotonic()), max(0.0, self.cpu - self.means.desk.work))
         query = Try(
-            "shares", candidate.translation, self.steps, 0, seed=seed, least=self.bound, below=self.upper, seconds=seconds,
+            "shares",
+            candidate.translation,
+            self.steps,
+            0,
+            seed=seed,
+            least=self.bound,
+            below=self.upper,
+            seconds=seconds,
             alike=self.means.same_bits,
-        )  # fmt: skip
+        )
         for _, outcome in self.means.desk.run(iter([query]), self.until):
             if outcome.schedule is not None:
                 self._take(outcome.schedule, construction("mixture", outcome.schedule))
@@ -261,7 +313,11 @@ class AtSteps:
     def _mixture(self, meet: Sequence[Candidate], starts: int, seed: int) -> None:
         """Asks for mixtures of hubs that meet the bound, until one does, or fractions of them do not."""
         candidate = None if self._above else self.means.candidates.mixture(self.steps, self.bound)
-        if candidate is not None and len(candidate.translation.moves) == 1 and self.means.candidates.sharing(self.steps) is not None:
+        if (
+            candidate is not None
+            and len(candidate.translation.moves) == 1
+            and self.means.candidates.sharing(self.steps) is not None
+        ):
             return
         for _, outcome in self._ask([candidate] * MIXTURES if candidate else [], starts, seed):
             if outcome.status == "unsat":  # then no hub alone meets it either
@@ -300,9 +356,12 @@ class AtSteps:
         def queries() -> Iterator[Try]:
             for k, c in enumerate(candidates):
                 self.means.progress(
-                    f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least {show(self.bound)})"
+                    f"S={self.steps}: {c.engine}, C={c.translation.chunks} R={c.rounds} ({show(c.value)}, at least "
+                    f"{show(self.bound)})"
                 )
-                elsewhere = k * conflicts if c.engine == "mixture" else k * len(OTHER_EFFORTS) if c.engine == "placing" else 0
+                elsewhere = (
+                    k * conflicts if c.engine == "mixture" else k * len(OTHER_EFFORTS) if c.engine == "placing" else 0
+                )
                 query = Try(c.engine, c.translation, self.steps, c.rounds, conflicts, seed + elsewhere)
                 asked[query] = c
                 yield query

@@ -1,4 +1,5 @@
-"""The sweep of collectives that combine and are no time reversal: allreduce, scan, custom ones (engines in `allreduce`)."""
+"""The sweep of collectives that combine and are no time reversal: allreduce, scan, custom ones (engines in
+`allreduce`)."""
 
 from __future__ import annotations
 
@@ -12,19 +13,26 @@ from synth.pareto.combining.bounds_over_steps import LIMITED
 from synth.pareto.sweep_state import Ledger
 
 REPLAYED = 4e-5  # seconds for a send, or a route of the network that a document lists, about
-EFFORT = 25.0  # wall seconds of bounds and searches where nobody limited them and there are so many ranks that neither ends
+EFFORT = (
+    25.0  # wall seconds of bounds and searches where nobody limited them and there are so many ranks that neither ends
+)
 SPENT = "the default effort ended its search"
 
 
 def sweep(ledger: Ledger) -> None:
-    """Enters points, bounds and intervals as they come, and at the end whether the frontier is complete and how far it goes."""
+    """Enters points, bounds and intervals as they come, and at the end whether the frontier is complete and how far it
+    goes."""
     from synth.encodings.prefix_planning import chunk_assembly
     from synth.pareto.combining import combining_frontier
 
     options = ledger.options
     known = _known(ledger)
     budget = ledger.budget(None)
-    if budget.seconds is None and chunk_assembly.applies(ledger.network, ledger.collective) and not budget.deterministic:
+    if (
+        budget.seconds is None
+        and chunk_assembly.applies(ledger.network, ledger.collective)
+        and not budget.deterministic
+    ):
         budget = replace(budget, seconds=EFFORT)
     elif budget.seconds is not None:  # what is known is replayed in time
         budget = replace(budget, seconds=budget.seconds - min(budget.seconds / 2, _replaying(ledger, known)))
@@ -48,7 +56,9 @@ def sweep(ledger: Ledger) -> None:
                 if about is None:
                     ledger.log.append({"kind": "floor", "bound": bound.to_json()})
         last = ledger.open[-1:] if isinstance(item, Open) else []
-        ledger.open = [o for o in ledger.open if o.steps != about] + last  # what is said of an S replaces what was said before
+        ledger.open = [
+            o for o in ledger.open if o.steps != about
+        ] + last  # what is said of an S replaces what was said before
     ledger.open.sort(key=lambda interval: interval.steps)
     floor = next((b for s, b in ledger.bounds if s is None), None)
     closed = floor is not None and ledger.best == floor.value

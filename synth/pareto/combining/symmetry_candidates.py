@@ -84,7 +84,9 @@ def _walk(one: Generator, gens: Sequence[Generator]) -> list[Generator]:
 
 def product(first: Generator, then: Generator) -> Generator:
     """`first`, followed by `then`."""
-    return Generator(compose(first.ranks, then.ranks), compose(first.routes, then.routes), compose(first.units, then.units))
+    return Generator(
+        compose(first.ranks, then.ranks), compose(first.routes, then.routes), compose(first.units, then.units)
+    )
 
 
 def elements(one: Generator, gens: Iterable[Generator], limit: int) -> tuple[Generator, ...] | None:
@@ -130,13 +132,18 @@ def _with_inner(
     """The same moves, with representatives that are invariant under a subgroup that fixes no rank."""
     inside = {g.ranks for g in group}
     free = [
-        k for k in groups
-        if len(k) > 1 and all(g.ranks in inside for g in k) and all(g.ranks[n] != n for g in k[1:] for n in range(len(g.ranks)))
-    ]  # fmt: skip
+        k
+        for k in groups
+        if len(k) > 1
+        and all(g.ranks in inside for g in k)
+        and all(g.ranks[n] != n for g in k[1:] for n in range(len(g.ranks)))
+    ]
     by_order: dict[int, list[tuple[Generator, ...]]] = {}
     for k in sorted(free, key=_count):
         by_order.setdefault(len(k), []).append(k)
-    chosen = [k for depth in range(2) for size in sorted(by_order, reverse=True) for k in by_order[size][depth : depth + 1]]
+    chosen = [
+        k for depth in range(2) for size in sorted(by_order, reverse=True) for k in by_order[size][depth : depth + 1]
+    ]
     return [Shape(k[1:], _cosets(group, k), count, len(k)) for k in chosen[:INNER]]
 
 

@@ -1,4 +1,5 @@
-"""What is said of numbers of steps that a search did not come to: points that were known before, and intervals for all of them."""
+"""What is said of numbers of steps that a search did not come to: points that were known before, and intervals for all
+of them."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from synth.model.frontier import LowerBound, Open, Point
 def items(
     known: Iterable[Point], last: int, followed: int, best: Fraction | None, floor: LowerBound, reason: str
 ) -> Iterator[Point | Open]:  # fmt: skip
-    """Of every S above `last`, up to `followed` or the last of the points that improve: the point, if there is one, and what is open.
+    """Of every S above `last`, up to `followed` or the last of the points that improve: the point, if there is one, and
+    what is open.
 
-    `best`: the least R/C of up to `last` steps; `floor`: the bound for any number of steps; `reason`: why no more is known of these.
+    `best`: the least R/C of up to `last` steps; `floor`: the bound for any number of steps; `reason`: why no more is
+    known of these.
     """
     points: dict[int, Point] = {}
     least = best

@@ -39,13 +39,16 @@ class Racer:
         library = REQUIRES[brings][:1] if brings in REQUIRES else ()
         alike = [SOLVERS[name] for name in SOLVERS if library and REQUIRES[name][:1] == library]  # they share a nursery
         targets = alike if self.solver and alike else [(SOLVERS if self.solver else ENCODINGS).get(brings, "")]
-        modules = {target.partition(":")[0] for target in (*targets, ENCODINGS["step"], ENCODINGS["quotient"]) if target}
+        modules = {
+            target.partition(":")[0] for target in (*targets, ENCODINGS["step"], ENCODINGS["quotient"]) if target
+        }
         return ("synth.pareto.portfolio.members", *library, *sorted(modules))
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """The result of a racer: the steps of a schedule, or None and the reason (`status`, `detail`); `cpu` is CPU seconds."""
+    """The result of a racer: the steps of a schedule, or None and the reason (`status`, `detail`); `cpu` is CPU
+    seconds."""
 
     steps: tuple[Step, ...] | None
     status: str

@@ -27,7 +27,17 @@ from synth.solvers.processes.fork_server import Job
 from synth.solvers.processes.jobs import TURN, alone, drain, end, start, watch
 
 HEAD_START = 0.03  # seconds the first racer has to itself
-HANDICAPS = (0.0, 0.02, 0.1, 0.15, 0.4, 1.5, 4.0, 8.0, 16.0)  # few racers share the first seconds, others wait for hard problems
+HANDICAPS = (
+    0.0,
+    0.02,
+    0.1,
+    0.15,
+    0.4,
+    1.5,
+    4.0,
+    8.0,
+    16.0,
+)  # few racers share the first seconds, others wait for hard problems
 QUICK_SECONDS = 0.03  # handicap of all others where it takes part
 TREE_SECONDS = 10.0  # of the tree engine, which count only
 TREE_SHARE = 0.2  # so much: a processor is nearly its own while they last
@@ -44,11 +54,11 @@ def solve(
 
     `encoding` names an encoding (``step``, ``quotient@1``, ``sccl``, ``tree``) or a racer (``step/cadical``); "auto"
     races them all. `solver` likewise. With `proof`, a folder, an infeasible problem is proved again with a proof file
-    there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had `budget.seconds` of each
-    processor they use, and after `patience` times as many wall seconds: with more than 1 a busy machine cuts no search
-    short. `beside` is a job of the tree engine with the same aim: while it runs it has a processor, no racer does the same, and once
-    it has a schedule the race is over. `limits`: `extra_memory` and `pipeline` of SCCL's encoding, which then decides alone.
-    Raises UsageError for unknown names and for collectives
+    there. `on_event` hears, in words, which racers start and stop. The race ends when the racers have had
+    `budget.seconds` of each processor they use, and after `patience` times as many wall seconds: with more than 1 a
+    busy machine cuts no search short. `beside` is a job of the tree engine with the same aim: while it runs it has a
+    processor, no racer does the same, and once it has a schedule the race is over. `limits`: `extra_memory` and
+    `pipeline` of SCCL's encoding, which then decides alone. Raises UsageError for unknown names and for collectives
     that neither copy only nor are the reversal of one that does; MissingDependencyError.
     """
     coll = problem.collective
@@ -57,7 +67,9 @@ def solve(
         raise UsageError(f"{coll.name} is not asked for one (C, S, R); {instead}")
     plain = problem.reversed() if coll.combining else problem
     began = time.monotonic()
-    racers = [entry for entry in entrants(plain, encoding, solver, limits) if beside is None or entry[0].encoding != "tree"]
+    racers = [
+        entry for entry in entrants(plain, encoding, solver, limits) if beside is None or entry[0].encoding != "tree"
+    ]
     if plain.rounds < plain.steps or plain.steps < 1:
         verdict: Verdict = Unsat("fewer rounds than steps", Cost("rounds"))
     else:
@@ -72,7 +84,8 @@ def solve(
 
 
 def _proved(problem: Problem, verdict: Unsat, folder: Path, budget: Budget, began: float) -> Verdict:
-    """The same refutation with a proof file, as far as the rest of the budget goes; its certificate is in the cost's detail."""
+    """The same refutation with a proof file, as far as the rest of the budget goes; its certificate is in the cost's
+    detail."""
     from synth.encodings.lrat_proofs import write_proof
 
     left = None if budget.seconds is None else max(1.0, budget.seconds - (time.monotonic() - began))
@@ -117,12 +130,19 @@ class _Race:
     """One query. Racers take turns on `budget.jobs` processors: those that ran least (plus their handicap) go on."""
 
     def __init__(
-        self, problem: Problem, racers: list[tuple[Racer, tuple]], budget: Budget, tell: Callable[[str], None], patience: float,
+        self,
+        problem: Problem,
+        racers: list[tuple[Racer, tuple]],
+        budget: Budget,
+        tell: Callable[[str], None],
+        patience: float,
         beside: Job | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.problem, self.budget, self.tell, self.beside = problem, budget, tell, beside
         handicaps = _handicaps([racer for racer, _ in racers], problem)
-        self.runners = [_Runner(racer, generators, late) for (racer, generators), late in zip(racers, handicaps, strict=True)]
+        self.runners = [
+            _Runner(racer, generators, late) for (racer, generators), late in zip(racers, handicaps, strict=True)
+        ]
         self.began = time.monotonic()
         self.deadline = None if budget.seconds is None else self.began + budget.seconds * patience
         self.used = 0.0  # CPU seconds of each processor in use
@@ -130,7 +150,11 @@ class _Race:
     def run(self) -> Verdict:
         """Runs to the first answer or the end of the budget; every child is dead when this returns or raises."""
         try:
-            winner = self._in_order() if self.budget.deterministic and len(self.runners) > 1 else self._together(self.runners, None)
+            winner = (
+                self._in_order()
+                if self.budget.deterministic and len(self.runners) > 1
+                else self._together(self.runners, None)
+            )
         finally:
             end([r.job for r in self.runners if r.job is not None])
         return self._verdict(winner)
@@ -150,7 +174,9 @@ class _Race:
             worked = [runner.worked(spent) for runner in active]
             self.used += sum(worked) / max(1, len(worked))
             for runner, work in zip(active, worked, strict=True):
-                runner.ran += 0.0 if before - self.began < HEAD_START else work  # so that the first is not the first to wait
+                runner.ran += (
+                    0.0 if before - self.began < HEAD_START else work
+                )  # so that the first is not the first to wait
                 found = self._look(runner)
                 if found is not None and found.status in ("sat", "unsat"):
                     return runner, found
@@ -172,7 +198,8 @@ class _Race:
         return seconds is not None and self.deadline is not None and (self.used >= seconds or now >= self.deadline)
 
     def _in_order(self) -> tuple[_Runner, Attempt] | None:
-        """One racer at a time, each with a number of conflicts that grows from round to round: no clock decides who wins."""
+        """One racer at a time, each with a number of conflicts that grows from round to round: no clock decides who
+        wins."""
         everybody = [(r.racer, r.generators) for r in self.runners]
         entries = [entry for entry in everybody if entry[0].solver == "cadical"] or everybody
         lost: set[Racer] = set()
@@ -190,7 +217,11 @@ class _Race:
         return None
 
     def _turns(self, alive: list[_Runner], now: float, conflicts: int | None) -> None:
-        slots = max(1, self.budget.jobs - len(self._company)) if now - self.began >= HEAD_START or len(alive) < len(self.runners) else 1
+        slots = (
+            max(1, self.budget.jobs - len(self._company))
+            if now - self.began >= HEAD_START or len(alive) < len(self.runners)
+            else 1
+        )
         order = sorted(alive, key=_Runner.turn)
         for runner in order[slots:]:
             if runner.running and runner.job is not None:
@@ -261,5 +292,8 @@ def _handicaps(racers: Sequence[Racer], problem: Problem) -> list[float]:
     """Seconds that the racers before each may have first; more where all are slower."""
     scale = max(1.0, size(problem) / 10_000)
     quick = len(list(itertools.takewhile(lambda racer: racer.solver == QUICK, racers)))
-    late = [HANDICAPS[min(place, len(HANDICAPS) - 1)] + (QUICK_SECONDS if quick else 0) for place in range(len(racers) - quick)]
+    late = [
+        HANDICAPS[min(place, len(HANDICAPS) - 1)] + (QUICK_SECONDS if quick else 0)
+        for place in range(len(racers) - quick)
+    ]
     return [QUICK_SECONDS * place / 4 for place in range(quick)] + [scale * seconds for seconds in late]

@@ -23,8 +23,11 @@ def _subgroups(network: object, collective: object) -> tuple:
     return tuple(group for group in subgroups(network, collective) if group)  # type: ignore[arg-type]
 
 
-def entrants(problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})) -> list[tuple[Racer, tuple]]:
-    """The racers, the most promising first, each with the generators it needs. `limits`: what only SCCL's encoding can keep."""
+def entrants(
+    problem: Problem, encoding: str, solver: str, limits: Mapping[str, int] = MappingProxyType({})
+) -> list[tuple[Racer, tuple]]:
+    """The racers, the most promising first, each with the generators it needs. `limits`: what only SCCL's encoding can
+    keep."""
     name, subgroup, own_solver = parse(encoding)
     solver = own_solver or solver.lower()
     if limits:
@@ -45,9 +48,13 @@ def entrants(problem: Problem, encoding: str, solver: str, limits: Mapping[str, 
     groups = _subgroups(problem.network, problem.collective) if name == "auto" or name.startswith("quotient") else ()
     if name.startswith("quotient"):
         if not groups:
-            raise UsageError(f"{problem.network.name}: no symmetry was found for {problem.collective.name}; use --encoding step")
+            raise UsageError(
+                f"{problem.network.name}: no symmetry was found for {problem.collective.name}; use --encoding step"
+            )
         if subgroup is not None and subgroup >= len(groups):
-            raise UsageError(f"{name}@{subgroup}: {problem.network.name} has {len(groups)} subgroups, 0 to {len(groups) - 1}")
+            raise UsageError(
+                f"{name}@{subgroup}: {problem.network.name} has {len(groups)} subgroups, 0 to {len(groups) - 1}"
+            )
         chosen = [subgroup] if subgroup is not None else range(len(groups))
         return [(Racer(name, "cadical" if solver == "auto" else solver, k), groups[k]) for k in chosen]
     if name != "auto":
@@ -64,7 +71,8 @@ def is_engine(name: str) -> bool:
 
 
 def _late_when_large(racer: Racer, solver: str) -> int:
-    """The largest subgroup first, then trees, then the quick and the other subgroups; what sees the whole problem comes last."""
+    """The largest subgroup first, then trees, then the quick and the other subgroups; what sees the whole problem comes
+    last."""
     if racer.encoding == "tree":
         return 1
     if racer.solver == QUICK:
@@ -118,7 +126,9 @@ def _available(racer: Racer) -> bool:
 
     if find_spec(ENCODINGS[racer.encoding].partition(":")[0]) is None:
         return False
-    return all(installed(REQUIRES[name][0].partition(".")[0]) for name in (racer.encoding, racer.solver) if name in REQUIRES)
+    return all(
+        installed(REQUIRES[name][0].partition(".")[0]) for name in (racer.encoding, racer.solver) if name in REQUIRES
+    )
 
 
 def _known(kind: str, name: str, built_in: Mapping[str, str]) -> None:

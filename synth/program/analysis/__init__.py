@@ -1,4 +1,5 @@
-"""Static analysis of Programs: whose rules a runtime enforces, what the data end as, and at which sizes nothing waits for ever.
+"""Static analysis of Programs: whose rules a runtime enforces, what the data end as, and at which sizes nothing waits
+for ever.
 
 Works on Program values alone and shares no code with what makes or runs them: `check` is the one entry, `safe_sizes`
 the part of it that exporters ask for. docs/lint.md lists the rules.

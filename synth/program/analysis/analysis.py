@@ -24,7 +24,8 @@ ENDLESS = 1 << 40
 
 
 def check(program: Program, runtime: str | Runtime | None = None, in_place: InPlace | None = None) -> Report:
-    """Analyse `program` for `runtime` (default: this project's own executors), called as `in_place` says (default: as it claims).
+    """Analyse `program` for `runtime` (default: this project's own executors), called as `in_place` says (default: as
+    it claims).
 
     Believes nothing and raises nothing but UsageError for an unknown runtime: whatever is wrong is a Finding.
     """
@@ -63,7 +64,8 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
 
 
 def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
-    """An order of all ops that keeps few messages under way, and who waits where there is none however deep the FIFOs are."""
+    """An order of all ops that keeps few messages under way, and who waits where there is none however deep the FIFOs
+    are."""
     done: list[tuple[int, int]] = []
     waits: list[Wait] = []
     for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
@@ -75,7 +77,11 @@ def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
 
 
 def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> Report:
-    findings = [*rules.buffers(program), *symbolic_execution_onesided.shared_ports(program), *rules_onesided.pairs(program)]
+    findings = [
+        *rules.buffers(program),
+        *symbolic_execution_onesided.shared_ports(program),
+        *rules_onesided.pairs(program),
+    ]
     findings += [*rules_onesided.counts(program), *rules_onesided.halves(program)]
     findings += [*rules_onesided.check(program, runtime), *unflagged(program)]
     done, waits = onesided_order.order(program)
@@ -116,10 +122,19 @@ def _report(
 
 
 def _bounded(program: Program, runtime: Runtime, safe: int, waits: list[Wait]) -> Finding:
-    """A deadlock above `safe` bytes: an error where the program is offered for such sizes, a warning where it sets no limit."""
+    """A deadlock above `safe` bytes: an error where the program is offered for such sizes, a warning where it sets no
+    limit."""
     top = program.max_bytes
-    what = f"waits for ever above {size_text(safe)}" if safe else "waits for ever at every size, with FIFOs as short as the runtime's"
-    advice = f"set its largest size to {safe}, or receive before so much is sent" if safe else "receive before so much is sent"
+    what = (
+        f"waits for ever above {size_text(safe)}"
+        if safe
+        else "waits for ever at every size, with FIFOs as short as the runtime's"
+    )
+    advice = (
+        f"set its largest size to {safe}, or receive before so much is sent"
+        if safe
+        else "receive before so much is sent"
+    )
     finding = _deadlock(waits, what, advice)
     if safe and top is None and program.min_bytes <= safe:
         return finding._replace(severity="warning")
@@ -133,4 +148,6 @@ def _deadlock(waits: list[Wait], what: str, advice: str = "") -> Finding:
     first = waits[0]
     chain = "; ".join(f"gpu {w.gpu} block {w.block} step {w.op} waits {w.reason}" for w in waits[:NAMED])
     more = f"; and {len(waits) - NAMED} more blocks" if len(waits) > NAMED else ""
-    return error("deadlock", (first.gpu, first.block, first.op), f"{what}: {chain}{more}" + (f". {advice}" if advice else ""))
+    return error(
+        "deadlock", (first.gpu, first.block, first.op), f"{what}: {chain}{more}" + (f". {advice}" if advice else "")
+    )

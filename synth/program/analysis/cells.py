@@ -1,4 +1,5 @@
-"""Every chunk of every rank's buffers as a numbered cell; in place, cells of input and output that are the same memory are one."""
+"""Every chunk of every rank's buffers as a numbered cell; in place, cells of input and output that are the same memory
+are one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A two-sided program as flat tables: blocks in one list, connections numbered, what each op sends, receives, waits for.
+"""A two-sided program as flat tables: blocks in one list, connections numbered, what each op sends, receives, waits
+for.
 
-For programs without structural faults (`synth.program.analysis.structure`). Blocks that cannot be told apart on a connection, and
-counts that differ at its two ends, are said in `faults`; the tables then describe the first of each.
+For programs without structural faults (`synth.program.analysis.structure`). Blocks that cannot be told apart on a
+connection, and counts that differ at its two ends, are said in `faults`; the tables then describe the first of each.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def wire(program: Program) -> Wiring:
         for b, block in enumerate(gpu.blocks):
             wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
             wired.counts.append([op.count for op in block.ops])
-            wired.waits.append({i: [(number[gpu.rank, d.block], d.op) for d in op.deps] for i, op in enumerate(block.ops) if op.deps})
+            wired.waits.append(
+                {i: [(number[gpu.rank, d.block], d.op) for d in op.deps] for i, op in enumerate(block.ops) if op.deps}
+            )
             for peer, bit, verb in ((block.send, 1, "send"), (block.recv, 2, "receive")):
                 if peer is None and any(move & bit for move in wired.moves[-1]):
                     i = next(i for i, move in enumerate(wired.moves[-1]) if move & bit)
-                    wired.faults.append(error("no-peer", (gpu.rank, b, i), f"{block.ops[i].code} in a block without a {verb} peer"))
+                    wired.faults.append(
+                        error("no-peer", (gpu.rank, b, i), f"{block.ops[i].code} in a block without a {verb} peer")
+                    )
     _connect(program, number, wired)
     _compare(wired)
     return wired
@@ -54,13 +59,19 @@ def wire(program: Program) -> Wiring:
 def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring) -> None:
     """Number the connections and find the block at each end: the first that really uses it."""
     ids: dict[tuple[int, int, int], int] = {}
-    for side, owners, of, verb in ((0, program.senders, wired.sends, "sends"), (1, program.receivers, wired.receives, "receives")):
+    for side, owners, of, verb in (
+        (0, program.senders, wired.sends, "sends"),
+        (1, program.receivers, wired.receives, "receives"),
+    ):
         for name, places in owners.items():
             flat = [number[place] for place in places]
             used = [b for b in flat if any(move & (1 << side) for move in wired.moves[b])]
             for b in used[1:]:
                 first = wired.blocks[used[0]][1]
-                text = f"{verb} on connection {_text(name)}, as block {first} does: one block may, so give one of them another channel"
+                text = (
+                    f"{verb} on connection {_text(name)}, as block {first} does: one block may, so give one of "
+                    f"them another channel"
+                )
                 wired.faults.append(error("two-ends", (*wired.blocks[b], None), text))
             if not used:
                 continue
@@ -88,11 +99,17 @@ def _compare(wired: Wiring) -> None:
                 break
         if len(out) > len(into):
             rank, block = wired.blocks[a]
-            text = f"sends message {len(into)} of connection {_text(name)}, which nobody receives ({len(out)} sent, {len(into)} received)"
+            text = (
+                f"sends message {len(into)} of connection {_text(name)}, which nobody receives ({len(out)} sent, "
+                f"{len(into)} received)"
+            )
             wired.faults.append(error("unreceived", (rank, block, out[len(into)][0]), text))
         elif len(into) > len(out):
             rank, block = wired.blocks[b]
-            text = f"waits for message {len(out)} of connection {_text(name)}, which nobody sends ({len(out)} sent, {len(into)} received)"
+            text = (
+                f"waits for message {len(out)} of connection {_text(name)}, which nobody sends ({len(out)} sent, "
+                f"{len(into)} received)"
+            )
             wired.faults.append(error("unsent", (rank, block, into[len(out)][0]), text))
 
 
@@ -109,7 +126,10 @@ def unflagged(program: Program) -> list[Finding]:
             for i, op in enumerate(block.ops):
                 for dep in op.deps:
                     if not gpu.blocks[dep.block].ops[dep.op].flag:
-                        text = f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: set its flag"
+                        text = (
+                            f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: "
+                            f"set its flag"
+                        )
                         found.append(error("dep-unflagged", (gpu.rank, b, i), text))
                 if op.flag and (b, i) not in wanted:
                     found.append(Finding("dead-flag", "remark", gpu.rank, b, i, "has a flag that nobody waits for"))

@@ -1,4 +1,5 @@
-"""Does every rank come to an end, with FIFOs as short as they are in the machine, for every way that messages are split?
+"""Does every rank come to an end, with FIFOs as short as they are in the machine, for every way that messages are
+split?
 
 A connection has one writer and one reader and each block is a sequence, so what blocks do depends on no timing (a Kahn
 process network; bounded FIFOs keep that): if one order of execution comes to an end, all do, and one run per split
@@ -86,7 +87,13 @@ def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | 
     ready = list(range(len(wired.blocks)))[::-1]
     while ready:
         b = ready.pop()
-        moves, counts, waits, out, into = wired.moves[b], wired.counts[b], wired.waits[b], wired.sends[b], wired.receives[b]
+        moves, counts, waits, out, into = (
+            wired.moves[b],
+            wired.counts[b],
+            wired.waits[b],
+            wired.sends[b],
+            wired.receives[b],
+        )
         sleepers, i, before, idle[b] = sleeping[b], at[b], part[b], 0
         passed = False  # whether a message went in or out
         for i in range(at[b], len(moves)):

@@ -1,4 +1,5 @@
-"""Finding: one thing that the analysis has to say about a program, and where; Wait: a thread block that stands still."""
+"""Finding: one thing that the analysis has to say about a program, and where; Wait: a thread block that stands
+still."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ SEVERITIES = ("error", "warning", "remark")
 
 
 class Finding(NamedTuple):
-    """`rule` is an id of docs/lint.md, `severity` one of SEVERITIES; `gpu`, `block`, `op` say where, None: all of them."""
+    """`rule` is an id of docs/lint.md, `severity` one of SEVERITIES; `gpu`, `block`, `op` say where, None: all of
+    them."""
 
     rule: str
     severity: str
@@ -38,7 +40,8 @@ def error(rule: str, place: tuple[int | None, int | None, int | None], message: 
 
 
 class Wait(NamedTuple):
-    """A block that stands still: at op `op`, for what `reason` says; the block (rank, block) `on` would have to give it."""
+    """A block that stands still: at op `op`, for what `reason` says; the block (rank, block) `on` would have to give
+    it."""
 
     gpu: int
     block: int
@@ -48,7 +51,8 @@ class Wait(NamedTuple):
 
 
 def cycle_first(waits: list[Wait]) -> list[Wait]:
-    """`waits` with a cycle at its head, if there is one: each then waits for the block of the next, the last for the first."""
+    """`waits` with a cycle at its head, if there is one: each then waits for the block of the next, the last for the
+    first."""
     at = {(wait.gpu, wait.block): wait for wait in waits}
     for first in at:
         seen: dict[tuple[int, int], int] = {}

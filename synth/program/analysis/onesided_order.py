@@ -1,8 +1,8 @@
 """In which order the ops of a one-sided program can run, or where it stands still.
 
 What waits is decided by counts alone: the k-th wait on a port needs the k-th signal of its other end, a barrier all
-blocks of its group, who reads a packet span its writer, an op its dependencies. None of these is ever taken back, so one
-order of execution that ends proves that all do; sizes do not matter.
+blocks of its group, who reads a packet span its writer, an op its dependencies. None of these is ever taken back, so
+one order of execution that ends proves that all do; sizes do not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def other_end(rank: int, port: Port) -> tuple[int, Port]:
 
 
 def order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
-    """An order of (rank, block, op) in which all can run, as far as it gets, and the blocks that stand still in the end."""
+    """An order of (rank, block, op) in which all can run, as far as it gets, and the blocks that stand still in the
+    end."""
     return _Run(program).result()
 
 
@@ -113,10 +114,15 @@ class _Run:
         for (rank, b), i in self.at.items():
             for op in self.program.gpus[rank].blocks[b].ops[i:]:
                 if key == ("block", rank, b) or (
-                    op.code == "barrier" and (rank, b) not in self.waiting and key[:2] == ("barrier", rank) and set(op.group) == set(key[2])
+                    op.code == "barrier"
+                    and (rank, b) not in self.waiting
+                    and key[:2] == ("barrier", rank)
+                    and set(op.group) == set(key[2])
                 ):
                     return rank, b
-                if op.code == "signal" and any(key == ("port", *other_end(rank, port)) for port in self.ports(rank, b, op)):
+                if op.code == "signal" and any(
+                    key == ("port", *other_end(rank, port)) for port in self.ports(rank, b, op)
+                ):
                     return rank, b
                 for span in op.dst:
                     home = rank if span.rank is None else span.rank

@@ -15,11 +15,11 @@ WORDS = {"out": "out of place", "in": "in place"}
 
 @dataclass(frozen=True)
 class Report:
-    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes. That alone
-    makes no program safe: see `ok`.
+    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes.
+    That alone makes no program safe: see `ok`.
 
-    `analysed`: the modes (``out``, ``in``) whose data flow was followed to the end. `outputs` output chunks were compared
-    with the collective's demand in each; `accesses` to memory were found to be ordered, in all modes together.
+    `analysed`: the modes (``out``, ``in``) whose data flow was followed to the end. `outputs` output chunks were
+    compared with the collective's demand in each; `accesses` to memory were found to be ordered, in all modes together.
     """
 
     name: str
@@ -65,15 +65,25 @@ class Report:
         if self.ok and self.analysed:
             modes = " and ".join(WORDS[mode] for mode in self.analysed)
             what = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
-            yield f"proved {modes}, in every order of execution of {self.ops} steps: {what}, {self.accesses} accesses ordered"
+            yield (
+                f"proved {modes}, in every order of execution of {self.ops} steps: {what}, {self.accesses} "
+                f"accesses ordered"
+            )
 
     def to_json(self) -> dict:
         """The document of ``--format json``."""
         return {
-            "schema": SCHEMA, "name": self.name, "runtime": self.runtime, "ok": self.ok, "safe_bytes": self.safe if self.ok else 0,
-            "analysed": list(self.analysed), "outputs": self.outputs, "accesses": self.accesses, "steps": self.ops,
+            "schema": SCHEMA,
+            "name": self.name,
+            "runtime": self.runtime,
+            "ok": self.ok,
+            "safe_bytes": self.safe if self.ok else 0,
+            "analysed": list(self.analysed),
+            "outputs": self.outputs,
+            "accesses": self.accesses,
+            "steps": self.ops,
             "findings": [finding.to_json() for finding in self.ranked],
-        }  # fmt: skip
+        }
 
 
 def size_text(size: int) -> str:

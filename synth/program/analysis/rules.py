@@ -52,7 +52,10 @@ def buffers(program: Program) -> Iterator[Finding]:
                     if span.buffer in real and span.offset + op.count > len(real[span.buffer][home]):
                         have = len(real[span.buffer][home])
                         last = span.offset + op.count - 1
-                        text = f"{op.code} touches {NAMES[span.buffer]} {last} of rank {home}; a call gives it {have} chunks"
+                        text = (
+                            f"{op.code} touches {NAMES[span.buffer]} {last} of rank {home}; a call gives it "
+                            f"{have} chunks"
+                        )
                         yield error("buffers", (gpu.rank, b, i), text)
 
 
@@ -71,14 +74,21 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
         yield error("in-place", NOWHERE, "msccl runs alltoall out of place only")
     if runtime.collectives is not None and name != "msccl" and task.name not in runtime.collectives:
         yield error(
-            "dispatch", NOWHERE, f"{name} never runs a file for {task.name}; it dispatches {', '.join(sorted(runtime.collectives))}"
+            "dispatch",
+            NOWHERE,
+            f"{name} never runs a file for {task.name}; it dispatches {', '.join(sorted(runtime.collectives))}",
         )
     if name in MSCCL_LIKE and task.name in ROOTED:
         roots = ", ".join(map(str, task.roots))
-        text = f"no loader compares the root: this {task.name} with root {roots} is also taken for other roots, with wrong data"
+        text = (
+            f"no loader compares the root: this {task.name} with root {roots} is also taken for other roots, "
+            f"with wrong data"
+        )
         yield Finding("root", "warning", *NOWHERE, text)
     if name in MSCCL_LIKE and program.protocol == "LL128":
-        yield Finding("ll128", "remark", *NOWHERE, "LL128 is safe on NVLink only; elsewhere data are corrupted without a word")
+        yield Finding(
+            "ll128", "remark", *NOWHERE, "LL128 is safe on NVLink only; elsewhere data are corrupted without a word"
+        )
 
 
 def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
@@ -92,7 +102,10 @@ def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
             used = Counter(block.channel for block in gpu.blocks if (block.recv if side else block.send) is not None)
             for channel, n in sorted(used.items()):
                 if runtime.channel_blocks is not None and n > runtime.channel_blocks:
-                    text = f"{n} blocks {verb} on channel {channel}, {name} takes {runtime.channel_blocks}: spread them over channels"
+                    text = (
+                        f"{n} blocks {verb} on channel {channel}, {name} takes {runtime.channel_blocks}: spread "
+                        f"them over channels"
+                    )
                     yield error("channel-blocks", (gpu.rank, None, None), text)
         for b, block in enumerate(gpu.blocks):
             yield from _block_limits(gpu, b, block, runtime)
@@ -103,18 +116,32 @@ def _block_limits(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[
     if runtime.channels is not None and block.channel >= runtime.channels:
         yield error("channels", here, f"channel {block.channel}; {name} has channels 0..{runtime.channels - 1}")
     if runtime.block_ops is not None and len(block.ops) > runtime.block_ops:
-        yield error("steps", here, f"has {len(block.ops)} steps, {name} takes {runtime.block_ops}: split the block over channels")
+        yield error(
+            "steps",
+            here,
+            f"has {len(block.ops)} steps, {name} takes {runtime.block_ops}: split the block over channels",
+        )
     for i, op in enumerate(block.ops):
         place = (gpu.rank, b, i)
         if op.code not in runtime.codes:
-            yield error("code", place, f"{name} does not run {op.code}" + (", it loads it and fails" if name == "rccl" else ""))
+            yield error(
+                "code", place, f"{name} does not run {op.code}" + (", it loads it and fails" if name == "rccl" else "")
+            )
         if runtime.count is not None and op.count > runtime.count:
             yield error("count", place, f"moves {op.count} chunks, {name} takes at most {runtime.count}: split it")
         if runtime.single_dep and len(op.deps) > 1:
-            yield error("deps", place, f"has {len(op.deps)} dependencies, a step of a file has one: put {len(op.deps) - 1} nops before it")
+            yield error(
+                "deps",
+                place,
+                f"has {len(op.deps)} dependencies, a step of a file has one: put {len(op.deps) - 1} nops before it",
+            )
         for dep in op.deps:
             if runtime.dep_block is not None and dep.block > runtime.dep_block:
-                yield error("dep-block", place, f"waits for block {dep.block}; {name} can wait for blocks 0..{runtime.dep_block} only")
+                yield error(
+                    "dep-block",
+                    place,
+                    f"waits for block {dep.block}; {name} can wait for blocks 0..{runtime.dep_block} only",
+                )
 
 
 def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
@@ -127,15 +154,23 @@ def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
     for gpu in program.gpus:
         nodes = 1 + program.ranks + len(gpu.blocks) + sum(len(block.ops) for block in gpu.blocks)
         if nodes > XML_NODES:
-            text = f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks fit"
+            text = (
+                f"the file has {nodes} elements for this gpu, loaders keep {XML_NODES}: fewer instances or chunks fit"
+            )
             yield error("nodes", (gpu.rank, None, None), text)
-        if runtime.name == "msccl" and task is not None and (runtime.collectives or {}).get(task.name, "custom") != "custom":
+        if (
+            runtime.name == "msccl"
+            and task is not None
+            and (runtime.collectives or {}).get(task.name, "custom") != "custom"
+        ):
             held = gpu.input * (program.ranks if task.name == "allgather" else 1)
             wanted = gpu.output * (program.ranks if task.name == "reduce-scatter" else 1)
             for have, what in ((held, "input"), (wanted, "output")):
                 if have not in (0, loop):
                     yield error(
-                        "loop-chunks", (gpu.rank, None, None), f"{have} {what} chunks in all; msccl wants 0 or nchunksperloop = {loop}"
+                        "loop-chunks",
+                        (gpu.rank, None, None),
+                        f"{have} {what} chunks in all; msccl wants 0 or nchunksperloop = {loop}",
                     )
 
 
@@ -148,16 +183,25 @@ def _nops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
         after = next((other for other in block.ops[i + 1 :] if other.code != "nop"), None)
         if after is None:
             yield error(
-                "nop", (gpu.rank, b, i), "a nop is the block's last step: its dependency is never waited for; put it on a real step"
+                "nop",
+                (gpu.rank, b, i),
+                "a nop is the block's last step: its dependency is never waited for; put it on a real step",
             )
         elif not after.deps:
-            yield error("nop", (gpu.rank, b, i), f"a nop before {after.code}, which has no dependency itself: loaders refuse the file")
+            yield error(
+                "nop",
+                (gpu.rank, b, i),
+                f"a nop before {after.code}, which has no dependency itself: loaders refuse the file",
+            )
         if op.flag:
-            yield error("nop", (gpu.rank, b, i), "a nop has a flag; loaders drop nops, so who waits for it waits for ever")
+            yield error(
+                "nop", (gpu.rank, b, i), "a nop has a flag; loaders drop nops, so who waits for it waits for ever"
+            )
 
 
 def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
-    """Chains of `re` as the loaders merge them: same destination and source buffer, no dependency, no flag before the last."""
+    """Chains of `re` as the loaders merge them: same destination and source buffer, no dependency, no flag before the
+    last."""
     chain: list[tuple[int, Op]] = []
     for i, op in enumerate((*block.ops, None)):
         if op is not None and op.code == "nop":
@@ -167,7 +211,10 @@ def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
             chain.append((i, op))
             continue
         if len(chain) > FUSED_SUMS:
-            text = f"{len(chain)} sums into one place are merged, at most {FUSED_SUMS} can be: give every {FUSED_SUMS}th a flag"
+            text = (
+                f"{len(chain)} sums into one place are merged, at most {FUSED_SUMS} can be: give every "
+                f"{FUSED_SUMS}th a flag"
+            )
             yield error("re-chain", (gpu.rank, b, chain[FUSED_SUMS][0]), text)
         odd = next((j for j, other in chain if other.count != chain[0][1].count), None)
         if odd is not None:
@@ -189,4 +236,6 @@ def uses(program: Program) -> Iterator[Finding]:
                 yield Finding("empty-block", "remark", gpu.rank, b, None, "has no steps")
             for peer, codes, verb in ((block.send, SENDING, "send"), (block.recv, RECEIVING, "receive")):
                 if peer is not None and block.ops and not any(op.code in codes for op in block.ops):
-                    yield Finding("unused-peer", "remark", gpu.rank, b, None, f"has a {verb} peer {peer} that no step uses")
+                    yield Finding(
+                        "unused-peer", "remark", gpu.rank, b, None, f"has a {verb} peer {peer} that no step uses"
+                    )

@@ -34,7 +34,10 @@ def pairs(program: Program) -> Iterator[Finding]:
             for p in sorted(used):
                 port = block.ports[p]
                 if other_end(gpu.rank, port) not in known:
-                    text = f"{port.kind} channel {port.index} to rank {port.peer}: rank {port.peer} has no such channel back"
+                    text = (
+                        f"{port.kind} channel {port.index} to rank {port.peer}: rank {port.peer} has no such "
+                        f"channel back"
+                    )
                     yield error("port-pair", (gpu.rank, b, None), text)
 
 
@@ -52,7 +55,10 @@ def counts(program: Program) -> Iterator[Finding]:
     for (rank, port), n in sorted(signals.items()):
         if n > waits[rank, port]:
             name = f"{port.kind} channel {port.index} of rank {port.peer}"
-            text = f"gets {n} signals on {name} and waits for {waits[rank, port]}: a wait of the next call would pass too early"
+            text = (
+                f"gets {n} signals on {name} and waits for {waits[rank, port]}: a wait of the next call would "
+                f"pass too early"
+            )
             yield error("signals-left", (rank, None, None), text)
 
 
@@ -60,8 +66,8 @@ def halves(program: Program) -> Iterator[Finding]:
     """Ranks between which packets go have equally much scratch.
 
     The scratch of packets is double, and every second launch uses the upper halves. There a packet's place on another
-    rank is counted from the middle of the *writer's* scratch: with unequal ones it lands elsewhere, and its reader waits
-    for ever, or it lands beyond the owner's memory.
+    rank is counted from the middle of the *writer's* scratch: with unequal ones it lands elsewhere, and its reader
+    waits for ever, or it lands beyond the owner's memory.
     """
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
@@ -71,8 +77,10 @@ def halves(program: Program) -> Iterator[Finding]:
                     there = program.gpus[owner].scratch
                     if span.packet and there != gpu.scratch:
                         text = (
-                            f"puts a packet into the scratch of rank {owner}, which has {there} chunks, and has {gpu.scratch} itself: every"
-                            " second launch counts its place from the middle of the writer's scratch; give all ranks equally many"
+                            f"puts a packet into the scratch of rank {owner}, which has {there} chunks, and has "
+                            f"{gpu.scratch} itself: every"
+                            " second launch counts its place from the middle of the writer's scratch; give all "
+                            "ranks equally many"
                         )
                         yield error("packet-half", (gpu.rank, b, i), text)
 
@@ -80,7 +88,11 @@ def halves(program: Program) -> Iterator[Finding]:
 def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
     """The plan's limits, and the joins that are missing."""
     if runtime.name not in ("mscclpp", "synth"):
-        yield error("code", (None, None, None), f"reaches into other ranks' memory, which {runtime.name} cannot: it sends through FIFOs")
+        yield error(
+            "code",
+            (None, None, None),
+            f"reaches into other ranks' memory, which {runtime.name} cannot: it sends through FIFOs",
+        )
     if runtime.name != "mscclpp":
         return
     for gpu in program.gpus:
@@ -97,8 +109,8 @@ def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
 def _starts(program: Program) -> Iterator[Finding]:
     """In place, whether memory is named so that MSCCL++ finds it.
 
-    It counts a place in another rank's input or output from where the own one begins in its allocation, and what is sent
-    through a port channel from the beginning of the allocation: of two buffers in one, the larger is to be named.
+    It counts a place in another rank's input or output from where the own one begins in its allocation, and what is
+    sent through a port channel from the beginning of the allocation: of two buffers in one, the larger is to be named.
     """
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
     if program.in_place != "in" or layout is None or not layout.placeable:
@@ -109,13 +121,17 @@ def _starts(program: Program) -> Iterator[Finding]:
             for i, op in enumerate(block.ops):
                 by_port = op.code == "put" and any(block.ports[p].kind == "port" for p in op.ports)
                 own = op.src if by_port else ()
-                for span in (*(s for s in (*op.src, *op.dst) if s.rank is not None), *(s for s in own if s.rank is None)):
+                for span in (
+                    *(s for s in (*op.src, *op.dst) if s.rank is not None),
+                    *(s for s in own if s.rank is None),
+                ):
                     owner = gpu.rank if span.rank is None else span.rank
                     counted = 0 if span.rank is None else begins[gpu.rank][span.buffer]
                     if counted != begins[owner][span.buffer]:
                         what = f"{NAMES[span.buffer]} {span.offset} of rank {owner}"
                         text = (
-                            f"{what} begins {begins[owner][span.buffer]} chunks into its allocation, and is counted from {counted}:"
+                            f"{what} begins {begins[owner][span.buffer]} chunks into its allocation, and is counted "
+                            f"from {counted}:"
                             " name it as a part of the larger buffer, or go through scratch"
                         )
                         yield error("buffer-start", (gpu.rank, b, i), text)
@@ -130,13 +146,18 @@ def _offsets(program: Program) -> Iterator[Finding]:
     while most - least > 1:
         middle = (least + most) // 2
         least, most = (middle, most) if _farthest(program, middle) < 1 << OFFSET_BITS else (least, middle)
-    what = "an offset passes 32 bits above" if top is None else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
+    what = (
+        "an offset passes 32 bits above"
+        if top is None
+        else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
+    )
     finding = error("offsets", (None, None, None), f"{what} {least} bytes: set the largest size to that or less")
     yield finding if top is not None else finding._replace(severity="warning")
 
 
 def _farthest(program: Program, size: int) -> int:
-    """The last offset in bytes of a call of `size`, in the larger of a rank's buffers, over all ranks and both halves of the scratch.
+    """The last offset in bytes of a call of `size`, in the larger of a rank's buffers, over all ranks and both halves
+    of the scratch.
 
     A packet takes twice its chunk. The loader makes the scratch as if the whole allocation that the input lies in were
     input, up to the largest message (of allgather the output, of others the input); half of that comes first.
@@ -156,7 +177,9 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
     # waiting for another block and being waited for are ops of their own in a plan
     ops = len(block.ops) + sum(bool(op.deps) + op.flag for op in block.ops)
     if runtime.block_ops is not None and ops > runtime.block_ops:
-        yield error("steps", (gpu.rank, b, None), f"has {ops} operations, a plan's block {runtime.block_ops}: split the block")
+        yield error(
+            "steps", (gpu.rank, b, None), f"has {ops} operations, a plan's block {runtime.block_ops}: split the block"
+        )
     for kind, n in sorted(Counter(port.kind for port in set(block.ports)).items()):
         if n > BLOCK_PORTS:
             yield error("channels", (gpu.rank, b, None), f"has {n} {kind} channels, a plan's block {BLOCK_PORTS}")
@@ -169,7 +192,9 @@ def _block(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[Finding
         if len(op.ports) > OP_PORTS:
             yield error("channels", place, f"uses {len(op.ports)} channels at once, an operation {OP_PORTS}")
         if max(len(op.src), len(op.dst)) > OP_SPANS:
-            yield error("operands", place, f"has {max(len(op.src), len(op.dst))} buffers on one side, an operation {OP_SPANS}")
+            yield error(
+                "operands", place, f"has {max(len(op.src), len(op.dst))} buffers on one side, an operation {OP_SPANS}"
+            )
 
 
 def _joins(program: Program) -> Iterator[Finding]:
@@ -213,7 +238,10 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
             text = f"{op.code} {why}, and the block's threads have not met in between: put a nop before it"
             yield error("join", (gpu.rank, b, i), text)
         elif op.deps or op.flag:
-            text = f"{op.code} waits for, or is waited for by, another block: only a nop or barrier does that for all threads"
+            text = (
+                f"{op.code} waits for, or is waited for by, another block: only a nop or barrier does that for "
+                f"all threads"
+            )
             yield error("join", (gpu.rank, b, i), text)
         reads |= touched[0]
         writes |= touched[1]

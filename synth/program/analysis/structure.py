@@ -12,9 +12,22 @@ from synth.program.program import BUFFERS, ONE_SIDED, TWO_SIDED, Block, Gpu, Op,
 
 # code → (source spans, destination spans), None: one or more
 SHAPES: dict[str, tuple[int | None, int | None]] = {
-    "s": (1, 0), "r": (0, 1), "rcs": (0, 1), "rrs": (1, 0), "rrc": (1, 1), "rrcs": (1, 1), "re": (1, 1), "nop": (0, 0),
-    "put": (None, None), "get": (1, 1), "reduce": (None, None), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
-}  # fmt: skip
+    "s": (1, 0),
+    "r": (0, 1),
+    "rcs": (0, 1),
+    "rrs": (1, 0),
+    "rrc": (1, 1),
+    "rrcs": (1, 1),
+    "re": (1, 1),
+    "nop": (0, 0),
+    "put": (None, None),
+    "get": (1, 1),
+    "reduce": (None, None),
+    "signal": (0, 0),
+    "wait": (0, 0),
+    "flush": (0, 0),
+    "barrier": (0, 0),
+}
 MAX_CELLS = 1 << 24
 MAX_BLOCKS = 1 << 15
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
@@ -31,7 +44,11 @@ def faults(program: Program) -> list[Finding]:
         return [error("ranks", (None, None, None), text)]
     cells = sum(gpu.input + gpu.output + gpu.scratch for gpu in program.gpus)
     if cells > MAX_CELLS:
-        return [error("too-large", (None, None, None), f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed")]
+        return [
+            error(
+                "too-large", (None, None, None), f"{cells} chunks of buffers in all; at most {MAX_CELLS} are analysed"
+            )
+        ]
     blocks = sum(len(gpu.blocks) for gpu in program.gpus)
     if blocks > MAX_BLOCKS:
         return [error("too-large", (None, None, None), f"{blocks} blocks in all; at most {MAX_BLOCKS} are analysed")]
@@ -55,7 +72,9 @@ def _block(program: Program, gpu: Gpu, b: int, block: Block) -> Iterator[Finding
         yield error("channel", here, f"channel {block.channel} is negative")
     for port in block.ports:
         if not 0 <= port.peer < program.ranks or port.peer == gpu.rank:
-            yield error("peer", here, f"has a port to rank {port.peer}; a port leads to another rank of 0..{program.ranks - 1}")
+            yield error(
+                "peer", here, f"has a port to rank {port.peer}; a port leads to another rank of 0..{program.ranks - 1}"
+            )
     for i, op in enumerate(block.ops):
         yield from _op(program, gpu, b, block, i, op)
 
@@ -69,7 +88,11 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
     shape = SHAPES.get(op.code, (1, None if program.one_sided else 1))
     for spans, wanted, name in ((op.src, shape[0], "source"), (op.dst, shape[1], "destination")):
         if len(spans) != wanted if wanted is not None else not spans:
-            yield error("operands", here, f"{op.code} has {len(spans)} {name} operands, expected {'some' if wanted is None else wanted}")
+            yield error(
+                "operands",
+                here,
+                f"{op.code} has {len(spans)} {name} operands, expected {'some' if wanted is None else wanted}",
+            )
     if op.code == "put" and len(op.src) not in (1, len(op.dst)):
         yield error("operands", here, f"put has {len(op.src)} sources for {len(op.dst)} destinations; one, or one each")
     if op.count < 1:
@@ -78,20 +101,30 @@ def _op(program: Program, gpu: Gpu, b: int, block: Block, i: int, op: Op) -> Ite
         yield from _span(program, gpu, here, op, span)
     for dep in op.deps:
         if not 0 <= dep.block < len(gpu.blocks):
-            yield error("dep-missing", here, f"waits for block {dep.block}, this gpu has blocks 0..{len(gpu.blocks) - 1}")
+            yield error(
+                "dep-missing", here, f"waits for block {dep.block}, this gpu has blocks 0..{len(gpu.blocks) - 1}"
+            )
         elif not 0 <= dep.op < len(gpu.blocks[dep.block].ops):
             yield error(
-                "dep-missing", here, f"waits for step {dep.op} of block {dep.block}, which has {len(gpu.blocks[dep.block].ops)} steps"
+                "dep-missing",
+                here,
+                f"waits for step {dep.op} of block {dep.block}, which has {len(gpu.blocks[dep.block].ops)} steps",
             )
         elif dep.block == b and dep.op >= i:
-            yield error("dep-self", here, f"waits for step {dep.op} of its own block, which comes no earlier: it waits for ever")
+            yield error(
+                "dep-self", here, f"waits for step {dep.op} of its own block, which comes no earlier: it waits for ever"
+            )
     for port in op.ports:
         if not 0 <= port < len(block.ports):
             yield error("port", here, f"uses port {port}, the block has {len(block.ports)} ports")
     if op.code in ("signal", "wait") and not op.ports:
         yield error("port", here, f"{op.code} without a port does nothing")
     if op.code == "barrier" and (b not in op.group or not all(0 <= member < len(gpu.blocks) for member in op.group)):
-        yield error("group", here, f"the barrier's group {list(op.group)} is not a set of this gpu's blocks with block {b} in it")
+        yield error(
+            "group",
+            here,
+            f"the barrier's group {list(op.group)} is not a set of this gpu's blocks with block {b} in it",
+        )
 
 
 def _span(program: Program, gpu: Gpu, here: tuple[int, int, int], op: Op, span: Span) -> Iterator[Finding]:

@@ -1,8 +1,8 @@
 """Symbolic execution: what every cell holds in the end, in every order in which the blocks can run.
 
 The ops run once, in one order that dependencies, messages, signals, barriers and packets allow. Vector clocks
-(`synth.program.analysis.vector_clocks`) say which accesses those same things order in *every* execution; FIFO room is not among them. If
-no two accesses to a cell race, all orders give the same values, so the one that ran speaks for all.
+(`synth.program.analysis.vector_clocks`) say which accesses those same things order in *every* execution; FIFO room is
+not among them. If no two accesses to a cell race, all orders give the same values, so the one that ran speaks for all.
 
 Chunk by chunk: chunk k of a message is before the receive of chunk k only, as when messages are split into single
 chunks. Coarser splits order more, so what is ordered here is ordered at every size.
@@ -25,7 +25,8 @@ FOLLOWING = ("wrong-output", "uninitialised")  # what is not said of blocks that
 
 
 class Outcome(NamedTuple):
-    """Of one analysis, in place or not: what was found, how many output cells were proved, how many accesses were ordered."""
+    """Of one analysis, in place or not: what was found, how many output cells were proved, how many accesses were
+    ordered."""
 
     findings: list[Finding]
     outputs: int
@@ -64,7 +65,9 @@ class Walk:
         self.said: set[tuple] = set()
         self.accesses = 0
 
-    def say(self, rule: str, place: tuple[int | None, int | None, int | None], message: str, severity: str = "error") -> None:
+    def say(
+        self, rule: str, place: tuple[int | None, int | None, int | None], message: str, severity: str = "error"
+    ) -> None:
         """A finding, once for every rule and place."""
         if (rule, place) not in self.said:
             self.said.add((rule, place))
@@ -97,7 +100,11 @@ class Walk:
         for k, into in enumerate(targets):
             twice = any(abs(other - into) < op.count for other in targets[:k])
             if twice or any(0 < abs(source - into) < op.count for source in sources):
-                self.say("overlap", place, f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing")
+                self.say(
+                    "overlap",
+                    place,
+                    f"{op.code} moves {op.count} chunks onto themselves, shifted: what it writes depends on timing",
+                )
         if not self.in_place:
             for span in op.dst:
                 if span.buffer == "i":
@@ -130,13 +137,17 @@ class Walk:
         """Compare every output with the collective's demand; how many there are."""
         count = 0
         for rank in range(self.program.ranks):
-            end = self.memory.base[rank]["s"]  # a buffer declared too small ends before, but in place the input may go on
+            end = self.memory.base[rank][
+                "s"
+            ]  # a buffer declared too small ends before, but in place the input may go on
             for k, cell, want in self.memory.wanted(rank):
                 count += 1
                 value = self.memory.values[cell] if cell < end else None
                 if value == want:
                     continue
-                self.findings.append(error("wrong-output", (rank, None, None), f"output {k} of rank {rank} {_wrong(value, want)}"))
+                self.findings.append(
+                    error("wrong-output", (rank, None, None), f"output {k} of rank {rank} {_wrong(value, want)}")
+                )
         return count
 
     def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
@@ -203,7 +214,10 @@ class TwoSided(Walk):
                 self.ended.pop(needed, None)
         sources, targets = self.operands(rank, op, place) if op.src or op.dst else ([], [])
         receives, sends, reduces = op.code in RECEIVING, op.code in SENDING, op.code in REDUCING
-        inbox, outbox = self.fifos[self.wired.receives[b]] if receives else None, self.fifos[self.wired.sends[b]] if sends else None
+        inbox, outbox = (
+            self.fifos[self.wired.receives[b]] if receives else None,
+            self.fifos[self.wired.sends[b]] if sends else None,
+        )
         known = sent = None
         for k in range(op.count if op.code != "nop" else 0):
             row = clocks.tick(b)

@@ -1,7 +1,7 @@
 """Symbolic execution of one-sided programs: puts into other ranks' memory, ordered by signals, barriers, packets.
 
-Actors of the vector clocks are the blocks, then one engine per port channel (it reads the source of a put and writes its
-destination some time later, in order with its signals; `flush` waits for it), then the entry of each rank into the
+Actors of the vector clocks are the blocks, then one engine per port channel (it reads the source of a put and writes
+its destination some time later, in order with its signals; `flush` waits for it), then the entry of each rank into the
 call: until a rank is in the call its buffers belong to its user, so who touches them from another rank needs a signal
 of it first. Packet scratch is exempt (its flags change from call to call), and so is every rank for itself.
 """
@@ -26,7 +26,9 @@ def run(program: Program, done: list[tuple[int, int, int]], in_place: bool, part
 
 def _engines(program: Program) -> list[tuple[int, Port]]:
     """The port channels of all ranks."""
-    found = {(gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"}
+    found = {
+        (gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"
+    }
     return sorted(found)
 
 
@@ -41,8 +43,12 @@ class OneSided(Walk):
         super().__init__(program, in_place, self.entry + program.ranks, watched)
         self.signals: dict[tuple[int, Port], deque[Row]] = {}
         self.ended: dict[tuple[int, int, int], Row] = {}
-        self.waited = {(g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps}
-        self.meeting: dict[tuple, tuple[Row, set[int]]] = {}  # barrier → what its members know together, who has not left yet
+        self.waited = {
+            (g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps
+        }
+        self.meeting: dict[
+            tuple, tuple[Row, set[int]]
+        ] = {}  # barrier → what its members know together, who has not left yet
         self.packets: dict[int, Row | None] = {}  # cell → what its writer knew
         for rank in range(program.ranks):
             for cell in self.cells(rank):
@@ -69,7 +75,8 @@ class OneSided(Walk):
     def _engine_places(self) -> list[tuple[int, int]]:
         """The first block that uses each port engine."""
         return [
-            (rank, next(b for b, block in enumerate(self.program.gpus[rank].blocks) if port in block.ports)) for rank, port in self.engines
+            (rank, next(b for b, block in enumerate(self.program.gpus[rank].blocks) if port in block.ports))
+            for rank, port in self.engines
         ]
 
     def step(self, rank: int, b: int, i: int) -> None:
@@ -167,7 +174,10 @@ class OneSided(Walk):
         """Write a cell of a destination."""
         if span.packet:
             if cell in self.packets:
-                text = f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot tell the two apart"
+                text = (
+                    f"writes packet {self.memory.name(cell)} for the second time in a call: its readers cannot "
+                    f"tell the two apart"
+                )
                 self.say("packet-twice", place, text)
             if span.buffer == "s" and self.clocks.writer[cell] >= self.entry:
                 self.clocks.writer[cell] = -1  # flags tell this call's packets from the last one's
@@ -193,7 +203,8 @@ class OneSided(Walk):
                             home, b = [*self.places, *self._engine_places()][actor]
                             verb = "written" if how == "write" else "read"
                             text = (
-                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which must wait for a signal of it"
+                                f"{self.memory.name(cell)} may be {verb} after rank {rank} has returned, which "
+                                f"must wait for a signal of it"
                             )
                             self.say("unfinished", (home, b, i), text)
 
@@ -204,7 +215,10 @@ class OneSided(Walk):
             if first >= self.entry and then < self.entry:
                 gpu, b = places[then]
                 rank = first - self.entry
-                text = f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} signal first"
+                text = (
+                    f"touches {self.memory.name(cell)}, which may not have entered the call yet: let rank {rank} "
+                    f"signal first"
+                )
                 self.say("entry", (gpu, b, j), text, "warning")
 
 

@@ -1,10 +1,10 @@
 """Vector clocks: which accesses to a cell are ordered in every execution, and which race.
 
 An actor is a thread block, the engine behind a port channel, or the moment at which a rank enters the call. Time is
-counted per actor; ``row[a][b]`` is the last tick of b that is certainly before what a does next. For every cell the last
-write and the reads since are remembered: one pass over any one order of execution finds, for each cell, whether two
-accesses of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection in
-Multithreaded C++ Programs", 2003).
+counted per actor; ``row[a][b]`` is the last tick of b that is certainly before what a does next. For every cell the
+last write and the reads since are remembered: one pass over any one order of execution finds, for each cell, whether
+two accesses of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection
+in Multithreaded C++ Programs", 2003).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ Place = tuple[int, int]  # (actor, op)
 
 
 class Clocks:
-    """The actors' rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered pairs.
+    """The actors' rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered
+    pairs.
 
-    Only the actors `watched` have a column: an access of another one counts as ordered before all that follow. Where there
-    are many actors the same order is gone through once for every part of them.
+    Only the actors `watched` have a column: an access of another one counts as ordered before all that follow. Where
+    there are many actors the same order is gone through once for every part of them.
     """
 
     def __init__(self, actors: int, cells: int, watched: range) -> None:

@@ -1,4 +1,5 @@
-"""Does a two-sided program ever stop? Exact: blocks with bounded FIFOs either all end or stop in the same place, in any order of events."""
+"""Does a two-sided program ever stop? Exact: blocks with bounded FIFOs either all end or stop in the same place, in any
+order of events."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
         rank = blocks[n][0]
         while at[n] < len(ops[n]):
             op = ops[n][at[n]]
-            late = next((number[rank, d.block] for d in op.deps if at[number[rank, d.block]] <= d.op), None) if part[n] == 0 else None
+            late = (
+                next((number[rank, d.block] for d in op.deps if at[number[rank, d.block]] <= d.op), None)
+                if part[n] == 0
+                else None
+            )
             if late is not None:
                 waits[n] = late
                 sleepers.setdefault(late, []).append(n)

@@ -14,7 +14,8 @@ from synth.program.program import Dep, Op
 
 
 class Access(NamedTuple):
-    """The cells that op `index` of block `block` reads and writes; cells are any hashable names of one chunk's memory."""
+    """The cells that op `index` of block `block` reads and writes; cells are any hashable names of one chunk's
+    memory."""
 
     block: int
     index: int
@@ -23,7 +24,8 @@ class Access(NamedTuple):
 
 
 def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...]]:
-    """For every access, given in an order that agrees with all blocks' orders, the ops of other blocks that it waits for."""
+    """For every access, given in an order that agrees with all blocks' orders, the ops of other blocks that it waits
+    for."""
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     clocks: list[list[int]] = []  # per access: the last op of every block that has ended when it starts

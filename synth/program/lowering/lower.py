@@ -1,6 +1,7 @@
 """Lowering: any verified schedule of any collective becomes a Program.
 
-Passes: `messages` (a schedule as messages between values), `places` (where values live), `fuse` (receives that forward),
+Passes: `messages` (a schedule as messages between values), `places` (where values live), `fuse` (receives that
+forward),
 `assemble` (thread blocks, channels, scratch, dependencies), `waits` (no deadlock), `fit` (instances, limits).
 
 Steps are no barriers: what remains of them are the dependencies of the data, and one order that all blocks follow.
@@ -66,7 +67,11 @@ def lower(
             continue
         whole = _formed(runtime_limits.replicate(gpus, layout, instances), kind)
         runtime_limits.check(whole, kind, instances)
-        title = name or f"{schedule.collective.name}-{schedule.network.name}-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
+        title = (
+            name
+            or f"{schedule.collective.name}-{schedule.network.name}"
+            f"-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
+        )
         return Program(title, schedule.collective, schedule.chunks * instances, whole, protocol, mode)
     raise error or SynthError("no way to lower this schedule was tried")
 
@@ -76,7 +81,9 @@ def _runtime(name: str) -> Runtime:
     if kind is None:
         raise UsageError(unknown("runtime", name, list(RUNTIMES), "exporters"))
     if "s" not in kind.codes:
-        raise UsageError(f"{kind.name} runs one-sided programs; lower for synth and convert, as the export to {kind.name} does")
+        raise UsageError(
+            f"{kind.name} runs one-sided programs; lower for synth and convert, as the export to {kind.name} does"
+        )
     return kind
 
 
@@ -111,7 +118,15 @@ def _widths(schedule: Schedule, lanes: int | None) -> Iterator[int]:
 
 
 def _program(
-    schedule: Schedule, layout: Layout, runtime: Runtime, mode: InPlace, depth: int, lanes: int, fused: bool, aggregate: bool, units: bool
+    schedule: Schedule,
+    layout: Layout,
+    runtime: Runtime,
+    mode: InPlace,
+    depth: int,
+    lanes: int,
+    fused: bool,
+    aggregate: bool,
+    units: bool,
 ) -> tuple[Gpu, ...]:
     flow = trace(schedule, lanes=lanes, aggregate=aggregate, whole_units=units)
     storage = place(flow, layout, mode != "out", runtime.count, units)
@@ -120,9 +135,13 @@ def _program(
     pieces: dict[tuple, int] = {}
     for tries in range(2 * TRIES):
         _cut(storage.messages, pieces)
-        fusion = fuse(storage.messages, frozenset(apart)) if fused and "rcs" in runtime.codes and tries < TRIES else NONE
+        fusion = (
+            fuse(storage.messages, frozenset(apart)) if fused and "rcs" in runtime.codes and tries < TRIES else NONE
+        )
         gpus, seats = assemble(storage, fusion, plan)
-        changed = _shorten(gpus, seats, runtime, apart, pieces, storage.messages) or _untangle(gpus, seats, depth, apart)
+        changed = _shorten(gpus, seats, runtime, apart, pieces, storage.messages) or _untangle(
+            gpus, seats, depth, apart
+        )
         if not changed:
             break
     return gpus
@@ -143,7 +162,8 @@ def _shorten(
     pieces: dict[tuple, int],
     messages: Sequence[Message],
 ) -> bool:
-    """Takes apart, or spreads over more channels, the blocks with more instructions than `runtime` allows. Whether there were any."""
+    """Takes apart, or spreads over more channels, the blocks with more instructions than `runtime` allows. Whether
+    there were any."""
     if runtime.block_ops is None:
         return False
     sizes = Counter(message.lane[:4] for message in messages)
@@ -193,6 +213,8 @@ def _formed(gpus: Sequence[Gpu], runtime: Runtime) -> tuple[Gpu, ...]:
         gpu = runtime_limits.awaited_first(gpu, runtime.dep_block)
         if runtime.single_dep:
             ops = flagged(single([block.ops for block in gpu.blocks]))
-            gpu = gpu._replace(blocks=tuple(block._replace(ops=row) for block, row in zip(gpu.blocks, ops, strict=True)))
+            gpu = gpu._replace(
+                blocks=tuple(block._replace(ops=row) for block, row in zip(gpu.blocks, ops, strict=True))
+            )
         found.append(gpu)
     return tuple(found)

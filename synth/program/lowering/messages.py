@@ -2,11 +2,11 @@
 
 A *value* is what one rank holds of one chunk between two writes: its own contribution, then one more value for every
 arrival. A *message* is what one send instruction carries: consecutive chunks, of one step, on one lane of a route. A
-route of b units has up to b lanes, each a connection of its own; the sends of a step are cut into as many runs. A rank's
-input that is added again where it is makes a *local* message, which no connection carries.
+route of b units has up to b lanes, each a connection of its own; the sends of a step are cut into as many runs. A
+rank's input that is added again where it is makes a *local* message, which no connection carries.
 
-Messages have one total order, `(step, order)`: copies before reductions, early values before late ones, local ones last. All lanes send
-in it and all reductions into one address happen in it, so nothing ever waits for a later message.
+Messages have one total order, `(step, order)`: copies before reductions, early values before late ones, local ones
+last. All lanes send in it and all reductions into one address happen in it, so nothing ever waits for a later message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ INPUT = -1  # the step at which the values of the input were written
 
 
 class Value:
-    """What `rank` holds of `chunk` from step `born` on. `old`: the value that it was added to. `last`: the last send's step."""
+    """What `rank` holds of `chunk` from step `born` on. `old`: the value that it was added to. `last`: the last send's
+    step."""
 
     __slots__ = ("born", "chunk", "final", "last", "old", "place", "rank", "readers")
 
@@ -87,8 +88,10 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
     units = {(r.src, r.dst, r.via): min(r.units, lanes or r.units) for r in schedule.network.routes}
     now: dict[tuple[int, int], Value] = {
         (rank, chunk): Value(rank, chunk, INPUT)
-        for unit, ranks in enumerate(task.pre) for rank in sorted(ranks) for chunk in range(unit * per_unit, (unit + 1) * per_unit)
-    }  # fmt: skip
+        for unit, ranks in enumerate(task.pre)
+        for rank in sorted(ranks)
+        for chunk in range(unit * per_unit, (unit + 1) * per_unit)
+    }
     inputs, chains = dict(now), {key: [value] for key, value in now.items()}
     came: dict[Value, tuple] = {}
     messages: list[Message] = []
@@ -123,7 +126,9 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
         for rank in ranks:
             for chunk in range(unit * per_unit, (unit + 1) * per_unit):
                 if (rank, chunk) not in now:
-                    raise VerificationError(f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more")
+                    raise VerificationError(
+                        f"the schedule leaves rank {rank} without chunk {chunk}; `synth verify` says more"
+                    )
                 now[rank, chunk].final = True
     return Flow(messages, chains)
 
@@ -145,7 +150,9 @@ def needed(schedule: Schedule) -> Schedule:
 
 
 def _held(task: Collective, per_unit: int) -> set[tuple[int, int]]:
-    return {(unit * per_unit + i, rank) for unit, ranks in enumerate(task.pre) for rank in ranks for i in range(per_unit)}
+    return {
+        (unit * per_unit + i, rank) for unit, ranks in enumerate(task.pre) for rank in ranks for i in range(per_unit)
+    }
 
 
 def _by_route(sends: Iterable[Send]) -> dict[tuple[int, int, tuple[str, ...]], list[Send]]:
@@ -173,9 +180,13 @@ def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: boo
     for reduce, born, chunk, k in rows:
         last = found[-1] if found else None
         if (
-            aggregate and last is not None and last.reduce == reduce and last.reads[0].born == born and chunk == last.chunk + last.count
+            aggregate
+            and last is not None
+            and last.reduce == reduce
+            and last.reads[0].born == born
+            and chunk == last.chunk + last.count
             and (unit is None or chunk % unit)
-        ):  # fmt: skip
+        ):
             last.reads.append(loads[k][0])
         else:
             found.append(Message(step, lane, chunk, reduce, [loads[k][0]]))

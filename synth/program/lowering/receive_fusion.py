@@ -17,7 +17,8 @@ from synth.program.lowering.messages import Lane, Message, Value
 
 
 class Fusion(NamedTuple):
-    """`pairs[rank, incoming]`: the outgoing connection of the same block; `forwards[received]`: the message it is sent on as."""
+    """`pairs[rank, incoming]`: the outgoing connection of the same block; `forwards[received]`: the message it is sent
+    on as."""
 
     pairs: dict[tuple[int, Lane], Lane]
     forwards: dict[Message, Message]
@@ -45,7 +46,9 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
         if message.local:
             continue
         for later in dict.fromkeys(message.writes[0].readers):
-            same = later.count == message.count and all(a is b for a, b in zip(later.reads, message.writes, strict=True))
+            same = later.count == message.count and all(
+                a is b for a, b in zip(later.reads, message.writes, strict=True)
+            )
             if same and all(_alone(value, message, later) for value in message.writes):
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
@@ -54,7 +57,11 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
     busy: set[tuple[int, Lane]] = set()
     paths = _Paths()
     for (rank, incoming, outgoing), _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])):
-        if {(rank, incoming), (rank, outgoing)} & busy or (rank, incoming) in apart or not paths.can_join(incoming, outgoing):
+        if (
+            {(rank, incoming), (rank, outgoing)} & busy
+            or (rank, incoming) in apart
+            or not paths.can_join(incoming, outgoing)
+        ):
             continue
         found = _in_order(lanes[incoming], lanes[outgoing], partners)
         longer, both = max(len(lanes[incoming]), len(lanes[outgoing])), len(lanes[incoming]) + len(lanes[outgoing])
@@ -68,12 +75,16 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
 
 
 def _alone(value: Value, message: Message, later: Message) -> bool:
-    """Whether nobody else needs `value` while a fused op would still be busy with sending it on, the step after `message`'s."""
+    """Whether nobody else needs `value` while a fused op would still be busy with sending it on, the step after
+    `message`'s."""
     return all(other is later or other.step > message.step + 1 for other in value.readers)
 
 
-def _in_order(received: list[Message], sent: list[Message], partners: Mapping[Message, list[Message]]) -> dict[Message, Message]:
-    """What fuses when both connections keep their order, no due send is held up, and no receive by a send before its time."""
+def _in_order(
+    received: list[Message], sent: list[Message], partners: Mapping[Message, list[Message]]
+) -> dict[Message, Message]:
+    """What fuses when both connections keep their order, no due send is held up, and no receive by a send before its
+    time."""
     barred: set[Message] = set()
     while True:
         found: dict[Message, Message] = {}
@@ -81,7 +92,11 @@ def _in_order(received: list[Message], sent: list[Message], partners: Mapping[Me
         for message in received:
             while at < len(sent) and sent[at].step <= message.step:
                 at += 1
-            if at < len(sent) and message not in barred and any(sent[at] is other for other in partners.get(message, ())):
+            if (
+                at < len(sent)
+                and message not in barred
+                and any(sent[at] is other for other in partners.get(message, ()))
+            ):
                 found[message] = sent[at]
                 at += 1
         late = {a for a, b in pairwise(received) if a in found and b not in found and a.step == b.step}
@@ -121,7 +136,8 @@ class _Paths:
 
 
 def channels(lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], most_blocks: int | None) -> dict[Lane, int]:
-    """A channel for every connection: one for all connections of a path of blocks, distinct for the connections of two ranks.
+    """A channel for every connection: one for all connections of a path of blocks, distinct for the connections of two
+    ranks.
 
     `most_blocks`: how many blocks of one rank may send on a channel, and how many receive.
     """
@@ -138,7 +154,8 @@ def channels(lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], most
         need = Counter(end for src, dst, *_ in group for end in ((src, "send"), (dst, "recv")))
         channel = 0
         while any((src, dst, channel) in used for src, dst, *_ in group) or (
-            most_blocks is not None and any(load[rank, channel, way] + n > most_blocks for (rank, way), n in need.items())
+            most_blocks is not None
+            and any(load[rank, channel, way] + n > most_blocks for (rank, way), n in need.items())
         ):
             channel += 1
         for lane in group:

@@ -22,9 +22,11 @@ def awaited_first(gpu: Gpu, highest: int | None) -> Gpu:
 
 
 def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu, ...]:
-    """`instances` copies of the blocks side by side, on channels and scratch of their own, each for its share of every unit.
+    """`instances` copies of the blocks side by side, on channels and scratch of their own, each for its share of every
+    unit.
 
-    Instance k takes the chunks ``unit * C * instances + k * C + c`` for c < C = ``layout.chunks``. No span may cross units.
+    Instance k takes the chunks ``unit * C * instances + k * C + c`` for c < C = ``layout.chunks``. No span may cross
+    units.
     """
     if instances == 1:
         return tuple(gpus)
@@ -43,7 +45,9 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
 
             place = {b: b + k * len(gpu.blocks) for b in range(len(gpu.blocks))}
             blocks += [_shifted(block, place, moved, k * channels) for block in gpu.blocks]
-        found.append(Gpu(gpu.rank, gpu.input * instances, gpu.output * instances, gpu.scratch * instances, tuple(blocks)))
+        found.append(
+            Gpu(gpu.rank, gpu.input * instances, gpu.output * instances, gpu.scratch * instances, tuple(blocks))
+        )
     return tuple(found)
 
 
@@ -74,7 +78,11 @@ def _exceeded(gpus: Sequence[Gpu], runtime: Runtime) -> list[tuple[str, int, int
     needs = (
         ("thread blocks of a rank", max((len(gpu.blocks) for gpu in gpus), default=0), runtime.blocks),
         ("channels", 1 + max((block.channel for block in blocks), default=0), runtime.channels),
-        ("thread blocks that can be waited for", awaited + 1, None if runtime.dep_block is None else runtime.dep_block + 1),
+        (
+            "thread blocks that can be waited for",
+            awaited + 1,
+            None if runtime.dep_block is None else runtime.dep_block + 1,
+        ),
         (INSTRUCTIONS, max((len(block.ops) for block in blocks), default=0), runtime.block_ops),
     )
     return [(what, need, limit) for what, need, limit in needs if limit is not None and need > limit]

@@ -40,7 +40,8 @@ class Seat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to assemble for: buffers, kind of call, the runtime's instructions, how many blocks of a rank may use a channel."""
+    """What to assemble for: buffers, kind of call, the runtime's instructions, how many blocks of a rank may use a
+    channel."""
 
     layout: Layout
     in_place: str
@@ -86,7 +87,8 @@ def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, .
     receives = {seat.recv: b for own in seats for b, seat in enumerate(own) if seat.recv}
     drafts: list[list[Draft]] = [[] for _ in seats]
     rooms = _Rooms(
-        storage.last, max((value.place[0] for m in messages for value in m.writes if isinstance(value.place[0], int)), default=0)
+        storage.last,
+        max((value.place[0] for m in messages for value in m.writes if isinstance(value.place[0], int)), default=0),
     )
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
@@ -100,7 +102,9 @@ def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, .
             continue
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
-            drafts[message.src].append(Draft(key, sends[message.lane], "s", message.reads[0].place, None, message.count))
+            drafts[message.src].append(
+                Draft(key, sends[message.lane], "s", message.reads[0].place, None, message.count)
+            )
         block = receives[message.lane]
         at.update(dict.fromkeys(message.writes, block))
         if message in fusion.forwards:
@@ -109,11 +113,16 @@ def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, .
             drafts[message.dst] += _receive(message, block, rooms, plan)
     _add_moves(storage.moves, drafts, seats, at, plan)
     offsets, sizes = rooms.packed()
-    gpus = tuple(_gpu(rank, sorted(drafts[rank]), seats[rank], channel, offsets, sizes.get(rank, 0), plan) for rank in range(len(seats)))
+    gpus = tuple(
+        _gpu(rank, sorted(drafts[rank]), seats[rank], channel, offsets, sizes.get(rank, 0), plan)
+        for rank in range(len(seats))
+    )
     return gpus, seats
 
 
-def _seats(lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], channel: Mapping[Lane, int], ranks: int) -> list[list[Seat]]:
+def _seats(
+    lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], channel: Mapping[Lane, int], ranks: int
+) -> list[list[Seat]]:
     """The blocks of every rank, by channel."""
     seats: list[list[Seat]] = [[] for _ in range(ranks)]
     paired = {(rank, outgoing) for (rank, _), outgoing in pairs.items()}
@@ -175,7 +184,9 @@ def _forward(message: Message, block: int, added: set[Value], rooms: _Rooms) -> 
     return Draft(key, block, "rrcs", old.place, new, message.count)
 
 
-def _add_moves(moves: Sequence[Move], drafts: list[list[Draft]], seats: list[list[Seat]], at: Mapping, plan: Plan) -> None:
+def _add_moves(
+    moves: Sequence[Move], drafts: list[list[Draft]], seats: list[list[Seat]], at: Mapping, plan: Plan
+) -> None:
     """The copies within a rank, last of all: in the block that received the data, or the one with the fewest ops."""
     end = max((draft.key[0] for own in drafts for draft in own), default=0) + 1
     for n, move in enumerate(moves):
@@ -202,7 +213,13 @@ def _spare(drafts: Sequence[Draft], seats: list[Seat], most: int | None) -> int:
 
 
 def _gpu(
-    rank: int, drafts: list[Draft], seats: list[Seat], channel: Mapping[Lane, int], offsets: Mapping[int, int], scratch: int, plan: Plan
+    rank: int,
+    drafts: list[Draft],
+    seats: list[Seat],
+    channel: Mapping[Lane, int],
+    offsets: Mapping[int, int],
+    scratch: int,
+    plan: Plan,
 ) -> Gpu:
     held, wanted = len(plan.layout.inputs[rank]), len(plan.layout.outputs[rank])
     overlap = plan.layout.overlaps[rank] if plan.in_place != "out" else None
@@ -235,9 +252,12 @@ def _gpu(
         ops[draft.block].append(Op(draft.code, spans(draft.src), spans(draft.dst), draft.count, deps))
     blocks = tuple(
         Block(
-            seat.send[1] if seat.send else None, seat.recv[0] if seat.recv else None, channel.get(seat.recv or seat.send, 0), done,  # type: ignore[arg-type]
+            seat.send[1] if seat.send else None,
+            seat.recv[0] if seat.recv else None,
+            channel.get(seat.recv or seat.send, 0),  # type: ignore[arg-type]
+            done,
             seat.send[2] if seat.send else (),
         )
         for seat, done in zip(seats, flagged(ops), strict=True)
-    )  # fmt: skip
+    )
     return Gpu(rank, held, wanted, scratch, blocks)

@@ -19,7 +19,8 @@ Place = tuple[str | int, int]  # a buffer and an offset; a number is a group of 
 
 
 class Move(NamedTuple):
-    """A copy within a rank after its last use of `dst` for anything else: `count` chunks; `writer` received them, if any."""
+    """A copy within a rank after its last use of `dst` for anything else: `count` chunks; `writer` received them, if
+    any."""
 
     rank: int
     src: Place
@@ -47,7 +48,8 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Messages with contiguous places; copies that complete the outputs; the steps after which nothing reads a value."""
+    """Messages with contiguous places; copies that complete the outputs; the steps after which nothing reads a
+    value."""
 
     messages: list[Message]
     moves: list[Move]
@@ -114,7 +116,9 @@ def _settle(chain: list[Value], own: bool, out: int | None, aliased: bool, cells
     return chain[-1].place[0] == "o"
 
 
-def _cut(messages: list[Message], cells: dict[Value, Cell], longest: int | None) -> tuple[list[Message], dict[Value, Message]]:
+def _cut(
+    messages: list[Message], cells: dict[Value, Cell], longest: int | None
+) -> tuple[list[Message], dict[Value, Message]]:
     """Messages whose places are contiguous at both ends, in the same order; and the one that writes each value."""
     found: list[Message] = []
     writer: dict[Value, Message] = {}
@@ -130,7 +134,13 @@ def _cut(messages: list[Message], cells: dict[Value, Cell], longest: int | None)
                 continue
             reads, writes = message.reads[start:k], message.writes[start:k]
             part = Message(
-                message.step, message.lane, message.chunk + start, message.writes[start].old is not None, reads, writes, len(found)
+                message.step,
+                message.lane,
+                message.chunk + start,
+                message.writes[start].old is not None,
+                reads,
+                writes,
+                len(found),
             )
             for value in reads:
                 value.readers.append(part)
@@ -145,14 +155,18 @@ def _adjacent(message: Message, k: int) -> bool:
     old, new = message.writes[k - 1], message.writes[k]
     if (old.old is None) != (new.old is None) or not _follows(message.reads[k - 1].place, message.reads[k].place):
         return False
-    return _follows(old.place, new.place) and (old.old is None or new.old is None or _follows(old.old.place, new.old.place))
+    return _follows(old.place, new.place) and (
+        old.old is None or new.old is None or _follows(old.old.place, new.old.place)
+    )
 
 
 def _follows(a: Place, b: Place) -> bool:
     return a[0] == b[0] and a[1] + 1 == b[1]
 
 
-def _moves(copies: list[tuple[int, Place, Place, Message | None, int]], longest: int | None, unit: int | None) -> Iterable[Move]:
+def _moves(
+    copies: list[tuple[int, Place, Place, Message | None, int]], longest: int | None, unit: int | None
+) -> Iterable[Move]:
     """`copies` with contiguous ones joined."""
     rows = sorted(copies, key=lambda row: (row[0], row[2][1]))
     start = 0
@@ -160,9 +174,13 @@ def _moves(copies: list[tuple[int, Place, Place, Message | None, int]], longest:
         if k < len(rows):
             (rank, src, dst, writer, _), (rank1, src1, dst1, writer1, chunk) = rows[k - 1], rows[k]
             if (
-                rank == rank1 and writer is writer1 and _follows(src, src1) and _follows(dst, dst1) and k - start != longest
+                rank == rank1
+                and writer is writer1
+                and _follows(src, src1)
+                and _follows(dst, dst1)
+                and k - start != longest
                 and (unit is None or chunk % unit)
-            ):  # fmt: skip
+            ):
                 continue
         rank, src, dst, writer, _ = rows[start]
         yield Move(rank, src, dst, k - start, writer)

@@ -34,8 +34,12 @@ class Scribe:
         self.ops: list[list[Op]] = [[] for _ in range(n)]
         self.ports: list[dict[tuple[str, int], int]] = [{} for _ in range(n)]
         self.clock = [[int(a == b) for b in range(n)] for a in range(n)]  # 1: the rank has entered the kernel
-        self.sure = [list(clock) for clock in self.clock]  # what all threads of the block know: the clock at the last join
-        self.entry: list[list[int]] = [[] for _ in range(n)]  # the peers that learn first thing that this rank has entered
+        self.sure = [
+            list(clock) for clock in self.clock
+        ]  # what all threads of the block know: the clock at the last join
+        self.entry: list[list[int]] = [
+            [] for _ in range(n)
+        ]  # the peers that learn first thing that this rank has entered
         self._threads = [Threads() for _ in range(n)]
 
     def kind(self, rank: int, peer: int) -> str:
@@ -88,7 +92,8 @@ class Scribe:
         self.clock[rank] = [max(a, b) for a, b in zip(self.clock[rank], clock, strict=True)]
 
     def enter(self, rank: int, peer: int) -> None:
-        """`rank` signals `peer` before all else, and `peer` waits for it now: the rank's buffers are no longer in other use."""
+        """`rank` signals `peer` before all else, and `peer` waits for it now: the rank's buffers are no longer in other
+        use."""
         self.entry[rank].append(peer)
         self.port(rank, peer)
         self.wait(peer, {rank: tuple(int(r == rank) for r in range(len(self.nodes)))})

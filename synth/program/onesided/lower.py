@@ -37,7 +37,8 @@ def onesided(
     min_bytes: int = 0,
     max_bytes: int | None = None,
 ) -> Program:
-    """The one-sided program of a verified schedule, without the sends that nothing needs; the same input gives the same program.
+    """The one-sided program of a verified schedule, without the sends that nothing needs; the same input gives the same
+    program.
 
     `nodes`: the box of each rank (default: one box); ranks of one box are connected by memory channels, others by port
     channels. `blocks`: thread blocks per rank to start from, as far as there are chunks (default 16 per instance).
@@ -71,7 +72,8 @@ def onesided(
     top = reach if max_bytes is None else min(max_bytes, reach)
     if top < min_bytes:
         raise SynthError(
-            f"32-bit offsets reach {reach} bytes, --min-size is {min_bytes}; use a schedule of more chunks or fewer scratch slots"
+            f"32-bit offsets reach {reach} bytes, --min-size is {min_bytes}; use a schedule of more chunks or fewer "
+            f"scratch slots"
         )
     return Program(program.name, program.collective, program.chunks, program.gpus, protocol, in_place, min_bytes, top)
 
@@ -96,7 +98,9 @@ def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]
             raise SynthError(f"moving chunk {first} alone, {fault}; use a schedule in which a chunk meets fewer ranks")
         else:
             todo += [share[len(share) // 2 :], share[: len(share) // 2]]
-    used = max((sum(bool(draft.ops[r]) for draft in found) for r in range(len(found[0].ops) if found else 0)), default=0)
+    used = max(
+        (sum(bool(draft.ops[r]) for draft in found) for r in range(len(found[0].ops) if found else 0)), default=0
+    )
     if used > limits.GPU_BLOCKS:
         raise SynthError(
             f"the schedule needs {used} thread blocks on a rank, at most {limits.GPU_BLOCKS} can be resident at once; "
@@ -131,27 +135,42 @@ def _misfit(draft: Draft) -> str | None:
             return f"a thread block of rank {rank} has {count} operations, MSCCL++ takes {limits.BLOCK_OPS}"
         for kind, count in Counter(kind for kind, _ in ports).items():
             if count > limits.BLOCK_CHANNELS:
-                return f"a thread block of rank {rank} uses {count} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
-        reached = {(ports[p][0], span.rank, span.buffer) for op in ops for p, span in zip(op.ports, op.dst, strict=False)}
+                return (
+                    f"a thread block of rank {rank} uses {count} {kind} channels, MSCCL++ takes {limits.BLOCK_CHANNELS}"
+                )
+        reached = {
+            (ports[p][0], span.rank, span.buffer) for op in ops for p, span in zip(op.ports, op.dst, strict=False)
+        }
         for count in Counter(kind for kind, _, _ in reached).values():
             if count > limits.BLOCK_BUFFERS:
-                return f"a thread block of rank {rank} reaches {count} remote buffers, MSCCL++ takes {limits.BLOCK_BUFFERS}"
+                return (
+                    f"a thread block of rank {rank} reaches {count} remote buffers, MSCCL++ takes "
+                    f"{limits.BLOCK_BUFFERS}"
+                )
     return None
 
 
 def _assemble(
-    schedule: Schedule, drafts: list[Draft], layout: Layout, protocol: str, instances: int, in_place: InPlace, name: str | None
+    schedule: Schedule,
+    drafts: list[Draft],
+    layout: Layout,
+    protocol: str,
+    instances: int,
+    in_place: InPlace,
+    name: str | None,
 ) -> Program:
     """Scratch of a rank: the plain chunks of all blocks, then their packets, whose bytes lie twice as far.
 
-    With packets all ranks have as much as the one that needs most: in every second launch the kernel counts the place of
-    a packet on another rank from the middle of the *sender's* scratch.
+    With packets all ranks have as much as the one that needs most: in every second launch the kernel counts the place
+    of a packet on another rank from the middle of the *sender's* scratch.
     """
     task = schedule.collective
     n = task.ranks
     plain = [[sum(draft.plain[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
     ends = plain[-1] if plain else [0] * n
-    packets = [[ends[r] + sum(draft.packets[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
+    packets = [
+        [ends[r] + sum(draft.packets[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)
+    ]
     idle = Block(None, None, 0, (Op("nop"),))  # a kernel has at least one block, and both ends of a port list it
     numbers: Counter[tuple[str, int, int]] = Counter()
     found: list[list[Block]] = [[] for _ in range(n)]
@@ -167,11 +186,19 @@ def _assemble(
 
         for r in range(n):
             if draft.ops[r] or draft.ports[r]:
-                ports = tuple(Port(kind, peer, numbers[kind, min(r, peer), max(r, peer)]) for kind, peer in draft.ports[r])
+                ports = tuple(
+                    Port(kind, peer, numbers[kind, min(r, peer), max(r, peer)]) for kind, peer in draft.ports[r]
+                )
                 found[r].append(Block(None, None, 0, tuple(moved(op, r) for op in draft.ops[r]) or idle.ops, (), ports))
         for used in {(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]}:
             numbers[used] += 1
     scratch = [max(packets[-1])] * n if protocol == "LL" else packets[-1]
-    gpus = tuple(Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(found[r]) or (idle,)) for r in range(n))
-    own = name or f"{task.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}" + f"-i{instances}" * (instances > 1)
+    gpus = tuple(
+        Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(found[r]) or (idle,)) for r in range(n)
+    )
+    own = (
+        name
+        or f"{task.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
+        + f"-i{instances}" * (instances > 1)
+    )
     return Program(own, task, layout.chunks, gpus, protocol, in_place)

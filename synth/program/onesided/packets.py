@@ -18,10 +18,15 @@ from synth.program.program import Op, Span
 
 
 class Packets:
-    """Writes the block that moves `groups` over all ranks. `hold`: (writer, owner) pairs where the owner signals first."""
+    """Writes the block that moves `groups` over all ranks. `hold`: (writer, owner) pairs where the owner signals
+    first."""
 
     def __init__(
-        self, groups: Sequence[Group], memory: Memory, nodes: Sequence[int], hold: frozenset[tuple[int, int]] = frozenset()
+        self,
+        groups: Sequence[Group],
+        memory: Memory,
+        nodes: Sequence[int],
+        hold: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         self.groups, self.memory, self.hold = groups, memory, hold
         self.scribe = Scribe(nodes, memory.keys)
@@ -34,10 +39,14 @@ class Packets:
             self.value.append({r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at})
             self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
         self.own = [dict(value) for value in self.value]
-        self.packed: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → its packets in the rank's own scratch
+        self.packed: dict[
+            tuple[int, int, Span], Span
+        ] = {}  # (rank, group, plain span) → its packets in the rank's own scratch
         self.told: dict[tuple[int, Span], tuple[int, ...]] = {}  # (rank, packet) → what its writer knew
         self.steps = max((len(group.moves) for group in groups), default=0)
-        self.pairs = {(move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local}
+        self.pairs = {
+            (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
+        }
 
     def write(self) -> Draft:
         """The block."""
@@ -56,7 +65,8 @@ class Packets:
 
     @property
     def known(self) -> list[list[int]]:
-        """What each rank knows of the others when it has ended: 0 for those of which it needs not even have seen the beginning."""
+        """What each rank knows of the others when it has ended: 0 for those of which it needs not even have seen the
+        beginning."""
         return self.scribe.clock
 
     def _save_inputs(self) -> None:
@@ -67,7 +77,12 @@ class Packets:
             reduced: set[int] = set()
             for moves in group.moves:
                 for move in moves:
-                    if move.original and move.src in reduced and move.src in self.home[g] and not self.own[g][move.src].packet:
+                    if (
+                        move.original
+                        and move.src in reduced
+                        and move.src in self.home[g]
+                        and not self.own[g][move.src].packet
+                    ):
                         self.own[g][move.src] = self._packed(move.src, g, self.own[g][move.src])
                 reduced |= {move.dst for move in moves}
 
@@ -98,7 +113,16 @@ class Packets:
             for i in range(0, len(every), OP_CHANNELS):
                 some = every[i : i + OP_CHANNELS]
                 dsts = tuple(dst._replace(rank=peer) for peer, dst in some)
-                self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=tuple(self.scribe.port(rank, p) for p, _ in some)))
+                self._local(
+                    rank,
+                    Op(
+                        "put",
+                        (src,),
+                        dsts,
+                        self.groups[g].count,
+                        ports=tuple(self.scribe.port(rank, p) for p, _ in some),
+                    ),
+                )
                 # a thread forwards what it read itself; what others of the block read it knows only since the last join
                 read = self.told.get((rank, src), self.scribe.sure[rank])
                 clock = tuple(map(max, read, self.scribe.sure[rank]))

@@ -163,14 +163,18 @@ class Simple:
         for (rank, g, src, kind), every in together.items():
             for i in range(0, len(every), OP_CHANNELS):
                 some = every[i : i + OP_CHANNELS]
-                found = [self.memory.found_by(rank, put.move.dst, put.dst) or put.dst for put in some]  # as `_plan` saw to
+                found = [
+                    self.memory.found_by(rank, put.move.dst, put.dst) or put.dst for put in some
+                ]  # as `_plan` saw to
                 dsts = tuple(dst._replace(rank=put.move.dst) for dst, put in zip(found, some, strict=True))
                 src = self.memory.from_start(rank, src) if kind == "port" else src
                 ports = tuple(self.scribe.port(rank, put.move.dst) for put in some)
                 self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
         learned: dict[int, dict[int, tuple[int, ...]]] = {}
         for rank in sorted({put.move.src for put in puts}):
-            for peer, clock in self.scribe.signal(rank, sorted({put.move.dst for put in puts if put.move.src == rank})).items():
+            for peer, clock in self.scribe.signal(
+                rank, sorted({put.move.dst for put in puts if put.move.src == rank})
+            ).items():
                 learned.setdefault(peer, {})[rank] = clock
         return arrivals, learned
 
@@ -248,11 +252,17 @@ class Simple:
 
     def _flush(self, rank: int, keys: Sequence[Key]) -> None:
         clock = self.scribe.clock[rank]
-        peers = {read.reader for key in keys for read in self.reading[rank].get(key, ()) if clock[read.reader] < read.time}
+        peers = {
+            read.reader for key in keys for read in self.reading[rank].get(key, ()) if clock[read.reader] < read.time
+        }
         if peers:
             self.scribe.flush(rank, sorted(peers))
         for key in list(self.reading[rank]) if peers else keys:
-            left = [read for read in self.reading[rank].get(key, ()) if read.reader not in peers and clock[read.reader] < read.time]
+            left = [
+                read
+                for read in self.reading[rank].get(key, ())
+                if read.reader not in peers and clock[read.reader] < read.time
+            ]
             if len(left) < len(self.reading[rank].get(key, ())):
                 self.last[rank][key] = self.scribe.clock[rank][rank]
                 self.reading[rank][key] = left

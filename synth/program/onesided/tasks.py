@@ -102,13 +102,14 @@ class Memory:
     def found_by(self, writer: int, owner: int, span: Span) -> Span | None:
         """`span`, memory of `owner`, as `writer` has to name it; None where it cannot.
 
-        MSCCL++ counts a place in another rank's input or output from where the writer's own begins in its allocation: an
-        output that lies in the input (reduce-scatter) is reached as a part of the input.
+        MSCCL++ counts a place in another rank's input or output from where the writer's own begins in its allocation:
+        an output that lies in the input (reduce-scatter) is reached as a part of the input.
         """
         return self._counted(owner, span, self.begins[writer])
 
     def from_start(self, rank: int, span: Span) -> Span:
-        """`span`, memory of `rank` itself, as a port channel has to be told: MSCCL++ counts it from the allocation's beginning."""
+        """`span`, memory of `rank` itself, as a port channel has to be told: MSCCL++ counts it from the allocation's
+        beginning."""
         return self._counted(rank, span, {"i": 0, "o": 0}) or span
 
     def _counted(self, owner: int, span: Span, counted: dict[str, int]) -> Span | None:

@@ -2,9 +2,10 @@
 
 The reference executor's times are modelled. An executor that reads a clock has ``measure(program, arrays, *, dtype, op,
 in_place, warmup, repeats) -> (outputs, seconds)``: seconds of each repeat without compilation or copies to and from the
-caller, and the outputs of a run on poisoned memory; with ``facts() -> (device, versions)`` what the document says of where.
-``beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)`` times what is no program: a copy, NCCL.
-The host executor is timed here, launch by launch.
+caller, and the outputs of a run on poisoned memory; with ``facts() -> (device, versions)`` what the document says of
+where.
+``beside(name, layout, elements, *, dtype, op, warmup, repeats) -> (bytes, seconds)`` times what is no program: a copy,
+NCCL. The host executor is timed here, launch by launch.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from synth.runtime.reference.buffers import afford, most_bytes
 
 SAYS = {
     "reference": "modelled, not measured: the reference executor's time, α + bytes/β of each transfer on {network}",
-    "cuda": "GPU time of a launch in replays of CUDA graphs; ranks that share a GPU share its memory, which says nothing about links",
+    "cuda": "GPU time of a launch in replays of CUDA graphs; ranks that share a GPU share its memory, which says "
+    "nothing about links",
     "host": "wall time of the CUDA kernel's source on CPU threads: says nothing about a GPU or about links",
 }
 
 
 class Settings(NamedTuple):
-    """`check`: compare every element (None: where a clock is read). `repeats`, `warmup`: launches that count, and before them."""
+    """`check`: compare every element (None: where a clock is read). `repeats`, `warmup`: launches that count, and
+    before them."""
 
     executor: str = "reference"
     dtype: str = "float32"
@@ -46,13 +49,18 @@ class Settings(NamedTuple):
 
 
 def bench(
-    candidates: Sequence[Candidate], sizes: Sequence[int], network: Network | None, how: Settings, beside: Sequence[str] = (),
+    candidates: Sequence[Candidate],
+    sizes: Sequence[int],
+    network: Network | None,
+    how: Settings,
+    beside: Sequence[str] = (),
     **options: Any,
-) -> Measured:  # fmt: skip
-    """Every candidate at every size, out of place and in place where it is for both. Sizes are rounded down to whole elements
-    of each chunk, as nccl-tests does, but to no less than one.
+) -> Measured:
+    """Every candidate at every size, out of place and in place where it is for both. Sizes are rounded down to whole
+    elements of each chunk, as nccl-tests does, but to no less than one.
 
-    `beside`: of `BESIDE`, timed at every size. Raises UsageError for an executor without times, VerificationError where an output is wrong.
+    `beside`: of `BESIDE`, timed at every size. Raises UsageError for an executor without times, VerificationError where
+    an output is wrong.
     """
     kind, name = dtype(how.dtype), how.executor.lower()
     runner = made(name, {"network": network, **options})
@@ -63,7 +71,10 @@ def bench(
     clock: Callable | None = getattr(timer, "measure", None)
     unknown = [other for other in beside if not hasattr(timer, "beside")]
     if unknown:
-        raise UsageError(f"{' and '.join(unknown)} can stand beside programs on an executor with a clock (--executor cuda), not {name}")
+        raise UsageError(
+            f"{' and '.join(unknown)} can stand beside programs on an executor with a clock (--executor cuda), not "
+            f"{name}"
+        )
     if not modelled and clock is None:
         raise UsageError(f"the {name} executor gives no times; reference and host do")
     rows = []
@@ -74,11 +85,22 @@ def bench(
                 rows.append(_row(runner, k, candidate.program, count, kind, in_place, how, clock))
     others = [_beside(timer, other, candidates, size, kind, how) for other in beside for size in sizes]
     where, used = runner.facts() if hasattr(runner, "facts") else ({}, {})
-    says = SAYS.get(name, "measured by the {name} executor").format(network=network.name if network else "no network", name=name)
+    says = SAYS.get(name, "measured by the {name} executor").format(
+        network=network.name if network else "no network", name=name
+    )
     return Measured(
-        name, says, modelled, network.name if network else None, kind.name, operator(how.op), tuple(candidates), tuple(rows),
-        tuple(others), where, used,
-    )  # fmt: skip
+        name,
+        says,
+        modelled,
+        network.name if network else None,
+        kind.name,
+        operator(how.op),
+        tuple(candidates),
+        tuple(rows),
+        tuple(others),
+        where,
+        used,
+    )
 
 
 def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, kind: Dtype, how: Settings) -> Beside:
@@ -87,7 +109,9 @@ def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, k
     if program.collective is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
     count, layout = max(1, size // (program.loop_chunks * kind.size)), Layout(program.collective, program.chunks)
-    written, seconds = timer.beside(name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats)
+    written, seconds = timer.beside(
+        name, layout, count, dtype=kind.name, op=how.op, warmup=how.warmup, repeats=how.repeats
+    )
     return Beside(
         name,
         getattr(timer, "copies", BESIDE[name]) if name == "copy" else BESIDE[name],
@@ -97,7 +121,16 @@ def _beside(timer: Any, name: str, candidates: Sequence[Candidate], size: int, k
     )
 
 
-def _row(runner: Any, k: int, program: Program, count: int, kind: Dtype, in_place: bool, how: Settings, clock: Callable | None) -> Row:
+def _row(
+    runner: Any,
+    k: int,
+    program: Program,
+    count: int,
+    kind: Dtype,
+    in_place: bool,
+    how: Settings,
+    clock: Callable | None,
+) -> Row:
     task, op = program.collective, operator(how.op)
     if task is None:
         raise UsageError(f"{program.name} does not say which collective it computes; name it (--coll)")
@@ -111,7 +144,9 @@ def _row(runner: Any, k: int, program: Program, count: int, kind: Dtype, in_plac
         done = runner.run(program, given, dtype=kind.name, op=op, in_place=in_place)
         outputs, seconds = done.outputs, [done.picoseconds / 1e12]
     else:
-        outputs, seconds = clock(program, given, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats)
+        outputs, seconds = clock(
+            program, given, dtype=kind.name, op=op, in_place=in_place, warmup=how.warmup, repeats=how.repeats
+        )
     checked = how.check is not False
     if checked:
         reference_data.check(layout, kind, op, given, outputs)
@@ -142,13 +177,23 @@ class _Host(NamedTuple):
         return size, seconds
 
     def measure(
-        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str, in_place: bool, warmup: int, repeats: int
+        self,
+        program: Program,
+        arrays: Sequence[np.ndarray],
+        *,
+        dtype: str,
+        op: str,
+        in_place: bool,
+        warmup: int,
+        repeats: int,
     ) -> tuple[Sequence[np.ndarray], list[float]]:
         from synth.runtime.dtypes import dtype as element_type
         from synth.runtime.host.executor import finished
 
         kind = element_type(dtype)
-        machine, arena = self.runner.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
+        machine, arena = self.runner.load(
+            program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place
+        )
         function, scale = machine.function(kind, op)
         layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
         seconds = []

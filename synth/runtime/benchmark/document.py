@@ -1,4 +1,5 @@
-"""Times of programs over sizes, as `synth bench` writes them and a tuner reads them: the document ``synth.measured/1``."""
+"""Times of programs over sizes, as `synth bench` writes them and a tuner reads them: the document
+``synth.measured/1``."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Candidate(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One candidate at one size. `seconds`: sorted, one a repeat (one alone where they are modelled). `right`: None: unchecked."""
+    """One candidate at one size. `seconds`: sorted, one a repeat (one alone where they are modelled). `right`: None:
+    unchecked."""
 
     candidate: int
     size: int
@@ -51,7 +53,8 @@ class Row(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What is no program but was timed at a size of `size` bytes: `label` (copy, nccl), the `bytes` that it writes on all ranks."""
+    """What is no program but was timed at a size of `size` bytes: `label` (copy, nccl), the `bytes` that it writes on
+    all ranks."""
 
     label: str
     says: str
@@ -64,15 +67,22 @@ class Beside(NamedTuple):
         n = len(self.seconds)
         time = (self.seconds[(n - 1) // 2] + self.seconds[n // 2]) / 2
         return {
-            "label": self.label, "says": self.says, "size": self.size, "bytes": self.bytes, "seconds": time, "least": self.seconds[0],
-            "most": self.seconds[-1], "repeats": n, "gbps": self.bytes / time / 1e9 if time else None,
-        }  # fmt: skip
+            "label": self.label,
+            "says": self.says,
+            "size": self.size,
+            "bytes": self.bytes,
+            "seconds": time,
+            "least": self.seconds[0],
+            "most": self.seconds[-1],
+            "repeats": n,
+            "gbps": self.bytes / time / 1e9 if time else None,
+        }
 
 
 @dataclass(frozen=True)
 class Measured:
-    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read. `where`: what the
-    executor says of the device, `used`: of the versions of what it uses."""
+    """`says`: what the times are, in words that stand beside every table of them. `modelled`: no clock was read.
+    `where`: what the executor says of the device, `used`: of the versions of what it uses."""
 
     executor: str
     says: str
@@ -90,18 +100,35 @@ class Measured:
         """The document; `element_count` is nccl-tests' count."""
         task = self.candidates[0].program.collective
         return {
-            "schema": SCHEMA, "executor": self.executor, "modelled": self.modelled, "says": self.says,
-            "device": device() | dict(self.where), "versions": versions() | dict(self.used), "topology": self.topology,
-            "collective": task.name if task else None, "ranks": self.candidates[0].program.ranks,
+            "schema": SCHEMA,
+            "executor": self.executor,
+            "modelled": self.modelled,
+            "says": self.says,
+            "device": device() | dict(self.where),
+            "versions": versions() | dict(self.used),
+            "topology": self.topology,
+            "collective": task.name if task else None,
+            "ranks": self.candidates[0].program.ranks,
             "root": task.roots[0] if task and len(task.roots) == 1 else None,
-            "dtype": self.dtype, "op": self.op,
+            "dtype": self.dtype,
+            "op": self.op,
             "programs": [
-                {"label": c.label, "name": c.program.name, "fingerprint": c.fingerprint, "point": c.point, "steps": c.steps,
-                 "bandwidth": c.bandwidth, "chunks": c.program.chunks, "protocol": c.program.protocol, "channels": c.program.channels}
+                {
+                    "label": c.label,
+                    "name": c.program.name,
+                    "fingerprint": c.fingerprint,
+                    "point": c.point,
+                    "steps": c.steps,
+                    "bandwidth": c.bandwidth,
+                    "chunks": c.program.chunks,
+                    "protocol": c.program.protocol,
+                    "channels": c.program.channels,
+                }
                 for c in self.candidates
             ],
-            "rows": [self._row(row) for row in self.rows], "beside": [row.to_json() for row in self.beside],
-        }  # fmt: skip
+            "rows": [self._row(row) for row in self.rows],
+            "beside": [row.to_json() for row in self.beside],
+        }
 
     def _row(self, row: Row) -> dict:
         program = self.candidates[row.candidate].program
@@ -109,10 +136,18 @@ class Measured:
         factor = bus_factor(task.name, task.ranks) if task else None
         gbps = row.size / time / 1e9 if time else None
         return {
-            "program": row.candidate, "size": row.size, "element_count": row.elements * program.loop_chunks, "in_place": row.in_place,
-            "seconds": time, "least": row.seconds[0], "most": row.seconds[-1], "repeats": len(row.seconds), "algbw_gbps": gbps,
-            "busbw_gbps": None if factor is None or gbps is None else gbps * float(factor), "right": row.right,
-        }  # fmt: skip
+            "program": row.candidate,
+            "size": row.size,
+            "element_count": row.elements * program.loop_chunks,
+            "in_place": row.in_place,
+            "seconds": time,
+            "least": row.seconds[0],
+            "most": row.seconds[-1],
+            "repeats": len(row.seconds),
+            "algbw_gbps": gbps,
+            "busbw_gbps": None if factor is None or gbps is None else gbps * float(factor),
+            "right": row.right,
+        }
 
 
 def device() -> dict:
@@ -123,7 +158,9 @@ def device() -> dict:
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.processor())
+            return next(
+                (line.partition(":")[2].strip() for line in file if line.startswith("model name")), platform.processor()
+            )
     except OSError:
         return platform.processor()
 

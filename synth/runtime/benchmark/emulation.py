@@ -1,9 +1,10 @@
-"""Predicted beside emulated: the synchronous cost of schedules, and what an executor of their programs makes of the same links.
+"""Predicted beside emulated: the synchronous cost of schedules, and what an executor of their programs makes of the
+same links.
 
-The prediction is S·α + (R/C)·bytes/β, steps as barriers; the emulation runs the lowered program over FIFOs and links, without
-barriers. What the prediction chooses is judged by the emulated times: the *regret* is how much longer its choice takes than
-the best. A negative control shows that the emulation hears what it is told: one link at half its β, all α ten times. Both
-are models of a machine that nobody has measured, and every table says so.
+The prediction is S·α + (R/C)·bytes/β, steps as barriers; the emulation runs the lowered program over FIFOs and links,
+without barriers. What the prediction chooses is judged by the emulated times: the *regret* is how much longer its
+choice takes than the best. A negative control shows that the emulation hears what it is told: one link at half its β,
+all α ten times. Both are models of a machine that nobody has measured, and every table says so.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Sized(NamedTuple):
 
 
 class Control(NamedTuple):
-    """One change of the network. `heard`: times went where they must: above `floor`, and above before unless there was slack."""
+    """One change of the network. `heard`: times went where they must: above `floor`, and above before unless there was
+    slack."""
 
     change: str
     size: int
@@ -75,7 +77,8 @@ class Control(NamedTuple):
 
 
 class Paced(NamedTuple):
-    """A run whose real time was held to `stretch` times its logical time of `picoseconds`: ns of it, and of one that was not held."""
+    """A run whose real time was held to `stretch` times its logical time of `picoseconds`: ns of it, and of one that
+    was not held."""
 
     size: int
     entry: int
@@ -86,7 +89,8 @@ class Paced(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Real time over `stretch`, over logical time: near 1 where the executor keeps up, and nearer the larger `stretch`."""
+        """Real time over `stretch`, over logical time: near 1 where the executor keeps up, and nearer the larger
+        `stretch`."""
         return self.nanoseconds * 1000 / (self.stretch * self.picoseconds) if self.picoseconds else 1.0
 
     @property
@@ -110,34 +114,62 @@ class Emulated:
         """The document; times in integer picoseconds."""
         task = self.entries[0].program.collective
         return {
-            "schema": SCHEMA, "says": SAYS.format(network=self.network.name), "executor": self.executor, "topology": self.network.name,
+            "schema": SCHEMA,
+            "says": SAYS.format(network=self.network.name),
+            "executor": self.executor,
+            "topology": self.network.name,
             "collective": task.name if task else None,
             "entries": [
-                {"label": e.label, "program": e.program.name, "steps": len(e.schedule.steps), "rounds": e.schedule.rounds,
-                 "chunks": e.schedule.chunks, "choice": e.choice}
+                {
+                    "label": e.label,
+                    "program": e.program.name,
+                    "steps": len(e.schedule.steps),
+                    "rounds": e.schedule.rounds,
+                    "chunks": e.schedule.chunks,
+                    "choice": e.choice,
+                }
                 for e in self.entries
             ],
             "sizes": [
-                {"size": s.size, "predicted": [-(-p.numerator // p.denominator) for p in s.predicted], "emulated": list(s.emulated),
-                 "chosen": s.chosen, "best": s.best, "regret": float(s.regret)}
+                {
+                    "size": s.size,
+                    "predicted": [-(-p.numerator // p.denominator) for p in s.predicted],
+                    "emulated": list(s.emulated),
+                    "chosen": s.chosen,
+                    "best": s.best,
+                    "regret": float(s.regret),
+                }
                 for s in self.sizes
             ],
             "controls": [
-                {"change": c.change, "size": c.size, "before": c.before, "after": c.after, "best_before": c.best_before,
-                 "best_after": c.best_after, "heard": c.heard}
+                {
+                    "change": c.change,
+                    "size": c.size,
+                    "before": c.before,
+                    "after": c.after,
+                    "best_before": c.best_before,
+                    "best_after": c.best_after,
+                    "heard": c.heard,
+                }
                 for c in self.controls
             ],
             "paced": [run._asdict() | {"ratio": run.ratio, "valid": run.valid} for run in self.paced],
-        }  # fmt: skip
+        }
 
 
 def emulate(
-    network: Network, entries: Sequence[Entry], sizes: Sequence[int], executor: str = "reference", *, stretches: Sequence[int] = (),
+    network: Network,
+    entries: Sequence[Entry],
+    sizes: Sequence[int],
+    executor: str = "reference",
+    *,
+    stretches: Sequence[int] = (),
     **options: Any,
-) -> Emulated:  # fmt: skip
+) -> Emulated:
     """All `entries` at all `sizes` (rounded up to what every one of them divides), and the controls at the ends.
 
-    By the host or the cuda executor the kernel keeps the time while it moves the data, and its outputs are compared up to
+    By the host or the cuda executor the kernel keeps the time while it moves the data, and its outputs are compared up
+    to
     `CHECKED` bytes. `stretches`: there, the best of each size is also run at real time so many times longer. `options`
     are the executor's. Raises UsageError for one that keeps no time.
     """
@@ -145,7 +177,9 @@ def emulate(
     if name not in ("reference", *KERNELS):
         raise UsageError(f"the {executor} executor keeps no logical time; reference, {' and '.join(KERNELS)} do")
     if stretches and name not in KERNELS:
-        raise UsageError(f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}")
+        raise UsageError(
+            f"the {executor} executor has no real time to hold; --paced goes with --executor {' or '.join(KERNELS)}"
+        )
     how = How(name, ({"clock": "logical"} if name in KERNELS else {}) | options)
     each = lcm(*(entry.program.loop_chunks for entry in entries)) * ELEMENT
     rounded = sorted({-(-size // each) * each for size in sizes})
@@ -211,13 +245,16 @@ def _control(change: str, network: Network, entries: Sequence[Entry], at: Sized,
     after = _sized(network, entries, at.size, how)
     before, now = at.emulated[at.best], after.emulated[at.best]
     # a link that was idle for half of the time may hide a slower one
-    return Control(change, at.size, before, now, floor, at.best, after.best, now >= floor and (now > before or floor <= before))
+    return Control(
+        change, at.size, before, now, floor, at.best, after.best, now >= floor and (now > before or floor <= before)
+    )
 
 
 def slower(network: Network, link: Key) -> Network:
     """`network` with half the bandwidth on the route `link`."""
     routes = tuple(
-        route if (route.src, route.dst, route.via) == link else replace(route, units=2 * route.units) for route in network.routes
+        route if (route.src, route.dst, route.via) == link else replace(route, units=2 * route.units)
+        for route in network.routes
     )
     caps = tuple(replace(cap, units=2 * cap.units) for cap in network.caps)
     return replace(network, routes=routes, caps=caps, unit=network.unit / 2, wires=(), generators=())

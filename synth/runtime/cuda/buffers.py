@@ -1,4 +1,5 @@
-"""The memory that launches read and write: sets of buffers of the machine's own, or the caller's arrays; and the kernels' arguments."""
+"""The memory that launches read and write: sets of buffers of the machine's own, or the caller's arrays; and the
+kernels' arguments."""
 
 from __future__ import annotations
 
@@ -57,13 +58,16 @@ class Buffers:
         self._held = None
 
     def use(self, inputs: Any, outputs: Any) -> None:
-        """Let the next launches read and write the caller's arrays: a list of one a rank, or one array with a row a rank.
+        """Let the next launches read and write the caller's arrays: a list of one a rank, or one array with a row a
+        rank.
 
-        They are contiguous and on the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has none. In place,
-        they lie as the program's layout says. Allocates and waits, where these arrays are new: not while a graph is captured.
-        Raises UsageError: one line.
+        They are contiguous and on the GPU of their rank (CuPy, torch, anything with DLPack); None where a rank has
+        none. In place, they lie as the program's layout says. Allocates and waits, where these arrays are new: not
+        while a graph is captured. Raises UsageError: one line.
         """
-        found = bound(self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place)
+        found = bound(
+            self.program, self.layout, self.padding, self.kind, inputs, outputs, on=self.on, in_place=self.in_place
+        )
         if self.padding.padded:
             self.own()
             self._held = found
@@ -119,7 +123,9 @@ class Buffers:
         devices.stream(self.cupy, stream).synchronize()
         if self._held is None:
             raise UsageError("no arrays are in use: call use(inputs, outputs) first")
-        given, rows = (self._held.inputs, self.layout.inputs) if what == "input" else (self._held.outputs, self.layout.outputs)
+        given, rows = (
+            (self._held.inputs, self.layout.inputs) if what == "input" else (self._held.outputs, self.layout.outputs)
+        )
         found = []
         for rank, facts in enumerate(given):
             raw = np.zeros(0, np.uint8)
@@ -131,8 +137,8 @@ class Buffers:
         return tuple(found)
 
     def copy(self, buffer: str, ranks: Sequence[int], stream: Any) -> None:
-        """On `stream`: the caller's inputs (`buffer` i) of `ranks` into the padded buffers, or the outputs (o) out of these. Nothing
-        where no chunk is padded, or no arrays are in use."""
+        """On `stream`: the caller's inputs (`buffer` i) of `ranks` into the padded buffers, or the outputs (o) out of
+        these. Nothing where no chunk is padded, or no arrays are in use."""
         if self._held is None or not self.padding.padded:
             return
         runtime, size = self.cupy.cuda.runtime, self.kind.size

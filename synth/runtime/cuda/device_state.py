@@ -1,8 +1,9 @@
-"""What a loaded program keeps in GPU memory: tables, FIFOs, counters and flags, where the launch that reads or waits for them is.
+"""What a loaded program keeps in GPU memory: tables, FIFOs, counters and flags, where the launch that reads or waits
+for them is.
 
-A FIFO and its count of messages sent lie in the receiver's memory, the counts of messages taken and of launches that the
-receiver has begun in the sender's, so nobody polls across a link. Each launch has tables, flags and statuses of its own;
-giving up is one flag, in the first's memory.
+A FIFO and its count of messages sent lie in the receiver's memory, the counts of messages taken and of launches that
+the receiver has begun in the sender's, so nobody polls across a link. Each launch has tables, flags and statuses of its
+own; giving up is one flag, in the first's memory.
 """
 
 from __future__ import annotations
@@ -50,13 +51,21 @@ class State:
         self.flags = [zeros(cupy, crew.device, 3 * 8 * max(1, crew.count)) for crew in crews]  # done, run, beat
         self.status = [zeros(cupy, crew.device, crew.count * flat.STATUS.itemsize) for crew in crews]
         self.abort = zeros(cupy, crews[0].device if crews else 0, 8)
-        watched = np.array([(f.data.ptr + 16 * crew.count, crew.count) for f, crew in zip(self.flags, crews, strict=True)], flat.CREW)
+        watched = np.array(
+            [(f.data.ptr + 16 * crew.count, crew.count) for f, crew in zip(self.flags, crews, strict=True)], flat.CREW
+        )
         self._watched = {device: self._put(device, watched) for device in devices}
         common = {
-            "elements": cut.elements * scale, "step": self.step * scale, "timeout": int(timeout * 1e9), "slices": len(cut.bounds),
-            "part": min(cut.part, flat.MAX_INT), "nslots": cut.depth, "slot_chunks": tables.slot_chunks, "ncrews": len(crews),
+            "elements": cut.elements * scale,
+            "step": self.step * scale,
+            "timeout": int(timeout * 1e9),
+            "slices": len(cut.bounds),
+            "part": min(cut.part, flat.MAX_INT),
+            "nslots": cut.depth,
+            "slot_chunks": tables.slot_chunks,
+            "ncrews": len(crews),
             "abort": self.abort.data.ptr,
-        }  # fmt: skip
+        }
         self.progs = [self._prog(k, common) for k in range(len(crews))]
 
     def _put(self, device: int, table: np.ndarray) -> Any:
@@ -67,7 +76,10 @@ class State:
         """The table of connections, and the memory of their FIFOs and counters."""
         wires = self.code.wires
         home = {crew.rank: crew.device for crew in self.crews}
-        at = [(home.get(w.src, devices[0]), home.get(w.dst, devices[0])) if None not in home else (devices[0],) * 2 for w in wires]
+        at = [
+            (home.get(w.src, devices[0]), home.get(w.dst, devices[0])) if None not in home else (devices[0],) * 2
+            for w in wires
+        ]
         conns = np.zeros(max(1, len(wires)), flat.CONN)
         for device in devices:
             taken = [w for w, (_, there) in enumerate(at) if there == device]
@@ -86,10 +98,14 @@ class State:
         crew, prog = self.crews[k], np.zeros((), flat.PROG)
         blocks, ops, deps = self._tables[crew.device]
         own = {
-            "blocks": blocks.data.ptr + crew.first * flat.BLOCK.itemsize, "ops": ops.data.ptr, "deps": deps.data.ptr,
-            "conns": self._conns[crew.device].data.ptr, "status": self.status[k].data.ptr, "crews": self._watched[crew.device].data.ptr,
+            "blocks": blocks.data.ptr + crew.first * flat.BLOCK.itemsize,
+            "ops": ops.data.ptr,
+            "deps": deps.data.ptr,
+            "conns": self._conns[crew.device].data.ptr,
+            "status": self.status[k].data.ptr,
+            "crews": self._watched[crew.device].data.ptr,
             "nblocks": crew.count,
-        }  # fmt: skip
+        }
         flags = {name: self.flags[k].data.ptr + 8 * crew.count * i for i, name in enumerate(("done", "run", "beat"))}
         for name, value in (common | own | flags).items():
             prog[name] = value

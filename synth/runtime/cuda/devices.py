@@ -1,4 +1,5 @@
-"""Which GPUs a program's ranks run on, whether they reach each other's memory, and memory of theirs that peers can reach."""
+"""Which GPUs a program's ranks run on, whether they reach each other's memory, and memory of theirs that peers can
+reach."""
 
 from __future__ import annotations
 
@@ -15,16 +16,20 @@ NO_MEMORY = 2  # cudaErrorMemoryAllocation
 
 
 def check(cupy: Any, on: Sequence[int] | None) -> None:
-    """Raises UsageError where `on` names a GPU that is not there, or launches that wait for each other would be made in turn."""
+    """Raises UsageError where `on` names a GPU that is not there, or launches that wait for each other would be made in
+    turn."""
     if on is None:
         return
     count = cupy.cuda.runtime.getDeviceCount()
     if max(on, default=0) >= count:
         there = "GPU 0 alone" if count == 1 else f"GPUs 0 to {count - 1}"
-        raise UsageError(f"--ranks-on names GPU {max(on)}, and here {'is' if count == 1 else 'are'} {there}: {_instead(on, count)}")
+        raise UsageError(
+            f"--ranks-on names GPU {max(on)}, and here {'is' if count == 1 else 'are'} {there}: {_instead(on, count)}"
+        )
     if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0"):
         raise UsageError(
-            "CUDA_LAUNCH_BLOCKING makes every launch wait for its end, and the launches of --ranks-on wait for each other: unset it"
+            "CUDA_LAUNCH_BLOCKING makes every launch wait for its end, and the launches of --ranks-on wait for each "
+            "other: unset it"
         )
 
 
@@ -39,7 +44,8 @@ def connect(cupy: Any, devices: Sequence[int]) -> None:
     for i, j in pairs:
         if not runtime.deviceCanAccessPeer(i, j):
             raise SynthError(
-                f"GPU {i} has no peer access to the memory of GPU {j}, and ranks on both share FIFOs: put all ranks on GPUs that reach"
+                f"GPU {i} has no peer access to the memory of GPU {j}, and ranks on both share FIFOs: put all ranks "
+                f"on GPUs that reach"
                 " each other (`synth devices` shows which do)"
             )
     for i, j in pairs:
@@ -52,7 +58,8 @@ def connect(cupy: Any, devices: Sequence[int]) -> None:
 
 
 def zeros(cupy: Any, device: int, size: int) -> Any:
-    """`size` bytes, all 0, on `device`: from the driver itself, for what a pool gives may be out of the peers' reach."""
+    """`size` bytes, all 0, on `device`: from the driver itself, for what a pool gives may be out of the peers'
+    reach."""
     size = max(1, size)
     with cupy.cuda.Device(device):
         try:
@@ -68,8 +75,8 @@ def zeros(cupy: Any, device: int, size: int) -> Any:
 
 
 def stream(cupy: Any, given: Any) -> Any:
-    """`given` as a CuPy stream of the current GPU: None (CuPy's current one), a torch.cuda.Stream, a cudaStream_t as an int, or
-    a CuPy stream as it is."""
+    """`given` as a CuPy stream of the current GPU: None (CuPy's current one), a torch.cuda.Stream, a cudaStream_t as an
+    int, or a CuPy stream as it is."""
     if given is None:
         return cupy.cuda.get_current_stream()
     if hasattr(given, "cuda_stream"):
@@ -89,9 +96,13 @@ def described(runtime: Any, index: int) -> dict[str, Any]:
     found = runtime.getDeviceProperties(index)
     name = found["name"].decode() if isinstance(found["name"], bytes) else str(found["name"])
     return {
-        "index": index, "name": name, "compute": f"{found['major']}.{found['minor']}", "bytes": int(found["totalGlobalMem"]),
-        "processors": int(found["multiProcessorCount"]), "l2_bytes": int(found["l2CacheSize"]),
-    }  # fmt: skip
+        "index": index,
+        "name": name,
+        "compute": f"{found['major']}.{found['minor']}",
+        "bytes": int(found["totalGlobalMem"]),
+        "processors": int(found["multiProcessorCount"]),
+        "l2_bytes": int(found["l2CacheSize"]),
+    }
 
 
 def driver_version() -> str | None:

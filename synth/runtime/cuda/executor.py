@@ -1,7 +1,8 @@
-"""The cuda executor: all ranks on one GPU by one launch, or each on a GPU of its own choice by a launch of its own, hosted by CuPy.
+"""The cuda executor: all ranks on one GPU by one launch, or each on a GPU of its own choice by a launch of its own,
+hosted by CuPy.
 
-Buffers, FIFOs and counters lie in the GPUs' memory. No grid is ever made smaller: where blocks cannot all be resident at
-once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
+Buffers, FIFOs and counters lie in the GPUs' memory. No grid is ever made smaller: where blocks cannot all be resident
+at once, the program is refused. Machine code is compiled by NVRTC at first use and kept.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def missing() -> str | None:
     """Why nothing can run on a GPU here, and what to do; None where it can. Imports CuPy if that is installed."""
     found = [wheel for wheel in WHEELS if _has(wheel)]
     if len(found) > 1:
-        return f"{' and '.join(found)} are both installed and exclude each other: pip uninstall the one that the driver does not suit"
+        return (
+            f"{' and '.join(found)} are both installed and exclude each other: pip uninstall the one that the "
+            f"driver does not suit"
+        )
     if not installed("cupy"):
         return f"needs CuPy: {INSTALL}"
     if nvrtc.where() is None:
@@ -90,8 +94,9 @@ def one_line(what: str) -> Iterator[None]:
 
 
 def kernel(group: str, symbol: str, *, cooperative: bool, scope: str = "gpu") -> Any:
-    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`. `scope`: "sys" where blocks on
-    several GPUs wait for each other. `cooperative`: the driver refuses what is not resident at once, and runs no two side by side."""
+    """The compiled kernel for the current GPU, from the cache if it is there: a `cupy.RawKernel`. `scope`: "sys" where
+    blocks on several GPUs wait for each other. `cooperative`: the driver refuses what is not resident at once, and runs
+    no two side by side."""
     return _kernel(_cupy().cuda.Device().id, group, symbol, cooperative, scope)
 
 
@@ -103,14 +108,17 @@ def _kernel(device: int, group: str, symbol: str, cooperative: bool, scope: str)
 
 
 def prebuild(group: str) -> None:
-    """Compile a group of kernels (`kernels.GROUPS`) for the current GPU, unless the cache has it. Many threads may at once."""
+    """Compile a group of kernels (`kernels.GROUPS`) for the current GPU, unless the cache has it. Many threads may at
+    once."""
     _built(int(_cupy().cuda.Device().compute_capability), group, "gpu")
 
 
 def _built(arch: int, group: str, scope: str) -> Path:
     version = nvrtc.version()
     if arch < 75 and version[0] >= 13:
-        raise SynthError(f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12")
+        raise SynthError(
+            f"this GPU is sm_{arch}; NVRTC {version[0]} compiles for sm_75 and later: use CuPy and NVRTC of CUDA 12"
+        )
     options = () if scope == "gpu" else (f'--define-macro=SYNTH_SCOPE="{scope}"',)
     stamp = sources.fingerprint(sources.lines(group), f"{version[0]}.{version[1]}", str(arch), *options)
     target = build_host.cache_directory() / f"cuda-{group}-sm{arch}-{stamp}.cubin"
@@ -121,14 +129,15 @@ def _built(arch: int, group: str, scope: str) -> Path:
 
 @dataclass(frozen=True)
 class Cuda:
-    """Runs a program on the current GPU, every rank of it. `ranks_on`: the GPU of each rank instead, each a launch of its own: on
-    different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless given the most, up
-    to 256, with which all blocks of every GPU are resident at once.
+    """Runs a program on the current GPU, every rank of it. `ranks_on`: the GPU of each rank instead, each a launch of
+    its own: on different GPUs, which reach each other's memory, or side by side on one. `threads` of each block: unless
+    given the most, up to 256, with which all blocks of every GPU are resident at once.
 
-    `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are put. `timeout`:
-    seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what is proved safe.
-    `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it moves the
-    data) or paced (real time too is held to `stretch` times that; 16 unless given).
+    `slot`: the most bytes of a FIFO slot; unless given 512 KiB, which stays in the cache, or 2 MiB where messages are
+    put. `timeout`: seconds without any progress until a run is given up. `direct`: put into the receiver's buffer what
+    is proved safe.
+    `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the kernel as it
+    moves the data) or paced (real time too is held to `stretch` times that; 16 unless given).
     `graphs`: launches are timed in replays of CUDA graphs. `fetch`: their outputs are fetched and compared. `network`
     without a clock is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference.
     """
@@ -155,16 +164,21 @@ class Cuda:
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
         """The logical time of a launch on unspecified data. Raises UsageError unless there is a clock."""
         if self.clock is None:
-            raise UsageError("the cuda executor moves data and knows no modelled times without --clock logical; --no-data is for reference")
+            raise UsageError(
+                "the cuda executor moves data and knows no modelled times without --clock logical; --no-data is for "
+                "reference"
+            )
         machine = self.load(program, elements, dtype=dtype, in_place=in_place)
         with one_line(f"running {program.name}"):
             machine.launch()
             machine.finish()
             return _execution(machine, None)
 
-    def load(self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False) -> CudaMachine:
-        """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU memory.
-        Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
+    def load(
+        self, program: Program, elements: int, *, dtype: str, op: str = "sum", in_place: bool = False
+    ) -> CudaMachine:
+        """`program` for calls of `elements` per chunk, on the current GPU: compiled, its tables and FIFOs in GPU
+        memory. Raises SynthError where its thread blocks cannot all be resident at once, or for what CUDA says."""
         return self._loaded(program, Padding(elements * program.chunks, program.chunks), dtype, op, in_place)
 
     def _loaded(self, program: Program, padding: Padding, dtype: str, op: str, in_place: bool) -> CudaMachine:
@@ -174,11 +188,13 @@ class Cuda:
             return CudaMachine(_cupy(), self, program, padding, element_type(dtype), operator(op), in_place, kernel)
 
     def prepare(self, program: Program, unit: int, *, dtype: str, op: str, in_place: bool) -> tuple[CudaMachine, Any]:
-        """A machine for the caller's arrays (`CudaMachine.use`), of `unit` elements for each unit of data, and what turns CUDA's
-        errors into one line."""
+        """A machine for the caller's arrays (`CudaMachine.use`), of `unit` elements for each unit of data, and what
+        turns CUDA's errors into one line."""
         return self._loaded(program, Padding(unit, program.chunks), dtype, op, in_place), one_line
 
-    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+    def run(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
+    ) -> Execution:
         """Run `program` once on `arrays` (rows are chunks) and fetch the outputs. Raises DeadlockError, SynthError."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         with (
@@ -193,7 +209,11 @@ class Cuda:
     @contextmanager
     def lent(self, program: Program, elements: int, *, dtype: str, op: str, in_place: bool) -> Iterator[CudaMachine]:
         """A machine for one run: of the last few, if one of them is for the same call and free, else a new one."""
-        key = (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place) if self.available() is None else None
+        key = (
+            (self, _cupy(), _cupy().cuda.Device().id, program, elements, dtype, op, in_place)
+            if self.available() is None
+            else None
+        )
         machine = _idle.pop(key, None) or self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         yield machine
         if sum(machine.arena.rows) * elements * machine.kind.size <= KEPT_BYTES:  # one that raised is not used again
@@ -202,11 +222,20 @@ class Cuda:
                 _idle.pop(next(iter(_idle)), None)
 
     def measure(
-        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False, warmup: int,
+        self,
+        program: Program,
+        arrays: Sequence[np.ndarray],
+        *,
+        dtype: str,
+        op: str = "sum",
+        in_place: bool = False,
+        warmup: int,
         repeats: int,
-    ) -> tuple[tuple[np.ndarray, ...], list[float]]:  # fmt: skip
-        """The outputs of a launch by itself, and the seconds of a launch in each of `repeats` replays of a graph of them, after
-        `warmup` replays. Where all ranks share one GPU's memory, that says nothing about links. See synth.runtime.cuda.graph_timing."""
+    ) -> tuple[tuple[np.ndarray, ...], list[float]]:
+        """The outputs of a launch by itself, and the seconds of a launch in each of `repeats` replays of a graph of
+        them, after
+        `warmup` replays. Where all ranks share one GPU's memory, that says nothing about links. See
+        synth.runtime.cuda.graph_timing."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         machine = self.load(program, elements, dtype=dtype, op=op, in_place=in_place)
         with one_line(f"running {program.name}"):
@@ -215,8 +244,11 @@ class Cuda:
     def beside(
         self, name: str, layout: Layout, elements: int, *, dtype: str, op: str, warmup: int, repeats: int
     ) -> tuple[int, list[float]]:
-        """The bytes written by, and the seconds of each repeat of, what is no program: copy or nccl. Raises UsageError."""
-        call = reference_timings.Wanted(layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats)
+        """The bytes written by, and the seconds of each repeat of, what is no program: copy or nccl. Raises
+        UsageError."""
+        call = reference_timings.Wanted(
+            layout, elements, element_type(dtype), operator(op), self.ranks_on, warmup, repeats
+        )
         with one_line(f"timing {name}"):
             return reference_timings.beside(_cupy(), name, call)
 
@@ -226,12 +258,16 @@ class Cuda:
         on = sorted(set(self.ranks_on or (cupy.cuda.Device().id,)))
         runtime, nvrtc_version = cupy.cuda.runtime, nvrtc.version()
         versions = {
-            "cupy": str(cupy.__version__), "cuda": _dotted(runtime.runtimeGetVersion()), "nvrtc": f"{nvrtc_version[0]}.{nvrtc_version[1]}",
-        }  # fmt: skip
+            "cupy": str(cupy.__version__),
+            "cuda": _dotted(runtime.runtimeGetVersion()),
+            "nvrtc": f"{nvrtc_version[0]}.{nvrtc_version[1]}",
+        }
         return {
-            "gpus": [described(runtime, index) for index in on], "ranks_on": list(self.ranks_on) if self.ranks_on else None,
-            "driver": driver_version(), "driver_cuda": _dotted(runtime.driverGetVersion()),
-        }, versions  # fmt: skip
+            "gpus": [described(runtime, index) for index in on],
+            "ranks_on": list(self.ranks_on) if self.ranks_on else None,
+            "driver": driver_version(),
+            "driver_cuda": _dotted(runtime.driverGetVersion()),
+        }, versions
 
 
 def _dotted(version: int) -> str:

@@ -1,8 +1,9 @@
 """Times of a loaded program on a GPU: replays of a CUDA graph of launches between two events.
 
-A replay launches `n` times in turn on `sets` of buffers, which together are larger than the L2 cache where the size allows, so
-that one launch does not find in the cache what the one before it left. Before anything is timed a launch by itself on
-poisoned memory gives the outputs that the caller checks; after it, what every set holds must be the same to the bit.
+A replay launches `n` times in turn on `sets` of buffers, which together are larger than the L2 cache where the size
+allows, so that one launch does not find in the cache what the one before it left. Before anything is timed a launch by
+itself on poisoned memory gives the outputs that the caller checks; after it, what every set holds must be the same to
+the bit.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ LEAST, MOST = 1e-3, 64  # seconds that a replay should take, launches in one at 
 def timed(
     machine: CudaMachine, given: Sequence[np.ndarray], warmup: int, repeats: int, *, graphs: bool, fetch: bool
 ) -> tuple[tuple[np.ndarray, ...], list[float]]:
-    """The outputs of the first launch, and the seconds of one launch in each of `repeats` replays, after `warmup`. Without `fetch`
-    there are no outputs, and nothing is compared.
+    """The outputs of the first launch, and the seconds of one launch in each of `repeats` replays, after `warmup`.
+    Without `fetch` there are no outputs, and nothing is compared.
 
     Raises VerificationError where a later launch gave something else, DeadlockError.
     """
@@ -99,4 +100,6 @@ def _same(machine: CudaMachine, given: Sequence[np.ndarray], outputs: Sequence[n
         for rank, (first, now) in enumerate(zip(outputs, machine.outputs(k), strict=True)):
             if not np.array_equal(first.reshape(-1).view(np.uint8), now.reshape(-1).view(np.uint8)):
                 name = machine.program.name
-                raise VerificationError(f"{name}: after the timed launches the output of rank {rank} is not that of the first")
+                raise VerificationError(
+                    f"{name}: after the timed launches the output of rank {rank} is not that of the first"
+                )

@@ -1,4 +1,5 @@
-"""A program loaded on one GPU, or on several: launched as often as wanted, on any stream, on its own arrays or on the caller's."""
+"""A program loaded on one GPU, or on several: launched as often as wanted, on any stream, on its own arrays or on the
+caller's."""
 
 from __future__ import annotations
 
@@ -34,10 +35,11 @@ PACED = 16  # real time per logical time where nothing is said
 
 
 class CudaMachine(Buffers):
-    """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so they can be
-    captured into a CUDA graph; each replay is a launch. `use` lets them work on the caller's arrays.
+    """`launch` does not wait; `finish` does, and tells a deadlock. Nothing is cleared or allocated between launches, so
+    they can be captured into a CUDA graph; each replay is a launch. `use` lets them work on the caller's arrays.
 
-    Where ranks are launches of their own, each has a stream; they follow what the caller's stream holds, and it waits for them.
+    Where ranks are launches of their own, each has a stream; they follow what the caller's stream holds, and it waits
+    for them.
     """
 
     def __init__(
@@ -47,7 +49,13 @@ class CudaMachine(Buffers):
         self.op, layout = op, layout_of(program)
         devices.check(cupy, options.ranks_on)
         parts = cut(
-            program, padding.elements, kind, protocol=options.protocol, depth=options.depth, part=options.part, runtime=options.runtime
+            program,
+            padding.elements,
+            kind,
+            protocol=options.protocol,
+            depth=options.depth,
+            part=options.part,
+            runtime=options.runtime,
         )
         arena = Arena(program, layout, in_place=in_place, slices=1)
         self.code = compiled(program, arena, in_place=in_place)
@@ -59,7 +67,10 @@ class CudaMachine(Buffers):
         )
         tables = self.tables
         if not tables.balanced:
-            raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would find them")
+            raise SynthError(
+                f"{program.name}: a connection takes fewer messages than are sent; on a GPU the next launch would "
+                f"find them"
+            )
         most = options.slot or SLOTS.get(feature, SLOT)
         # logical time is that of the slices that the reference executor makes
         self.cut = parts if timed else flat.finer(parts, most // flat.slot_bytes(tables, 1, kind.size, feature))
@@ -72,9 +83,13 @@ class CudaMachine(Buffers):
         for device in self.devices:
             with cupy.cuda.Device(device):
                 alone = sum(crew.device == device for crew in self.crews) == 1
-                self.kernels[device] = kernel(made.group, made.symbol, cooperative=alone, scope="sys" if several else "gpu")
+                self.kernels[device] = kernel(
+                    made.group, made.symbol, cooperative=alone, scope="sys" if several else "gpu"
+                )
                 if averages:
-                    self.divides[device] = kernel(kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu")
+                    self.divides[device] = kernel(
+                        kind.short, f"synth_{kind.short}_divide", cooperative=False, scope="gpu"
+                    )
         self.threads = self._fit(cupy, program.name, options.threads)
         scale = kind.size // made.size
         slot = partial(flat.slot_bytes, tables, size=kind.size, feature=feature)
@@ -103,21 +118,27 @@ class CudaMachine(Buffers):
             with cupy.cuda.Device(device) as here:
                 units = here.attributes["MultiProcessorCount"]
                 for threads in (asked,) if asked else (256, 128, 64, 32):
-                    room = driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernels[device].kernel.ptr, threads, 0) * units
+                    room = (
+                        driver.occupancyMaxActiveBlocksPerMultiprocessor(self.kernels[device].kernel.ptr, threads, 0)
+                        * units
+                    )
                     if blocks <= room:
                         found = min(found, threads)
                         break
                 else:
                     where = "this GPU" if len(self.devices) == 1 else f"GPU {device}"
                     raise SynthError(
-                        f"{name} has {blocks} thread blocks{'' if where == 'this GPU' else f' on {where}'}; at most {room} are resident at"
-                        f" once on {where}, and those left out would be waited for: lower it with fewer instances or channels"
+                        f"{name} has {blocks} thread blocks{'' if where == 'this GPU' else f' on {where}'}; at most "
+                        f"{room} are resident at"
+                        f" once on {where}, and those left out would be waited for: lower it with fewer instances "
+                        f"or channels"
                     )
         return found
 
     def launch(self, stream: Any = None) -> None:
-        """One run on `stream`: a CuPy or torch stream, a cudaStream_t; CuPy's current one unless given. Does not wait, and allocates
-        nothing. A list gives each rank's launch a stream of its own, none of which waits for the others."""
+        """One run on `stream`: a CuPy or torch stream, a cudaStream_t; CuPy's current one unless given. Does not wait,
+        and allocates nothing. A list gives each rank's launch a stream of its own, none of which waits for the
+        others."""
         if not self._now:
             self.own()
         if self.clock is not None:  # waits: such a launch is for its time, not for a graph
@@ -142,8 +163,8 @@ class CudaMachine(Buffers):
                 caller.wait_event(done)
 
     def _start(self, streams: Sequence[Any]) -> None:
-        """All launches, and only then what follows one of them: streams may share a queue of the GPU's, where what waits for the end
-        of one launch would keep back the next, for which the first waits."""
+        """All launches, and only then what follows one of them: streams may share a queue of the GPU's, where what
+        waits for the end of one launch would keep back the next, for which the first waits."""
         crews = [(range(self.program.ranks) if crew.rank is None else (crew.rank,), crew.device) for crew in self.crews]
         self._copied("i", crews, streams)
         for crew, argument, stream in zip(self.crews, self._now, streams, strict=False):
@@ -178,7 +199,9 @@ class CudaMachine(Buffers):
             return
         status = self.state.statuses()
         if (status["kind"] == flat.WRONG_GRID).any():
-            raise SynthError(f"{self.program.name}: a grid was not of the blocks that it has; is the driver another program's?")
+            raise SynthError(
+                f"{self.program.name}: a grid was not of the blocks that it has; is the driver another program's?"
+            )
         if self.state.given_up():
             self.state.synchronize()
             status = self.state.statuses()

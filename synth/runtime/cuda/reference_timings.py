@@ -1,7 +1,7 @@
 """What stands beside programs on GPUs: a copy from memory to memory of as many bytes as all outputs hold, and NCCL.
 
-No program writes its outputs faster than the copy, where all ranks are on one GPU. NCCL puts no two ranks on one GPU, so
-it stands beside programs whose ranks have GPUs of their own (`--ranks-on`).
+No program writes its outputs faster than the copy, where all ranks are on one GPU. NCCL puts no two ranks on one GPU,
+so it stands beside programs whose ranks have GPUs of their own (`--ranks-on`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from synth.runtime.cuda.devices import connect, zeros
 from synth.runtime.dtypes import Dtype
 
 SAYS = {
-    "copy": "a device-to-device copy of as many bytes as all outputs hold, by the GPU's own memcpy: what no program on one GPU exceeds",
+    "copy": "a device-to-device copy of as many bytes as all outputs hold, by the GPU's own memcpy: what no program "
+    "on one GPU exceeds",
     "nccl": "NCCL's own choice of algorithm, by cupy.cuda.nccl",
 }
 AT_ONCE = 20  # copies, or calls of NCCL, between two events
@@ -43,7 +44,8 @@ class Wanted(NamedTuple):
 
 
 def beside(cupy: Any, name: str, call: Wanted) -> tuple[int, list[float]]:
-    """The bytes that are written, and the seconds of each repeat. Raises UsageError where it cannot be had, with the reason."""
+    """The bytes that are written, and the seconds of each repeat. Raises UsageError where it cannot be had, with the
+    reason."""
     return (_copy if name == "copy" else _nccl)(cupy, call)
 
 
@@ -89,7 +91,9 @@ def _library(cupy: Any) -> Any:
 def _nccl(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
     layout, task, on = call.layout, call.layout.collective, call.on
     if on is None or len(set(on)) < task.ranks:
-        raise UsageError(f"NCCL puts no two ranks on one GPU, so it stands beside {task.ranks} ranks on as many: --ranks-on 0,1,..")
+        raise UsageError(
+            f"NCCL puts no two ranks on one GPU, so it stands beside {task.ranks} ranks on as many: --ranks-on 0,1,.."
+        )
     nccl = _library(cupy)
     if not nccl.available:
         raise UsageError("CuPy finds no NCCL: pip install nvidia-nccl-cu13 (or -cu12)")
@@ -118,7 +122,9 @@ def _nccl(cupy: Any, call: Wanted) -> tuple[int, list[float]]:
         for rank, comm in enumerate(comms):
             with cupy.cuda.Device(on[rank]):
                 send = read[rank] if layout.inputs[rank] else written[rank]
-                getattr(comm, _NAMES[task.name])(send.data.ptr, written[rank].data.ptr, count, kind, *tail, *root, streams[rank].ptr)
+                getattr(comm, _NAMES[task.name])(
+                    send.data.ptr, written[rank].data.ptr, count, kind, *tail, *root, streams[rank].ptr
+                )
         nccl.groupEnd()
 
     with cupy.cuda.Device(on[0]):

@@ -34,15 +34,25 @@ LINE = 16  # u64 between counters, so that two blocks do not write one cache lin
 
 
 class Machine:
-    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as wanted;
-    nothing is cleared between launches, except after one that was cut short or leaves messages behind. `feature`, `tables`: as
-    `ways.tables` gives them. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for logical time."""
+    """A program loaded for CPU threads: tables, connections and counters, which outlive a launch. `launch` as often as
+    wanted; nothing is cleared between launches, except after one that was cut short or leaves messages behind.
+    `feature`,
+    `tables`: as
+    `ways.tables` gives them. `on`: a device for each rank, where every rank is a launch of its own. `clock`: for
+    logical time."""
 
     def __init__(
         self, code: Compiled, cut: Cut, size: int, feature: str, tables: flat.Tables, *, timeout: float,
         on: Sequence[int] | None = None, clock: Clockwork | None = None,
     ) -> None:  # fmt: skip
-        self.code, self.cut, self.crews, self.feature, self.tables, self.size = code, cut, crews(code, on), feature, tables, size
+        self.code, self.cut, self.crews, self.feature, self.tables, self.size = (
+            code,
+            cut,
+            crews(code, on),
+            feature,
+            tables,
+            size,
+        )
         self.clock = clock
         self.timed: Timed | None = None
         count, wires = len(code.place), max(1, len(code.wires))
@@ -60,14 +70,28 @@ class Machine:
                 self.conns[w][name] = _at(self.counters[w, k])
         self.prog = np.zeros((), flat.PROG)
         for name, array in (
-            ("blocks", tables.blocks), ("ops", tables.ops), ("deps", tables.deps), ("conns", self.conns), ("buffers", self.buffers),
-            ("done", self.done), ("run", self.run), ("beat", self.beat), ("abort", self.abort), ("status", self.status),
-        ):  # fmt: skip
+            ("blocks", tables.blocks),
+            ("ops", tables.ops),
+            ("deps", tables.deps),
+            ("conns", self.conns),
+            ("buffers", self.buffers),
+            ("done", self.done),
+            ("run", self.run),
+            ("beat", self.beat),
+            ("abort", self.abort),
+            ("status", self.status),
+        ):
             self.prog[name] = _at(array)
         for name, value in (
-            ("elements", cut.elements), ("step", self.step), ("timeout", int(timeout * 1e9)), ("nblocks", count),
-            ("slices", len(cut.bounds)), ("part", min(cut.part, flat.MAX_INT)), ("nslots", cut.depth), ("slot_chunks", tables.slot_chunks),
-        ):  # fmt: skip
+            ("elements", cut.elements),
+            ("step", self.step),
+            ("timeout", int(timeout * 1e9)),
+            ("nblocks", count),
+            ("slices", len(cut.bounds)),
+            ("part", min(cut.part, flat.MAX_INT)),
+            ("nslots", cut.depth),
+            ("slot_chunks", tables.slot_chunks),
+        ):
             self.prog[name] = value
         self.watched = np.zeros(len(self.crews), flat.CREW)
         self.deps = tables.deps if on is None else own_deps(tables, code, self.crews)
@@ -95,9 +119,10 @@ class Machine:
         return getattr(build_host.library(made.group), made.symbol), kind.size // made.size
 
     def launch(self, launch: Any, threads: int, scale: int = 1, times: int = 1, stretch: int = 0) -> None:
-        """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it moves bytes.
-        With a clock one run, and `timed` says what came out; `stretch`: paced, real time so many times logical time.
-        Raises DeadlockError with who waits for whom, SynthError where the system gives no more threads."""
+        """`times` runs by the compiled function `launch`, back to back. `scale`: its elements per element, where it
+        moves bytes. With a clock one run, and `timed` says what came out; `stretch`: paced, real time so many times
+        logical time. Raises DeadlockError with who waits for whom, SynthError where the system gives no more
+        threads."""
         prog = self.prog.copy()
         prog["elements"] *= scale
         prog["step"] *= scale
@@ -106,7 +131,10 @@ class Machine:
             times, image = 1, np.zeros(self.clock.size, np.uint8)
             image[:] = self.clock.image(_at(image), self.size // scale, stretch)
             prog["clock"] = _at(image)
-        own = [told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog for crew in self.crews]
+        own = [
+            told(prog, crew, len(self.crews), _at(self.watched)) if crew.rank is not None else prog
+            for crew in self.crews
+        ]
 
         def start(k: int) -> int:
             crew = self.crews[k]
@@ -118,7 +146,9 @@ class Machine:
         if failed or stopped or not self.tables.balanced:
             self.clear()
         if failed:
-            raise SynthError(f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)")
+            raise SynthError(
+                f"the system does not give {len(self.code.place) * threads} threads; ask for fewer a block (--threads)"
+            )
         if stopped:
             raise diagnose(halted(self.code, self.cut, waits(self.code, self.tables, self.status)))
         if self.clock is not None:
@@ -131,13 +161,15 @@ def _at(array: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class Host:
-    """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about one.
+    """Runs the CUDA kernel's source on CPU threads; every element moves as on a GPU, and the time says nothing about
+    one.
 
-    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a device for
-    each rank; here all are this machine, and each rank is a launch of its own. `direct`: put into the receiver's buffer what
-    is proved safe. `clock`: logical (the time of an execution-driven model over the links of `network`, worked out by the
-    kernel as it moves the data) or paced (real time too is held to `stretch` times that). Without, `network` is only named
-    in the report. `protocol`, `depth`, `part`, `runtime` as for the reference executor.
+    `threads` of each thread block. `timeout`: seconds without any progress until the run is given up. `ranks_on`: a
+    device for each rank; here all are this machine, and each rank is a launch of its own. `direct`: put into the
+    receiver's buffer what is proved safe. `clock`: logical (the time of an execution-driven model over the links of
+    `network`, worked out by the kernel as it moves the data) or paced (real time too is held to `stretch` times that).
+    Without, `network` is only named in the report. `protocol`, `depth`, `part`, `runtime` as for the reference
+    executor.
     """
 
     network: Network | None = None
@@ -159,14 +191,19 @@ class Host:
     def time(self, program: Program, elements: int, *, dtype: str = "float32", in_place: bool = False) -> Execution:
         """The logical time of a run on unspecified data. Raises UsageError unless there is a clock."""
         if self.clock is None:
-            raise UsageError("the host executor moves data and knows no times without --clock logical; --no-data is for reference")
+            raise UsageError(
+                "the host executor moves data and knows no times without --clock logical; --no-data is for reference"
+            )
         kind = element_type(dtype)
         machine, _ = self.load(program, elements, kind, in_place=in_place)
         self._launch(machine, kind, "sum")
         return _execution(machine, None)
 
-    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
-        """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError, SynthError."""
+    def run(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
+    ) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks), which are left as they are. Raises DeadlockError,
+        SynthError."""
         kind, op = element_type(dtype), operator(op)
         machine, arena = self.load(program, next((a.shape[1] for a in arrays if len(a)), 0), kind, in_place=in_place)
         layout = layout_of(program)
@@ -180,7 +217,9 @@ class Host:
 
     def load(self, program: Program, elements: int, kind: Dtype, *, in_place: bool) -> tuple[Machine, Arena]:
         """`program` for `elements` per chunk, ready to launch, and its poisoned buffers."""
-        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        parts = cut(
+            program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
+        )
         arena = Arena(program, layout_of(program), in_place=in_place, slices=len(parts.bounds))
         arena.allocate(kind, elements)
         code = compiled(program, arena, in_place=in_place)
@@ -197,7 +236,8 @@ class Host:
         """Raises UsageError where `threads` of so many blocks are too many, or the timeout makes no sense."""
         if not 1 <= self.threads <= 256 or blocks * self.threads > MAX_THREADS:
             raise UsageError(
-                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 a block and at most"
+                f"{program.name} has {blocks} thread blocks; with {self.threads} threads each that is not 1 to 256 "
+                f"a block and at most"
                 f" {MAX_THREADS} together (--threads)"
             )
         if self.timeout <= 0:

@@ -1,4 +1,5 @@
-"""A program loaded for CPU threads on the caller's arrays: what `CudaMachine` is on a GPU, but each launch runs to its end."""
+"""A program loaded for CPU threads on the caller's arrays: what `CudaMachine` is on a GPU, but each launch runs to its
+end."""
 
 from __future__ import annotations
 
@@ -22,20 +23,26 @@ from synth.runtime.slicing import cut
 
 
 class HostMachine:
-    """`use` the caller's arrays, then `launch` as often as wanted. Only scratch is allocated, so arrays may be of any size; where
-    chunks are padded, buffers too, from and to which each launch copies."""
+    """`use` the caller's arrays, then `launch` as often as wanted. Only scratch is allocated, so arrays may be of any
+    size; where chunks are padded, buffers too, from and to which each launch copies."""
 
     def __init__(self, host: Host, program: Program, unit: int, kind: Dtype, op: str, in_place: bool) -> None:
         self.host, self.program, self.kind, self.op, self.in_place = host, program, kind, op, in_place
         self.layout, self.padding = layout_of(program), Padding(unit, program.chunks)
         elements = self.elements = self.padding.elements
-        parts = cut(program, elements, kind, protocol=host.protocol, depth=host.depth, part=host.part, runtime=host.runtime)
+        parts = cut(
+            program, elements, kind, protocol=host.protocol, depth=host.depth, part=host.part, runtime=host.runtime
+        )
         self.arena = Arena(program, self.layout, in_place=in_place, slices=1)
         self.code = compiled(program, self.arena, in_place=in_place)
         host.fits(program, len(self.code.place))
-        feature, tables = transports.tables(self.code, parts, protocol=host.protocol, in_place=in_place, direct=host.direct)
+        feature, tables = transports.tables(
+            self.code, parts, protocol=host.protocol, in_place=in_place, direct=host.direct
+        )
         if not tables.balanced:
-            raise SynthError(f"{program.name}: a connection takes fewer messages than are sent; the next launch would find them")
+            raise SynthError(
+                f"{program.name}: a connection takes fewer messages than are sent; the next launch would find them"
+            )
         self.machine = Machine(self.code, parts, kind.size, feature, tables, timeout=host.timeout, on=host.ranks_on)
         self._bound: Bound | None = None
         self._scratch: list[np.ndarray] = []
@@ -46,9 +53,11 @@ class HostMachine:
             self._scratch = [np.full((gpu.scratch, elements), poison(kind), kind.numpy) for gpu in program.gpus]
 
     def use(self, inputs: Any, outputs: Any) -> None:
-        """Let the next launches read and write the caller's arrays (NumPy's, or torch's in the host's memory); None where a rank
-        has none. In place, they lie as the program's layout says. Raises UsageError: one line."""
-        self._bound = bound(self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place)
+        """Let the next launches read and write the caller's arrays (NumPy's, or torch's in the host's memory); None
+        where a rank has none. In place, they lie as the program's layout says. Raises UsageError: one line."""
+        self._bound = bound(
+            self.program, self.layout, self.padding, self.kind, inputs, outputs, on=None, in_place=self.in_place
+        )
         if self.padding.padded:
             return
         self.machine.buffers[:] = self._bound.pointers
@@ -56,7 +65,8 @@ class HostMachine:
             self.machine.buffers[3 * rank + 2] = scratch.__array_interface__["data"][0]
 
     def launch(self, stream: Any = None, times: int = 1) -> None:
-        """`times` runs back to back, to their end. Raises DeadlockError with who waits for whom; the next launch starts afresh."""
+        """`times` runs back to back, to their end. Raises DeadlockError with who waits for whom; the next launch starts
+        afresh."""
         function, scale = self.machine.function(self.kind, self.op)
         for inside, outside in self._copied("i"):
             inside[...] = outside
@@ -70,10 +80,13 @@ class HostMachine:
         """Nothing is under way after a launch."""
 
     def _copied(self, buffer: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The padded inputs or outputs (`buffer`) without their padding, each with the caller's array; none where nothing is padded."""
+        """The padded inputs or outputs (`buffer`) without their padding, each with the caller's array; none where
+        nothing is padded."""
         if not self.padding.padded or self._bound is None:
             return []
-        arrays, chunks = (self._bound.inputs, self.layout.inputs) if buffer == "i" else (self._bound.outputs, self.layout.outputs)
+        arrays, chunks = (
+            (self._bound.inputs, self.layout.inputs) if buffer == "i" else (self._bound.outputs, self.layout.outputs)
+        )
         found = []
         for rank, facts in enumerate(arrays):
             if facts is not None:

@@ -1,4 +1,5 @@
-"""Launches side by side on CPU threads: each on a stream of its own, which here is a thread that makes them one after the other."""
+"""Launches side by side on CPU threads: each on a stream of its own, which here is a thread that makes them one after
+the other."""
 
 from __future__ import annotations
 
@@ -9,9 +10,11 @@ import numpy as np
 
 
 def side_by_side(starts: Sequence[Callable[[], int]], abort: np.ndarray, times: int = 1) -> int:
-    """Call each of `starts` `times` times; where they are several each has its own thread, and none waits for another's end.
+    """Call each of `starts` `times` times; where they are several each has its own thread, and none waits for another's
+    end.
 
-    0, or the first result that is not: nothing has run then, all others are told to leave, and no more are started. After
+    0, or the first result that is not: nothing has run then, all others are told to leave, and no more are started.
+    After
     `abort` is set no launch begins either.
     """
     found = [0] * len(starts)

@@ -1,8 +1,9 @@
 """Programs under ThreadSanitizer: the kernel and a dumped program as an executable of its own.
 
 With one thread a block, what it reports is a race of the program: an order that no FIFO and no dependency makes. With
-several, it may also be one of the kernel: a missing barrier, or an atomic that is too weak, though the results be right.
-Packets make no order but their own, and what is put directly is written when it is sent: both are looked at likewise.
+several, it may also be one of the kernel: a missing barrier, or an atomic that is too weak, though the results be
+right. Packets make no order but their own, and what is put directly is written when it is sent: both are looked at
+likewise.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _SAFE = "int main() { return 0; }\n"
 
 
 class Raced(NamedTuple):
-    """What came out: `races` reported (the first words of each), whether blocks waited for ever, whether every element was right."""
+    """What came out: `races` reported (the first words of each), whether blocks waited for ever, whether every element
+    was right."""
 
     races: tuple[str, ...]
     stuck: bool
@@ -49,7 +51,11 @@ def missing() -> str | None:
         except SynthError as error:
             return f"no ThreadSanitizer here: {error}"
         done = subprocess.run([*_still(), str(probe)], capture_output=True, text=True, check=False)
-        return None if done.returncode == 0 else f"ThreadSanitizer does not run here: {(done.stderr.splitlines() or ['no message'])[0]}"
+        return (
+            None
+            if done.returncode == 0
+            else f"ThreadSanitizer does not run here: {(done.stderr.splitlines() or ['no message'])[0]}"
+        )
 
 
 @cache
@@ -72,21 +78,32 @@ def build(feature: str = sources.PLAIN, folder: Path = sources.FOLDER) -> Path:
 
 
 def race(
-    program: Program, *, threads: int, elements: int = 9, launches: int = 1, seed: int = 0, folder: Path = sources.FOLDER,
-    limit: float = 300.0,     **options: Any,
-) -> Raced:  # fmt: skip
-    """Run `program` on int32 under ThreadSanitizer, `threads` a block, out of place; `options` as those of `Host`: protocol LL
-    for packets, direct, clock, ranks_on; `folder`: the kernel's files; what runs longer than
+    program: Program,
+    *,
+    threads: int,
+    elements: int = 9,
+    launches: int = 1,
+    seed: int = 0,
+    folder: Path = sources.FOLDER,
+    limit: float = 300.0,
+    **options: Any,
+) -> Raced:
+    """Run `program` on int32 under ThreadSanitizer, `threads` a block, out of place; `options` as those of `Host`:
+    protocol LL for packets, direct, clock, ranks_on; `folder`: the kernel's files; what runs longer than
     `limit` seconds is stuck. Raises SynthError where it cannot run."""
     layout, kind = Layout(program.collective, program.chunks) if program.collective else None, dtype(KIND)
     if layout is None:
         raise SynthError(f"{program.name} does not say which collective it computes")
-    machine, arena = Host(**{"threads": threads, "timeout": 5.0} | options).load(program, elements, kind, in_place=False)
+    machine, arena = Host(**{"threads": threads, "timeout": 5.0} | options).load(
+        program, elements, kind, in_place=False
+    )
     given = reference_data.inputs(layout, elements, kind, "sum", seed)
     arena.fill(given, layout, len(machine.cut.bounds))
     tables, memory = machine.tables, arena.data or []
     starts = [
-        arena.view(r, b, 1).__array_interface__["data"][0] - m.__array_interface__["data"][0] for r, m in enumerate(memory) for b in "ios"
+        arena.view(r, b, 1).__array_interface__["data"][0] - m.__array_interface__["data"][0]
+        for r, m in enumerate(memory)
+        for b in "ios"
     ]
     image = np.zeros(0, np.uint8) if machine.clock is None else machine.clock.image(0, kind.size)
     sizes = [
@@ -94,9 +111,17 @@ def race(
         len(machine.crews),
     ]  # fmt: skip
     parts = [
-        machine.prog, np.array(sizes, np.int64), tables.blocks, tables.ops, machine.deps, np.array([m.nbytes for m in memory], np.int64),
-        np.array(starts, np.int64), np.array([(crew.first, crew.count) for crew in machine.crews], np.int64), image, *memory,
-    ]  # fmt: skip
+        machine.prog,
+        np.array(sizes, np.int64),
+        tables.blocks,
+        tables.ops,
+        machine.deps,
+        np.array([m.nbytes for m in memory], np.int64),
+        np.array(starts, np.int64),
+        np.array([(crew.first, crew.count) for crew in machine.crews], np.int64),
+        image,
+        *memory,
+    ]
     with tempfile.TemporaryDirectory() as work:
         dump, out = Path(work) / "dump", Path(work) / "out"
         dump.write_bytes(b"".join(part.tobytes() for part in parts))
@@ -121,7 +146,9 @@ def _done(command: list[str], limit: float) -> tuple[int, list[str]]:
     """How a program has ended, and the lines that it said."""
     with tempfile.TemporaryFile("w+") as said:
         try:
-            code = subprocess.run(command, stderr=said, check=False, env={"TSAN_OPTIONS": "exitcode=66"}, timeout=limit).returncode
+            code = subprocess.run(
+                command, stderr=said, check=False, env={"TSAN_OPTIONS": "exitcode=66"}, timeout=limit
+            ).returncode
         except subprocess.TimeoutExpired:
             code = 4
             said.write("\nstuck\n")

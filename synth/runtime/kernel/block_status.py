@@ -13,7 +13,8 @@ _WAITS = {flat.WAITS_DATA: "data", flat.WAITS_CREDIT: "credit", flat.WAITS_ENTRY
 
 
 def waits(code: Compiled, tables: flat.Tables, status: np.ndarray) -> list[tuple[int, tuple[str, Any] | None] | None]:
-    """Of each block that was cut short: its op and what it waited for, as the reference executor says it; None of one that ended."""
+    """Of each block that was cut short: its op and what it waited for, as the reference executor says it; None of one
+    that ended."""
     found: list[tuple[int, tuple[str, Any] | None] | None] = []
     for row in status:
         kind, op, what = int(row["kind"]), int(row["op"]), int(row["what"])

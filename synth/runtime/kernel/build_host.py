@@ -23,9 +23,12 @@ def compiler() -> str | None:
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels are kept: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth; kernels/ there."""
+    """Where compiled kernels are kept: $SYNTH_CACHE, else $XDG_CACHE_HOME/synth, else ~/.cache/synth; kernels/
+    there."""
     base = os.environ.get("SYNTH_CACHE")
-    return (Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth") / "kernels"
+    return (
+        Path(base) if base else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "synth"
+    ) / "kernels"
 
 
 def keep(path: Path, content: bytes) -> None:
@@ -37,11 +40,14 @@ def keep(path: Path, content: bytes) -> None:
         os.chmod(file.name, 0o755)
         os.replace(file.name, path)
     except OSError as error:
-        raise SynthError(f"compiled kernels are kept in {path.parent}, which cannot be written: {error}; set SYNTH_CACHE") from None
+        raise SynthError(
+            f"compiled kernels are kept in {path.parent}, which cannot be written: {error}; set SYNTH_CACHE"
+        ) from None
 
 
 def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path = sources.FOLDER) -> None:
-    """Compile `source` against the kernel's files in `folder` into `target`. Raises SynthError with the compiler's first error."""
+    """Compile `source` against the kernel's files in `folder` into `target`. Raises SynthError with the compiler's
+    first error."""
     command = compiler()
     if command is None:
         raise MissingDependencyError(f"the host executor {MISSING}")
@@ -49,10 +55,17 @@ def build(source: str, target: Path, flags: tuple[str, ...] = (), folder: Path =
         main, made = Path(work) / "main.cpp", Path(work) / "made"
         main.write_text(source)
         done = subprocess.run(
-            [command, *FLAGS, *flags, f"-I{folder}", str(main), "-o", str(made)], capture_output=True, text=True, check=False
+            [command, *FLAGS, *flags, f"-I{folder}", str(main), "-o", str(made)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines() or ["no message"]
+            said = (
+                [line for line in done.stderr.splitlines() if "error" in line]
+                or done.stderr.splitlines()
+                or ["no message"]
+            )
             raise SynthError(f"{command} cannot compile the kernel: {said[0]}")
         keep(target, made.read_bytes())
 

@@ -1,8 +1,8 @@
 """A program carried out by several launches at once, one a rank: on several GPUs, or several side by side on one.
 
-The blocks of a rank are numbered on end, and depend on blocks of their own rank alone, so a launch is told of its blocks as if
-there were no others; connections join it to the rest. Each has counters, flags and statuses of its own, and all share
-one flag of giving up and look at each other's beats before they do.
+The blocks of a rank are numbered on end, and depend on blocks of their own rank alone, so a launch is told of its
+blocks as if there were no others; connections join it to the rest. Each has counters, flags and statuses of its own,
+and all share one flag of giving up and look at each other's beats before they do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Crew(NamedTuple):
 
 
 def crews(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Crew, ...]:
-    """One launch of all blocks on `device`, or, where `on` gives the device of each rank, one for each rank that has blocks.
+    """One launch of all blocks on `device`, or, where `on` gives the device of each rank, one for each rank that has
+    blocks.
 
     Raises UsageError where `on` does not name a device for every rank.
     """
@@ -38,7 +39,10 @@ def crews(code: Compiled, on: Sequence[int] | None, device: int = 0) -> tuple[Cr
         return (Crew(None, 0, len(code.place), device),)
     ranks = code.program.ranks
     if len(on) != ranks:
-        raise UsageError(f"{code.program.name} has {ranks} ranks; --ranks-on names {len(on)} devices, and must name one for each rank")
+        raise UsageError(
+            f"{code.program.name} has {ranks} ranks; --ranks-on names {len(on)} devices, and must name one for each "
+            f"rank"
+        )
     if min(on) < 0:
         raise UsageError(f"--ranks-on: there is no device {min(on)}; they are numbered from 0")
     found, first = [], 0

@@ -1,8 +1,8 @@
 """Logical time in the kernel: what it is told, and what it found out.
 
-The kernel works out by itself when every transfer begins and ends (kernel/clock.cuh). It is told one thing by the reference
-executor: in which order transfers take a link, or links that share a limit, as turns with tickets. So equal times say
-that the lowered arrays, run by many threads with real data, take the time that the model gives them.
+The kernel works out by itself when every transfer begins and ends (kernel/clock.cuh). It is told one thing by the
+reference executor: in which order transfers take a link, or links that share a limit, as turns with tickets. So equal
+times say that the lowered arrays, run by many threads with real data, take the time that the model gives them.
 """
 
 from __future__ import annotations
@@ -23,22 +23,48 @@ from synth.runtime.reference.event_loop import Engine
 from synth.runtime.reference.op_tables import Compiled, compiled
 from synth.runtime.slicing import Cut
 
-SAYS = "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and β of the topology"
-ROUTE = np.dtype([
-    ("free", "u8"), ("busy", "u8"), ("carried", "u8"), ("num", "i8"), ("den", "i8"), ("alpha", "i8"), ("cap0", "i4"), ("ncaps", "i4"),
-    ("line", "i4"), ("padding", "i4"),
-])  # fmt: skip
+SAYS = (
+    "an execution-driven model of {network}, not a measurement: programs run over FIFOs and links with the α and "
+    "β of the topology"
+)
+ROUTE = np.dtype(
+    [
+        ("free", "u8"),
+        ("busy", "u8"),
+        ("carried", "u8"),
+        ("num", "i8"),
+        ("den", "i8"),
+        ("alpha", "i8"),
+        ("cap0", "i4"),
+        ("ncaps", "i4"),
+        ("line", "i4"),
+        ("padding", "i4"),
+    ]
+)
 LIMIT = np.dtype([("served", "u8"), ("num", "i8"), ("den", "i8")])
 POINTERS = (
-    "routes", "limits", "caps", "turns", "route_of", "tickets", "ticket0", "sent_at", "freed_at", "ends", "clocks", "walls", "start",
-)  # fmt: skip
+    "routes",
+    "limits",
+    "caps",
+    "turns",
+    "route_of",
+    "tickets",
+    "ticket0",
+    "sent_at",
+    "freed_at",
+    "ends",
+    "clocks",
+    "walls",
+    "start",
+)
 CLOCK = np.dtype([*((name, "u8") for name in POINTERS), ("stretch", "u8"), ("nops", "i8"), ("bytes", "i8")])
 RECORDS = (ROUTE, LIMIT, CLOCK)
 ALIGNED = 64  # bytes
 
 
 class Timetable(NamedTuple):
-    """`tickets[wire]`: the turn of each of its messages. `line[route]`: whose turns a route takes. `picoseconds`: the reference's."""
+    """`tickets[wire]`: the turn of each of its messages. `line[route]`: whose turns a route takes. `picoseconds`: the
+    reference's."""
 
     network: Network
     route_of: tuple[int, ...]
@@ -71,7 +97,9 @@ def timetable(code: Compiled, cut: Cut, size: int, network: Network, *, in_place
     arena = Arena(program, layout, in_place=in_place, slices=len(cut.bounds))
     arena.fill((), layout, len(cut.bounds))
     links = Links(network)
-    engine = Engine(compiled(program, arena, in_place=in_place), arena, cut, size, links=links, combine=None, trace=True)
+    engine = Engine(
+        compiled(program, arena, in_place=in_place), arena, cut, size, links=links, combine=None, trace=True
+    )
     makespan = engine.run()
     if not all(engine.done):
         raise diagnose(engine)
@@ -126,14 +154,20 @@ class Clockwork:
         counts = [len(found) for found in table.tickets]
         slots = wires * cut.depth
         parts = {
-            "routes": routes, "limits": limits, "caps": np.array(caps or [0], np.int32), "turns": np.zeros(len(routes), np.uint64),
+            "routes": routes,
+            "limits": limits,
+            "caps": np.array(caps or [0], np.int32),
+            "turns": np.zeros(len(routes), np.uint64),
             "route_of": np.array([*table.route_of, 0], np.int32),
             "tickets": np.array([t for found in table.tickets for t in found] + [0], np.uint32),
-            "ticket0": np.array([0, *np.cumsum(counts)], np.int64), "sent_at": np.zeros(slots, np.uint64),
-            "freed_at": np.zeros(slots, np.uint64), "ends": np.zeros(max(1, self.nops * len(cut.bounds)), np.uint64),
-            "clocks": np.zeros(max(1, len(code.place)), np.uint64), "walls": np.zeros(max(1, len(code.place)), np.uint64),
+            "ticket0": np.array([0, *np.cumsum(counts)], np.int64),
+            "sent_at": np.zeros(slots, np.uint64),
+            "freed_at": np.zeros(slots, np.uint64),
+            "ends": np.zeros(max(1, self.nops * len(cut.bounds)), np.uint64),
+            "clocks": np.zeros(max(1, len(code.place)), np.uint64),
+            "walls": np.zeros(max(1, len(code.place)), np.uint64),
             "start": np.zeros(1, np.uint64),
-        }  # fmt: skip
+        }
         self.at: dict[str, int] = {}
         size = -(-CLOCK.itemsize // ALIGNED) * ALIGNED
         for name in POINTERS:
@@ -146,7 +180,8 @@ class Clockwork:
         self._blocks = len(code.place)
 
     def image(self, base: int, size: int, stretch: int = 0) -> np.ndarray:
-        """What must stand at address `base` before each launch. `size`: bytes of what the instantiation calls an element.
+        """What must stand at address `base` before each launch. `size`: bytes of what the instantiation calls an
+        element.
         `stretch`: how much longer than logical time real time is made; 0: as it comes."""
         head = np.zeros((), CLOCK)
         for name in POINTERS:
@@ -174,7 +209,8 @@ class Clockwork:
 
 
 class Clocked(Protocol):
-    """The options of an executor that can keep logical time: `clock` is None, logical or paced (`stretch` times slower than that)."""
+    """The options of an executor that can keep logical time: `clock` is None, logical or paced (`stretch` times slower
+    than that)."""
 
     @property
     def network(self) -> Network | None: ...  # noqa: D102
@@ -187,13 +223,18 @@ class Clocked(Protocol):
 
 
 def clockwork(options: Clocked, code: Compiled, cut: Cut, kind: Dtype, in_place: bool) -> Clockwork | None:
-    """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable` raises."""
+    """The clock that `options` ask for; None where they ask for none. Raises UsageError, and what `timetable`
+    raises."""
     if options.stretch and options.clock != "paced":
-        raise UsageError(f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch")
+        raise UsageError(
+            f"a stretch of {options.stretch} holds a paced run's real time; add --clock paced, or leave out --stretch"
+        )
     if options.clock is None:
         return None
     if options.clock not in ("logical", "paced") or options.stretch < 0:
-        raise UsageError(f"a clock is logical or paced, and paced at least 1 time slower; got {options.clock} and {options.stretch}")
+        raise UsageError(
+            f"a clock is logical or paced, and paced at least 1 time slower; got {options.clock} and {options.stretch}"
+        )
     if options.network is None:
         raise UsageError("logical time needs the α and β of links: name the machine (--topo)")
     if options.ranks_on is not None:
@@ -206,5 +247,7 @@ def _pace(network: Network, units: int, most: int) -> tuple[int, int]:
     """Picoseconds per byte as a fraction."""
     rate = 1000 / (units * network.unit)
     if rate.numerator * most >= 1 << 62:
-        raise SynthError(f"{network.name}: a transfer of {most} bytes at {float(1000 / rate):g} GB/s does not fit the kernel's clock")
+        raise SynthError(
+            f"{network.name}: a transfer of {most} bytes at {float(1000 / rate):g} GB/s does not fit the kernel's clock"
+        )
     return rate.numerator, rate.denominator

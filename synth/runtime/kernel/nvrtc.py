@@ -1,7 +1,7 @@
 """NVRTC by ctypes: CUDA source to machine code (cubin), without a driver or a GPU.
 
-The library is that of the wheels `nvidia-cuda-nvrtc` (CUDA 13) or `nvidia-cuda-nvrtc-cu12`, which CuPy's extra [ctk] also
-brings, or that of an installed toolkit.
+The library is that of the wheels `nvidia-cuda-nvrtc` (CUDA 13) or `nvidia-cuda-nvrtc-cu12`, which CuPy's extra [ctk]
+also brings, or that of an installed toolkit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ from synth.runtime.kernel import sources
 
 MISSING = "needs NVRTC: pip install nvidia-cuda-nvrtc (CUDA 13) or nvidia-cuda-nvrtc-cu12"
 HEADERS = tuple(sorted(path.name for path in sources.FOLDER.glob("*.cuh")))
-_USED = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-                   r".*?Used (\d+) registers", re.DOTALL)  # fmt: skip
+_USED = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) "
+    r"bytes spill loads"
+    r".*?Used (\d+) registers",
+    re.DOTALL,
+)
 
 
 class Used(NamedTuple):
@@ -45,7 +49,9 @@ def where(major: int | None = None) -> str | None:
     found: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for base in (spec.submodule_search_locations or ()) if spec else ():
-        found += [p for folder in ("cu13/lib", "cuda_nvrtc/lib") for p in sorted(Path(base, folder).glob("libnvrtc.so.*"))]
+        found += [
+            p for folder in ("cu13/lib", "cuda_nvrtc/lib") for p in sorted(Path(base, folder).glob("libnvrtc.so.*"))
+        ]
     for root in (os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"), "/usr/local/cuda"):
         found += sorted(Path(root, "lib64").glob("libnvrtc.so.*"))[:1] if root else []
     for path in found:
@@ -75,7 +81,8 @@ def version(major: int | None = None) -> tuple[int, int]:
 
 
 def compile_group(group: str, arch: int, options: tuple[str, ...] = (), *, major: int | None = None) -> Compiled:
-    """The kernels of one group (`kernels.GROUPS`) for sm_`arch`. Raises MissingDependencyError, SynthError with the first error."""
+    """The kernels of one group (`kernels.GROUPS`) for sm_`arch`. Raises MissingDependencyError, SynthError with the
+    first error."""
     return compile_source('#include "interp.cuh"\n' + sources.lines(group), arch, options, major=major)
 
 

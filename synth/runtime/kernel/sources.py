@@ -1,8 +1,8 @@
 """The kernel's source files, and which instantiation runs which element type, operator and feature.
 
-A program that only copies needs none of the arithmetic: `COPY` moves bytes, whatever their type. avg adds, and ends with
-one division. Each element type with each feature is one group of instantiations, compiled together; what a kernel can do
-beyond FIFOs costs those without it nothing. Tables made for a feature are right for the plain kernel too.
+A program that only copies needs none of the arithmetic: `COPY` moves bytes, whatever their type. avg adds, and ends
+with one division. Each element type with each feature is one group of instantiations, compiled together; what a kernel
+can do beyond FIFOs costs those without it nothing. Tables made for a feature are right for the plain kernel too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,23 @@ from synth.runtime.dtypes import DTYPES, Dtype
 FOLDER = Path(__file__).parent
 COPY = "copy"
 _TYPES = {
-    "f64": "double", "f32": "float", "f16": "f16", "bf16": "bf16", "i8": "signed char", "u8": "unsigned char", "i32": "int",
-    "u32": "u32", "i64": "i64", "u64": "u64",
-}  # fmt: skip
+    "f64": "double",
+    "f32": "float",
+    "f16": "f16",
+    "bf16": "bf16",
+    "i8": "signed char",
+    "u8": "unsigned char",
+    "i32": "int",
+    "u32": "u32",
+    "i64": "i64",
+    "u64": "u64",
+}
 _OPERATORS = {"sum": "Sum", "prod": "Prod", "min": "Min", "max": "Max"}
 PLAIN, LL, DIRECT, CLOCK = "", "ll", "direct", "clock"
 FEATURES = (PLAIN, LL, DIRECT, CLOCK)
-GROUPS = tuple(f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in (COPY, *(kind.short for kind in DTYPES)))
+GROUPS = tuple(
+    f"{name}-{feature}".rstrip("-") for feature in FEATURES for name in (COPY, *(kind.short for kind in DTYPES))
+)
 
 
 class Instance(NamedTuple):
@@ -57,7 +67,10 @@ def lines(group: str) -> str:
     name, _, feature = group.partition("-")
     made = {"copy": "Copy"} if name == COPY else _OPERATORS
     kind = "unsigned char" if name == COPY else _TYPES[name]
-    found = [f"SYNTH_KERNEL({_symbol(group, op)[6:]}, {kind}, {functor}, {feature.upper() or 0})\n" for op, functor in made.items()]
+    found = [
+        f"SYNTH_KERNEL({_symbol(group, op)[6:]}, {kind}, {functor}, {feature.upper() or 0})\n"
+        for op, functor in made.items()
+    ]
     if name != COPY and not feature:
         found.append(f"SYNTH_DIVIDE({name}_divide, {kind})\n")
     return "".join(found)

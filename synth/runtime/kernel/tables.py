@@ -1,7 +1,8 @@
 """A two-sided Program as the flat arrays that the kernel walks over.
 
-The records mirror the kernel's structs byte by byte; what their fields mean stands there (kernel/tables.cuh). Buffers are
-numbered 3 * rank + 0, 1, 2 for input, output and scratch; blocks of all ranks and connections are numbered through, as in
+The records mirror the kernel's structs byte by byte; what their fields mean stands there (kernel/tables.cuh). Buffers
+are numbered 3 * rank + 0, 1, 2 for input, output and scratch; blocks of all ranks and connections are numbered through,
+as in
 `compiled`.
 """
 
@@ -20,19 +21,50 @@ from synth.runtime.reference.op_tables import Compiled, Step
 from synth.runtime.slicing import Cut
 
 BLOCK = np.dtype([("op0", "i4"), ("nops", "i4"), ("into", "i4"), ("out", "i4")])
-OP = np.dtype([
-    ("flags", "i4"), ("src", "i4"), ("dst", "i4"), ("count", "i4"), ("dep0", "i4"), ("ndep", "i4"), ("src_at", "i8"), ("dst_at", "i8"),
-    ("put_at", "i8"), ("put", "i4"), ("padding", "i4"),
-])  # fmt: skip
+OP = np.dtype(
+    [
+        ("flags", "i4"),
+        ("src", "i4"),
+        ("dst", "i4"),
+        ("count", "i4"),
+        ("dep0", "i4"),
+        ("ndep", "i4"),
+        ("src_at", "i8"),
+        ("dst_at", "i8"),
+        ("put_at", "i8"),
+        ("put", "i4"),
+        ("padding", "i4"),
+    ]
+)
 DEP = np.dtype([("block", "i4"), ("op", "i4")])
 CONN = np.dtype([("fifo", "u8"), ("tail", "u8"), ("head", "u8"), ("entry", "u8"), ("sent", "u8"), ("taken", "u8")])
 STATUS = np.dtype([("kind", "i4"), ("op", "i4"), ("slice", "i4"), ("part", "i4"), ("what", "i4"), ("padding", "i4")])
 CREW = np.dtype([("beat", "u8"), ("blocks", "u8")])
-PROG = np.dtype([
-    ("blocks", "u8"), ("ops", "u8"), ("deps", "u8"), ("conns", "u8"), ("buffers", "u8"), ("done", "u8"), ("run", "u8"), ("beat", "u8"),
-    ("abort", "u8"), ("status", "u8"), ("crews", "u8"), ("clock", "u8"), ("elements", "i8"), ("step", "i8"), ("timeout", "u8"),
-    ("nblocks", "i4"), ("slices", "i4"), ("part", "i4"), ("nslots", "i4"), ("slot_chunks", "i4"), ("ncrews", "i4"),
-])  # fmt: skip
+PROG = np.dtype(
+    [
+        ("blocks", "u8"),
+        ("ops", "u8"),
+        ("deps", "u8"),
+        ("conns", "u8"),
+        ("buffers", "u8"),
+        ("done", "u8"),
+        ("run", "u8"),
+        ("beat", "u8"),
+        ("abort", "u8"),
+        ("status", "u8"),
+        ("crews", "u8"),
+        ("clock", "u8"),
+        ("elements", "i8"),
+        ("step", "i8"),
+        ("timeout", "u8"),
+        ("nblocks", "i4"),
+        ("slices", "i4"),
+        ("part", "i4"),
+        ("nslots", "i4"),
+        ("slot_chunks", "i4"),
+        ("ncrews", "i4"),
+    ]
+)
 RECORDS = (BLOCK, OP, DEP, CONN, STATUS, CREW, PROG)
 RECEIVES, SENDS, REDUCES, READS, WRITES, PUBLISHES, PUTS, LANDED = (1 << k for k in range(8))
 RUNNING, ENDED, WAITS_DATA, WAITS_CREDIT, WAITS_DEP, WRONG_GRID, WAITS_ENTRY, WAITS_TURN = range(8)
@@ -40,7 +72,8 @@ MAX_SLICES, MAX_OPS, MAX_INT = 1 << 24, (1 << 16) - 1, (1 << 31) - 1
 
 
 class Tables(NamedTuple):
-    """What stays the same in every launch. `balanced`: each connection takes all that is sent, so launches can follow one another."""
+    """What stays the same in every launch. `balanced`: each connection takes all that is sent, so launches can follow
+    one another."""
 
     blocks: np.ndarray
     ops: np.ndarray
@@ -51,14 +84,19 @@ class Tables(NamedTuple):
 
 def tables(code: Compiled, cut: Cut, puts: Mapping[Place, Place] | None = None) -> Tables:
     """The arrays of a compiled program. `puts`: the sends that may write the receiver's buffer, with their receives
-    (`synth.program.direct_writes`); kernels without direct put take them as all others. Raises UsageError for a one-sided program,
-    SynthError for what the kernel cannot hold, VerificationError where a message is taken as another number of chunks
-    than was sent."""
+    (`synth.program.direct_writes`); kernels without direct put take them as all others. Raises UsageError for a
+    one-sided program, SynthError for what the kernel cannot hold, VerificationError where a message is taken as another
+    number of chunks than was sent."""
     program = code.program
     if program.one_sided or any(step.code not in TWO_SIDED for steps in code.steps for step in steps):
-        raise UsageError(f"{program.name} is one-sided (MSCCL++ style); this executor runs programs of sends and receives: use reference")
+        raise UsageError(
+            f"{program.name} is one-sided (MSCCL++ style); this executor runs programs of sends and receives: use "
+            f"reference"
+        )
     if max((len(steps) for steps in code.steps), default=0) > MAX_OPS or len(cut.bounds) > MAX_SLICES:
-        raise SynthError(f"{program.name}: more than {MAX_OPS} ops a block or {MAX_SLICES} slices; choose a smaller size")
+        raise SynthError(
+            f"{program.name}: more than {MAX_OPS} ops a block or {MAX_SLICES} slices; choose a smaller size"
+        )
     awaited = {dep for steps in code.steps for step in steps for dep in step.deps}
     blocks, ops, deps = np.zeros(len(code.place), BLOCK), np.zeros(sum(map(len, code.steps)), OP), []
     at = 0
@@ -80,13 +118,15 @@ def tables(code: Compiled, cut: Cut, puts: Mapping[Place, Place] | None = None) 
 
 
 def slot_bytes(tables: Tables, step: int, size: int, feature: str) -> int:
-    """Of one slot of a FIFO, for slices of `step` elements of `size` bytes: lines of 16 bytes for 8 of data, where there are packets."""
+    """Of one slot of a FIFO, for slices of `step` elements of `size` bytes: lines of 16 bytes for 8 of data, where
+    there are packets."""
     return tables.slot_chunks * (-(-step * size // 8) * 16 if feature == LL else step * size)
 
 
 def finer(cut: Cut, most: int) -> Cut:
-    """`cut` with slices of at most `most` elements of a chunk (at least 1), in whole 64 bytes where that leaves any. The parts
-    of an op stay as they were, so each slice waits for the same messages: what cannot deadlock before cannot after."""
+    """`cut` with slices of at most `most` elements of a chunk (at least 1), in whole 64 bytes where that leaves any.
+    The parts of an op stay as they were, so each slice waits for the same messages: what cannot deadlock before cannot
+    after."""
     step = max((high - low for low, high in cut.bounds), default=0)
     if step <= most:
         return cut
@@ -101,15 +141,24 @@ def _row(program: Program, code: Compiled, b: int, i: int, step: Step, dep0: int
         RECEIVES * step.receives | SENDS * step.sends | REDUCES * (step.code in REDUCING) | READS * bool(step.src)
         | WRITES * bool(step.dst) | PUBLISHES * awaited
     )  # fmt: skip
-    if step.src and step.dst and step.src[0].row != step.dst[0].row and abs(step.src[0].row - step.dst[0].row) < step.count:
-        raise SynthError(f"{code.where(b, i)}: source and destination overlap in part; threads would read what others have overwritten")
+    if (
+        step.src
+        and step.dst
+        and step.src[0].row != step.dst[0].row
+        and abs(step.src[0].row - step.dst[0].row) < step.count
+    ):
+        raise SynthError(
+            f"{code.where(b, i)}: source and destination overlap in part; threads would read what others have "
+            f"overwritten"
+        )
     src = (3 * rank + BUFFERS.index(op.src[0].buffer), op.src[0].offset) if step.src else (0, 0)
     dst = (3 * rank + BUFFERS.index(op.dst[0].buffer), op.dst[0].offset) if step.dst else (0, 0)
     return flags, src[0], dst[0], step.count, dep0, len(step.deps), src[1], dst[1], 0, 0, 0
 
 
 def _paired(code: Compiled, cut: Cut, w: int) -> bool:
-    """Whether what is sent on a connection is just what is taken. Raises VerificationError where the sizes of two messages differ."""
+    """Whether what is sent on a connection is just what is taken. Raises VerificationError where the sizes of two
+    messages differ."""
     wire = code.wires[w]
     sent, taken = _parts(code, cut, wire.sender, True), _parts(code, cut, wire.receiver, False)
     for (size, op), (other, into) in zip(sent, taken, strict=False):

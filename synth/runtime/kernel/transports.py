@@ -1,4 +1,5 @@
-"""How the messages of a program travel in the kernel: through FIFOs, as packets, or straight into the receiver's buffer."""
+"""How the messages of a program travel in the kernel: through FIFOs, as packets, or straight into the receiver's
+buffer."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ def tables(
 ) -> tuple[str, arrays.Tables]:
     """The feature (`kernels.FEATURES`) to run a compiled program with, and its tables.
 
-    Logical time goes with FIFOs. Packets are for LL (`protocol`, or the program's own), unless the program relies on messages
-    for the order of a rank's memory. `direct`: put what is proved safe, if anything is. Raises as `arrays.tables` does.
+    Logical time goes with FIFOs. Packets are for LL (`protocol`, or the program's own), unless the program relies on
+    messages for the order of a rank's memory. `direct`: put what is proved safe, if anything is. Raises as
+    `arrays.tables` does.
     """
     program = code.program
     if clock:

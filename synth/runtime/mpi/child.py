@@ -78,7 +78,9 @@ def read_error(doc: dict) -> SynthError:
     """The inverse of `error_json`."""
     if "cycle" not in doc:
         return unpacked((doc["kind"], doc["text"]))
-    cycle = tuple(Stuck(a, b, op, text, why, None if by is None else (by[0], by[1])) for a, b, op, text, why, by in doc["cycle"])
+    cycle = tuple(
+        Stuck(a, b, op, text, why, None if by is None else (by[0], by[1])) for a, b, op, text, why, by in doc["cycle"]
+    )
     return DeadlockError(doc["name"], cycle, doc["closed"])
 
 

@@ -14,7 +14,11 @@ from synth.model.registry import installed, need
 
 INSTALL = "pip install 'ccl-synth[mpi]'"
 # (size, rank) as Open MPI, MPICH and its relatives, and MVAPICH tell them
-_WORLDS = (("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("PMI_SIZE", "PMI_RANK"), ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"))
+_WORLDS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    ("PMI_SIZE", "PMI_RANK"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+)
 
 
 _agreed = False
@@ -83,7 +87,9 @@ def command(processes: int) -> tuple[list[str], dict[str, str]]:
 def same(size: int, ranks: int) -> None:
     """Raises SynthError where mpirun started as many processes as asked but MPI knows of fewer: two MPIs are mixed."""
     if size != ranks:
-        raise SynthError(f"mpirun started {ranks} processes, but mpi4py sees {size}: they belong to different MPIs; {INSTALL}")
+        raise SynthError(
+            f"mpirun started {ranks} processes, but mpi4py sees {size}: they belong to different MPIs; {INSTALL}"
+        )
 
 
 def agree() -> None:

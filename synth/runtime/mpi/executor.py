@@ -1,4 +1,5 @@
-"""The MPI executor: every rank a process, on this machine by an mpirun of its own, or as the job that runs this process.
+"""The MPI executor: every rank a process, on this machine by an mpirun of its own, or as the job that runs this
+process.
 
 Started by hand (``synth run --executor mpi``) it writes program and inputs into a folder, starts as many processes as
 the program has ranks and reads their outputs. Under an mpirun that the user started, every process of the job calls it
@@ -32,9 +33,11 @@ _comm: Any = None  # this executor's own communicator: its messages meet no one 
 
 @dataclass(frozen=True)
 class Mpi:
-    """`processes`: must be the program's ranks, where given. `patience`: seconds without any message until a run counts as stuck.
+    """`processes`: must be the program's ranks, where given. `patience`: seconds without any message until a run counts
+    as stuck.
 
-    `protocol`, `depth`, `part` and `runtime` cut what is sent as they do for the reference. `network` gives no times here.
+    `protocol`, `depth`, `part` and `runtime` cut what is sent as they do for the reference. `network` gives no times
+    here.
     """
 
     network: Network | None = None
@@ -53,11 +56,25 @@ class Mpi:
         """Processes of one machine say nothing of the time on another. Raises UsageError."""
         raise UsageError("the mpi executor moves data and gives no times; use --executor reference for the time alone")
 
-    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
-        """Run `program` once on `arrays` (rows are chunks). Raises UsageError where the processes are not as many as its ranks."""
+    def run(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
+    ) -> Execution:
+        """Run `program` once on `arrays` (rows are chunks). Raises UsageError where the processes are not as many as
+        its ranks."""
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
         kind = element_type(dtype)
-        task = Task(program, elements, kind.name, op, in_place, self.protocol, self.depth, self.part, self.runtime, self.patience)
+        task = Task(
+            program,
+            elements,
+            kind.name,
+            op,
+            in_place,
+            self.protocol,
+            self.depth,
+            self.part,
+            self.runtime,
+            self.patience,
+        )
         world = mpi_world.inside()
         self._fits(program, world)
         if world is None:
@@ -66,9 +83,15 @@ class Mpi:
 
     def _fits(self, program: Program, world: mpi_world.World | None) -> None:
         if self.processes not in (None, program.ranks):
-            raise UsageError(f"{program.name} has {program.ranks} ranks, and each is a process: -n {program.ranks}, not {self.processes}")
+            raise UsageError(
+                f"{program.name} has {program.ranks} ranks, and each is a process: -n {program.ranks}, not "
+                f"{self.processes}"
+            )
         if world is not None and world.size != program.ranks:
-            raise UsageError(f"{program.name} has {program.ranks} ranks, this MPI job {world.size} processes: mpirun -n {program.ranks}")
+            raise UsageError(
+                f"{program.name} has {program.ranks} ranks, this MPI job {world.size} processes: mpirun -n "
+                f"{program.ranks}"
+            )
 
 
 def _joined(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -91,9 +114,14 @@ def _started(task: Task, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         job = Job(Path(folder))
         job.write(task, arrays)
         process = subprocess.Popen(
-            [*words, sys.executable, "-m", "synth.runtime.mpi.child", folder], env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        )  # fmt: skip
+            [*words, sys.executable, "-m", "synth.runtime.mpi.child", folder],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         try:
             said, _ = process.communicate()
         finally:

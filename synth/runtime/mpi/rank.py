@@ -1,10 +1,11 @@
 """One rank of a program as an MPI process: its thread blocks go on by turns, messages by non-blocking point-to-point.
 
-The event loop of the reference executor carries out the blocks of this rank (those of the others have no ops here) until
-all of them wait; what they sent then leaves by Issend and what they wait for is looked for by Improbe, tag = channel.
-A message is taken when the op that wants it has begun, and a synchronous send completes when it is taken: so a connection
-holds as many parts as its FIFO, and whatever deadlocks there deadlocks here. Messages of one connection do not overtake
-each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins with its chunks and its op.
+The event loop of the reference executor carries out the blocks of this rank (those of the others have no ops here)
+until all of them wait; what they sent then leaves by Issend and what they wait for is looked for by Improbe, tag =
+channel. A message is taken when the op that wants it has begun, and a synchronous send completes when it is taken: so a
+connection holds as many parts as its FIFO, and whatever deadlocks there deadlocks here. Messages of one connection do
+not overtake each other (MPI 4.1, section 3.5), so parts need no tags of their own; each begins with its chunks and its
+op.
 
 The processes agree by sums over all of them (Iallreduce, one after the other) whether all have ended, one has failed,
 or all have seen no message move for `patience` seconds and many such sums: then none can. Whoever waits sleeps, for the
@@ -51,20 +52,30 @@ class Task(NamedTuple):
 
 
 def engine_of(task: Task, rank: int, given: np.ndarray) -> tuple[Engine, Arena, Layout]:
-    """The event loop of one rank, its memory filled with `given` (rows are chunks). Raises SynthError as the reference does."""
+    """The event loop of one rank, its memory filled with `given` (rows are chunks). Raises SynthError as the reference
+    does."""
     program, kind = task.program, dtype(task.dtype)
     if program.one_sided:
-        raise SynthError(f"{program.name} is one-sided (puts and signals); the mpi executor runs programs of sends and receives")
+        raise SynthError(
+            f"{program.name} is one-sided (puts and signals); the mpi executor runs programs of sends and receives"
+        )
     if program.collective is None:
         raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
     layout = Layout(program.collective, program.chunks)
-    parts = cut(program, task.elements, kind, protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime)
+    parts = cut(
+        program, task.elements, kind, protocol=task.protocol, depth=task.depth, part=task.part, runtime=task.runtime
+    )
     arena = Arena(program, layout, in_place=task.in_place, slices=len(parts.bounds))
     afford(sum(arena.rows), task.elements, kind)
-    arena.data = [np.full((rows if r == rank else 0, task.elements), poison(kind), kind.numpy) for r, rows in enumerate(arena.rows)]
+    arena.data = [
+        np.full((rows if r == rank else 0, task.elements), poison(kind), kind.numpy)
+        for r, rows in enumerate(arena.rows)
+    ]
     arena.fill([given if r == rank else None for r in range(program.ranks)], layout, len(parts.bounds))
     code = compiled(program, arena, in_place=task.in_place)
-    own = code._replace(steps=tuple(row if place[0] == rank else () for place, row in zip(code.place, code.steps, strict=True)))
+    own = code._replace(
+        steps=tuple(row if place[0] == rank else () for place, row in zip(code.place, code.steps, strict=True))
+    )
     return Engine(own, arena, parts, kind.size, links=None, combine=combiner(kind, operator(task.op))), arena, layout
 
 
@@ -96,7 +107,8 @@ class Process:
         """Where the blocks of this rank stand."""
         engine = self.engine
         return State(
-            tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine), tuple((w, engine.held[w]) for w in self.out)
+            tuple((b, engine.done[b], engine.pc[b], engine.waiting[b]) for b in self.mine),
+            tuple((w, engine.held[w]) for w in self.out),
         )
 
     def go(self) -> None:
@@ -163,7 +175,9 @@ class Process:
         kind = engine.arena.data[wire.dst].dtype
         if (message.size - HEADER) != count * (high - low) * kind.itemsize:
             here, there = engine.code.where(receiver, engine.pc[receiver]), engine.code.where(sender, op)
-            raise VerificationError(f"{here} takes slices of {high - low} elements, but what arrives from {there} is of another slice")
+            raise VerificationError(
+                f"{here} takes slices of {high - low} elements, but what arrives from {there} is of another slice"
+            )
         value = message[HEADER:].copy().view(kind).reshape(count, high - low)
         engine.queue[w].append((engine.now, value, count, sender, op))
         engine.wake(receiver, engine.now)
@@ -221,7 +235,8 @@ def gathered(comm: Any, value: Any) -> list:
 
 
 def _until_all_end(comm: Any, process: Process, patience: float) -> tuple[SynthError | None, list[State] | None]:
-    """The failure of this process, if any, and where the blocks of all stood if all are stuck. Ends in the same round in every process."""
+    """The failure of this process, if any, and where the blocks of all stood if all are stuck. Ends in the same round
+    in every process."""
     failure: SynthError | None = None
     stuck: list[State] | None = None
     last, since, rounds, leaving, nap = -1, time.monotonic(), 0, False, NAP

@@ -20,8 +20,8 @@ _NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
 def most_bytes(executor: str) -> int:
-    """How large the buffers of all ranks may be: where they are a GPU's, a quarter of this machine's free memory, which holds them
-    once more to compare them; never less than 4 GiB."""
+    """How large the buffers of all ranks may be: where they are a GPU's, a quarter of this machine's free memory, which
+    holds them once more to compare them; never less than 4 GiB."""
     if executor.lower() != "cuda":
         return MAX_BYTES
     try:
@@ -43,12 +43,15 @@ def afford(chunks: int, elements: int, kind: Dtype, most: int = MAX_BYTES) -> No
 
 
 class Arena:
-    """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and row.
+    """The memory of a run. `data[rank]` has a row per chunk (None without data), `written[rank]` a byte per slice and
+    row.
 
     `second`: the run is a second launch, whose scratch is the upper half of a double one (MSCCL++'s, with packets).
     """
 
-    def __init__(self, program: Program, layout: Layout | None, *, in_place: bool, slices: int, second: bool = False) -> None:
+    def __init__(
+        self, program: Program, layout: Layout | None, *, in_place: bool, slices: int, second: bool = False
+    ) -> None:
         self.second = second
         self.rows: list[int] = []
         self._base: list[dict[str, int]] = []
@@ -58,7 +61,8 @@ class Arena:
             got = len(layout.outputs[gpu.rank]) if layout else 0
             if gpu.output < got:
                 raise SynthError(
-                    f"{program.name}: rank {gpu.rank} has {gpu.output} chunks of output; {_task(program)} ends with {got} there"
+                    f"{program.name}: rank {gpu.rank} has {gpu.output} chunks of output; {_task(program)} ends with "
+                    f"{got} there"
                 )
             size = {"i": max(gpu.input, held), "o": gpu.output, "s": gpu.scratch}
             at = _overlap(program, layout, gpu.rank) if in_place else None
@@ -76,19 +80,22 @@ class Arena:
         self.data = [np.full((rows, elements), poison(kind), kind.numpy) for rows in self.rows]
 
     def row(self, rank: int, span: Span, count: int, where: Callable[[], str], user: int) -> int:
-        """The first row of `count` chunks of `span` on `rank`, as rank `user` finds it: in a second launch `user` counts
-        packets on other ranks from the middle of its own scratch, not of theirs.
+        """The first row of `count` chunks of `span` on `rank`, as rank `user` finds it: in a second launch `user`
+        counts packets on other ranks from the middle of its own scratch, not of theirs.
 
         Raises SynthError beyond the buffer; `where` names the op.
         """
         size = self._size[rank][span.buffer]
         if span.offset + count > size:
             last = span.offset + count - 1
-            raise SynthError(f"{where()}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks")
+            raise SynthError(
+                f"{where()}: chunk {last} is beyond the {_NAMES[span.buffer]} of rank {rank}, which has {size} chunks"
+            )
         astray = self._size[user]["s"] - size if self.second and span.packet else 0
         if not -size <= span.offset + astray <= size - count:
             raise SynthError(
-                f"{where()}: in every second launch chunk {span.offset} of the scratch of rank {rank}, which has {size} chunks, is sought"
+                f"{where()}: in every second launch chunk {span.offset} of the scratch of rank {rank}, which has "
+                f"{size} chunks, is sought"
                 f" {astray} farther, as rank {user} has {size + astray}: give all ranks equally many"
             )
         return self._base[rank][span.buffer] + span.offset + astray
@@ -113,7 +120,8 @@ class Arena:
         return self.data[rank][first : first + chunks]
 
     def unwritten(self, rank: int, buffer: str, chunks: int) -> int | None:
-        """The first of the first `chunks` chunks of a buffer that has not been written in every slice; None: all have."""
+        """The first of the first `chunks` chunks of a buffer that has not been written in every slice; None: all
+        have."""
         first, rows = self._base[rank][buffer], self.rows[rank]
         for base in range(first, len(self.written[rank]), rows or 1):
             hole = self.written[rank].find(0, base, base + chunks)
@@ -135,7 +143,9 @@ class Arena:
 def _overlap(program: Program, layout: Layout | None, rank: int) -> int:
     at = layout.overlaps[rank] if layout else 0
     if at is None:
-        raise UsageError(f"{program.name}: {_task(program)} cannot be called in place: input and output share no consecutive chunks")
+        raise UsageError(
+            f"{program.name}: {_task(program)} cannot be called in place: input and output share no consecutive chunks"
+        )
     return at
 
 

@@ -14,7 +14,8 @@ SHOWN = 6
 
 
 class Stuck(NamedTuple):
-    """A block that waits: its rank, block and op, for what (in words), and for which block (rank, block; None: for none)."""
+    """A block that waits: its rank, block and op, for what (in words), and for which block (rank, block; None: for
+    none)."""
 
     rank: int
     block: int
@@ -25,8 +26,8 @@ class Stuck(NamedTuple):
 
 
 class DeadlockError(SynthError):
-    """Nothing can move. `cycle`: each waits for the next, the last for the first; or, where `closed` is False, the last for
-    something that will never come. Exit code 1."""
+    """Nothing can move. `cycle`: each waits for the next, the last for the first; or, where `closed` is False, the last
+    for something that will never come. Exit code 1."""
 
     def __init__(self, name: str, cycle: tuple[Stuck, ...], closed: bool) -> None:
         self.name, self.cycle, self.closed = name, cycle, closed
@@ -38,7 +39,8 @@ class DeadlockError(SynthError):
 
 
 class Halted(NamedTuple):
-    """What an executor other than the reference's leaves when nothing moves any more: the same fields as an `Engine`'s."""
+    """What an executor other than the reference's leaves when nothing moves any more: the same fields as an
+    `Engine`'s."""
 
     code: Compiled
     cut: Cut
@@ -49,14 +51,16 @@ class Halted(NamedTuple):
 
 
 def halted(code: Compiled, cut: Cut, waits: Sequence[tuple[int, tuple[str, Any] | None] | None]) -> Halted:
-    """`waits[b]`: None of a block that has ended, else its op and what it waits for (kind, what), None where it was at work."""
+    """`waits[b]`: None of a block that has ended, else its op and what it waits for (kind, what), None where it was at
+    work."""
     waiting = [None if w is None or w[1] is None else Wait(*w[1]) for w in waits]
     held = {wait.what: cut.depth for wait in waiting if wait and wait.kind == "credit"}
     return Halted(code, cut, [w is None for w in waits], [w[0] if w else 0 for w in waits], waiting, held)
 
 
 def diagnose(engine: Engine | Halted) -> DeadlockError:
-    """A cycle that keeps `engine` from going on; where there is none, the first block that waits for what never comes."""
+    """A cycle that keeps `engine` from going on; where there is none, the first block that waits for what never
+    comes."""
     seen: set[int] = set()
     dead_end: list[int] = []
     for start, done in enumerate(engine.done):
@@ -96,7 +100,12 @@ def _holder(engine: Engine | Halted, b: int) -> int | None:
     if wait.kind == "signal":
         rank, kind, peer, index = wait.what
         return next(
-            (o for o in unfinished if _will(engine, o, lambda s: s.code == "signal" and (peer, kind, rank, index) in s.ports)), None
+            (
+                o
+                for o in unfinished
+                if _will(engine, o, lambda s: s.code == "signal" and (peer, kind, rank, index) in s.ports)
+            ),
+            None,
         )
     place, count = wait.what, engine.code.steps[b][engine.pc[b]].count
     return next((o for o in unfinished if _will(engine, o, lambda s: any(
@@ -122,10 +131,14 @@ def _words(engine: Engine | Halted, wait: Wait | None) -> str:
     if wait.kind in ("data", "credit"):
         wire = engine.code.wires[wait.what]
         if wait.kind == "data":
-            return f"data from rank {wire.src} on channel {wire.channel}{'' if wire.sender is not None else ', where no block sends'}"
+            return (
+                f"data from rank {wire.src} on channel "
+                f"{wire.channel}{'' if wire.sender is not None else ', where no block sends'}"
+            )
         full = f"{engine.held[wait.what]} of {engine.cut.depth} in flight"
         return (
-            f"room to rank {wire.dst} on channel {wire.channel} ({full}){'' if wire.receiver is not None else ', where no block receives'}"
+            f"room to rank {wire.dst} on channel {wire.channel} "
+            f"({full}){'' if wire.receiver is not None else ', where no block receives'}"
         )
     if wait.kind == "entry":
         return f"rank {engine.code.wires[wait.what].dst} to begin this launch"

@@ -1,10 +1,11 @@
-"""The event loop of the reference executor: thread blocks, FIFOs with credits, dependencies, links; time in picoseconds.
+"""The event loop of the reference executor: thread blocks, FIFOs with credits, dependencies, links; time in
+picoseconds.
 
 Blocks run their ops in order, each op part by part, all ops once for each slice. A part that receives needs a message
 that has arrived; one that sends needs room on its connection, which the receiver gives back when it has ended the part
 that took the message, and then its link (`links`). It ends when its last byte has left; what it writes is visible to
-whoever starts afterwards. Whatever stays on a rank takes no time unless `local` gives a rate. Events of one moment go in
-the order of asking, then of block numbers: equal programs give equal runs.
+whoever starts afterwards. Whatever stays on a rank takes no time unless `local` gives a rate. Events of one moment go
+in the order of asking, then of block numbers: equal programs give equal runs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Wait(NamedTuple):
 
 
 class Engine:
-    """One run of a compiled program. `run` returns the makespan; `waiting` and `done` say what is left when it stops early."""
+    """One run of a compiled program. `run` returns the makespan; `waiting` and `done` say what is left when it stops
+    early."""
 
     def __init__(
         self, code: Compiled, arena: Arena, cut: Cut, size: int, *, links: Links | None, combine: Callable | None,
@@ -65,7 +67,8 @@ class Engine:
         self.one_sided = OneSided(self)
 
     def run(self) -> int:
-        """The makespan: when the last block has ended and all has arrived. Stops early when nothing can move; `done` tells."""
+        """The makespan: when the last block has ended and all has arrived. Stops early when nothing can move; `done`
+        tells."""
         heap = self.heap
         heapify(heap)
         while heap:
@@ -233,8 +236,8 @@ class Engine:
     # ------------------------------------------------------------ memory
 
     def load(self, b: int, place: Place, first: int, count: int, late: tuple[int, int] | None = None) -> Any:
-        """The data of `count` rows from `first` of a span, a view; None without data. `late`: the op that reads them and its
-        slice, where block b may have gone on since. Raises VerificationError where they are unwritten."""
+        """The data of `count` rows from `first` of a span, a view; None without data. `late`: the op that reads them
+        and its slice, where block b may have gone on since. Raises VerificationError where they are unwritten."""
         row, rank = place.row + first, place.rank
         op, which = late or (self.pc[b], self.slice[b])
         at = which * self.arena.rows[rank] + row
@@ -266,10 +269,32 @@ class Engine:
         return None if a is None or b is None or self.combine is None else self.combine(a, b)
 
     def record(
-        self, b: int, step: Step, start: int, end: int, link: tuple | None = None, sent: int = 0, arrival: int = 0, size: int = 0
+        self,
+        b: int,
+        step: Step,
+        start: int,
+        end: int,
+        link: tuple | None = None,
+        sent: int = 0,
+        arrival: int = 0,
+        size: int = 0,
     ) -> None:
         """Note an event, where events are asked for."""
         if self.events is not None:
             rank, block = self.code.place[b]
-            row = (rank, block, self.pc[b], self.slice[b], self.part[b], step.code, self.ready[b], start, end, link, sent, arrival, size)
+            row = (
+                rank,
+                block,
+                self.pc[b],
+                self.slice[b],
+                self.part[b],
+                step.code,
+                self.ready[b],
+                start,
+                end,
+                link,
+                sent,
+                arrival,
+                size,
+            )
             self.events.append(Event(*row))

@@ -47,7 +47,9 @@ class Reference:
         """Always: it needs NumPy only."""
         return None
 
-    def run(self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False) -> Execution:
+    def run(
+        self, program: Program, arrays: Sequence[np.ndarray], *, dtype: str, op: str = "sum", in_place: bool = False
+    ) -> Execution:
         """Run `program` on `arrays` (rows are chunks), which are left as they are; see `Executor.run`."""
         kind = element_type(dtype)
         elements = next((array.shape[1] for array in arrays if len(array)), 0)
@@ -57,14 +59,20 @@ class Reference:
         """The same without data: only the time, and that nothing is read before it is written."""
         return self._run(program, elements, element_type(dtype), "sum", in_place, None)
 
-    def _run(self, program: Program, elements: int, kind: Dtype, op: str, in_place: bool, arrays: Sequence[np.ndarray] | None) -> Execution:
+    def _run(
+        self, program: Program, elements: int, kind: Dtype, op: str, in_place: bool, arrays: Sequence[np.ndarray] | None
+    ) -> Execution:
         task = program.collective
         if task is None:
             raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
         if self.network is not None and self.network.ranks != program.ranks:
-            raise SynthError(f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}")
+            raise SynthError(
+                f"{program.name} is for {program.ranks} ranks, {self.network.name} has {self.network.ranks}"
+            )
         layout = Layout(task, program.chunks)
-        parts = cut(program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime)
+        parts = cut(
+            program, elements, kind, protocol=self.protocol, depth=self.depth, part=self.part, runtime=self.runtime
+        )
         done = self._launch(program, layout, parts, kind, op, in_place, arrays)
         if program.one_sided and program.protocol == "LL" and len({gpu.scratch for gpu in program.gpus}) > 1:
             # with equal ones it would do the same again
@@ -84,9 +92,16 @@ class Reference:
         arena.fill(arrays or (), layout, len(parts.bounds))
         links = Links(self.network) if self.network else None
         engine = Engine(
-            compiled(program, arena, in_place=in_place), arena, parts, kind.size, links=links, combine=combiner(kind, op),
-            delays=self.delays, local=self._local if self.local else None, trace=self.trace,
-        )  # fmt: skip
+            compiled(program, arena, in_place=in_place),
+            arena,
+            parts,
+            kind.size,
+            links=links,
+            combine=combiner(kind, op),
+            delays=self.delays,
+            local=self._local if self.local else None,
+            trace=self.trace,
+        )
         with np.errstate(all="ignore"):
             makespan = engine.run()
         if not all(engine.done):
@@ -98,7 +113,11 @@ class Reference:
         if arrays is not None and not in_place:
             for rank in ranks:
                 unchanged(arena, layout, rank, arrays[rank])
-        events = None if engine.events is None else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
+        events = (
+            None
+            if engine.events is None
+            else tuple(sorted(engine.events, key=lambda e: (e.start, e.rank, e.block, e.op)))
+        )
         return Execution(outputs, makespan if links else None, _usage(links), events)
 
     def _local(self, size: int) -> int:
@@ -108,5 +127,7 @@ class Reference:
 def _usage(links: Links | None) -> tuple[Usage, ...]:
     if links is None:
         return ()
-    rows = [Usage(key, busy, size) for key, busy, size in zip(links.keys, links.busy, links.carried, strict=True) if size]
+    rows = [
+        Usage(key, busy, size) for key, busy, size in zip(links.keys, links.busy, links.carried, strict=True) if size
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.busy, row.link)))

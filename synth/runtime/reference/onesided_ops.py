@@ -78,7 +78,12 @@ class OneSided:
         for k, place in enumerate(step.dst):
             source = step.src[k] if len(step.src) == len(step.dst) else step.src[0]
             if place.rank == rank:
-                self._land(place, step.count, self._copy(b, source, step.count) if step.code == "put" else value, engine.slice[b])
+                self._land(
+                    place,
+                    step.count,
+                    self._copy(b, source, step.count) if step.code == "put" else value,
+                    engine.slice[b],
+                )
             else:
                 left = yield from self._send(b, step, k, source, value, size)
                 end = max(end, left)
@@ -112,7 +117,9 @@ class OneSided:
         engine.later(arrival, lambda: self._land(place, step.count, moved, which))
         return left
 
-    def _over(self, b: int, step: Step, src: int, dst: int, size: int, index: int) -> Generator[None, None, tuple[int, int, int]]:
+    def _over(
+        self, b: int, step: Step, src: int, dst: int, size: int, index: int
+    ) -> Generator[None, None, tuple[int, int, int]]:
         """Send over the link from src to dst as soon as it is free: begin, left, arrival."""
         engine = self.engine
         if engine.links:

@@ -70,9 +70,23 @@ class Compiled(NamedTuple):
 
 # the least spans each code needs: sources, destinations
 _SPANS = {
-    "s": (1, 0), "r": (0, 1), "rcs": (0, 1), "rrs": (1, 0), "rrc": (1, 1), "rrcs": (1, 1), "cpy": (1, 1), "re": (1, 1), "nop": (0, 0),
-    "put": (1, 1), "get": (1, 1), "reduce": (1, 1), "signal": (0, 0), "wait": (0, 0), "flush": (0, 0), "barrier": (0, 0),
-}  # fmt: skip
+    "s": (1, 0),
+    "r": (0, 1),
+    "rcs": (0, 1),
+    "rrs": (1, 0),
+    "rrc": (1, 1),
+    "rrcs": (1, 1),
+    "cpy": (1, 1),
+    "re": (1, 1),
+    "nop": (0, 0),
+    "put": (1, 1),
+    "get": (1, 1),
+    "reduce": (1, 1),
+    "signal": (0, 0),
+    "wait": (0, 0),
+    "flush": (0, 0),
+    "barrier": (0, 0),
+}
 
 
 def compiled(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
@@ -84,7 +98,10 @@ def compiled(program: Program, arena: Arena, *, in_place: bool) -> Compiled:
         for b, block in enumerate(gpu.blocks):
             number = first[gpu.rank] + b
             steps.append(
-                tuple(_Maker(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number) for i, op in enumerate(block.ops))
+                tuple(
+                    _Maker(program, arena, first, gpu.rank, b, block, i, in_place).step(op, number)
+                    for i, op in enumerate(block.ops)
+                )
             )
     return Compiled(program, place, tuple(steps), wires, into, out)
 
@@ -112,7 +129,8 @@ def _wires(program: Program, first: list[int]) -> tuple[tuple[Wire, ...], tuple[
             if len(users) > 1:
                 blocks = " and ".join(str(b) for _, b in users)
                 raise SynthError(
-                    f"{program.name}: blocks {blocks} of rank {users[0][0]} all {what} on rank {key[0]} to rank {key[1]}, channel {key[2]}"
+                    f"{program.name}: blocks {blocks} of rank {users[0][0]} all {what} on rank {key[0]} to rank "
+                    f"{key[1]}, channel {key[2]}"
                 )
             ends.append(first[users[0][0]] + users[0][1] if users else None)
         sender, receiver = ends
@@ -172,7 +190,11 @@ class _Maker(NamedTuple):
             self._refuse(op, f"{op.code} needs a port")
         if any(self._bad(port.peer) for port in self.holder.ports):
             self._refuse(op, "a port of the block leads to no other rank")
-        if op.code in TWO_SIDED and not self.program.one_sided and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst)):
+        if (
+            op.code in TWO_SIDED
+            and not self.program.one_sided
+            and any(span.rank not in (None, self.rank) for span in (*op.src, *op.dst))
+        ):
             self._refuse(op, "only put, get and reduce reach another rank's memory")
 
     def _bad(self, peer: int | None) -> bool:
@@ -186,7 +208,9 @@ class _Maker(NamedTuple):
                 self._refuse(op, f"there is no rank {rank}")
             if span.buffer == "i" and spans is op.dst and not self.in_place:
                 self._refuse(op, "writes the input of an out-of-place call")
-            found.append(Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank), span.packet))
+            found.append(
+                Place(rank, self.arena.row(rank, span, op.count, lambda: self._where(op), self.rank), span.packet)
+            )
         return tuple(found)
 
     def _where(self, op: Op) -> str:

@@ -1,4 +1,5 @@
-"""What is done when all blocks of a rank have ended: its output is complete, divided for avg, and its input untouched."""
+"""What is done when all blocks of a rank have ended: its output is complete, divided for avg, and its input
+untouched."""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """Allreduce where directions differ: up trees that end at a rank, and down other trees from there, both at once.
 
-Where the links of a pair are not alike, a tree that is narrow upwards may be wide downwards, and the best trees up are not those
-down. For each rank a share of the buffer is summed up there at a rate x and sent out again at the same rate: the bandwidth that is
-set apart for the way up must let x flow from every other rank to it, and that for the way down x from it to every other; then
-trees for both exist (Edmonds, "Edge-disjoint branchings", 1973). A linear program gives each rank its rate and both its bandwidth;
-it is rounded down to whole parts of a unit, what the parts carry is found by flows, and trees are packed for just that.
+Where the links of a pair are not alike, a tree that is narrow upwards may be wide downwards, and the best trees up are
+not those down. For each rank a share of the buffer is summed up there at a rate x and sent out again at the same rate:
+the bandwidth that is set apart for the way up must let x flow from every other rank to it, and that for the way down x
+from it to every other; then trees for both exist (Edmonds, "Edge-disjoint branchings", 1973). A linear program gives
+each rank its rate and both its bandwidth; it is rounded down to whole parts of a unit, what the parts carry is found by
+flows, and trees are packed for just that.
 
-    Pair   weight up down     up.parents[n]: whom rank n sends its sum to; down.parents[n]: whom it has the total from; -1 at the root
+    Pair   weight up down     up.parents[n]: whom rank n sends its sum to; down.parents[n]: whom it has the total from;
+                              -1 at the root
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ def applies(graph: Fabric) -> bool:
 
 
 def pairs(graph: Fabric) -> tuple[Pair, ...]:
-    """Pairs of trees that use no link beyond its bandwidth times some whole number of parts, and together go near the best rate.
+    """Pairs of trees that use no link beyond its bandwidth times some whole number of parts, and together go near the
+    best rate.
 
     Each pair takes `weight` of one part of a unit. Raises TimeUp.
     """
@@ -90,7 +93,8 @@ def sends(graph: Fabric, made: Sequence[Pair], depth: int) -> int:
 
 
 def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
-    """The allreduce with `depth` chunks for each unit of weight, one step behind the other. All ranks end with the same bits."""
+    """The allreduce with `depth` chunks for each unit of weight, one step behind the other. All ranks end with the same
+    bits."""
     link = {(k.src, k.dst): i for i, k in enumerate(graph.topology.links)}
     common = gcd(*(pair.weight for pair in made))
     rows, chunks = [], 0
@@ -101,7 +105,11 @@ def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
         step, over, kind = np.array(once, np.int64).T
         count = pair.weight // common * depth
         turn = np.repeat(np.arange(count), len(once))
-        rows.append(np.stack([np.tile(step, count) + turn % depth, turn + chunks, np.tile(over, count), np.tile(kind, count)], axis=1))
+        rows.append(
+            np.stack(
+                [np.tile(step, count) + turn % depth, turn + chunks, np.tile(over, count), np.tile(kind, count)], axis=1
+            )
+        )
         chunks += count
     table = np.concatenate(rows)
     load = np.zeros((int(table[:, 0].max()) + 1, len(graph.src)), np.int64)
@@ -173,7 +181,9 @@ def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[t
     """Trees from the root of `rate` together, within the share of each edge: (weight, tree)."""
     shards = (np.arange(graph.ranks) == root).astype(np.int64)
     kept = share > 0
-    narrow = replace(graph, src=graph.src[kept], dst=graph.dst[kept], cap=share[kept], link=graph.link[kept], limit=graph.limit[kept])
+    narrow = replace(
+        graph, src=graph.src[kept], dst=graph.dst[kept], cap=share[kept], link=graph.link[kept], limit=graph.limit[kept]
+    )
     grown = pack(narrow, Fraction(1, rate), shards)
     if grown is None:
         return

@@ -34,8 +34,8 @@ class Flows:
     """`flow[k, e]`: what source `sources[k]` sends over edge e when it sends one unit to every other rank.
 
     The images under `group` (permutations of the fabric's nodes, a free group) of these are the flows of all sources.
-    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths). `whole`: no
-    time limit ended the search.
+    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths).
+    `whole`: no time limit ended the search.
     """
 
     fabric: Fabric
@@ -74,9 +74,12 @@ class Flows:
             links[fabric.sets[-2 - int(fabric.limit[e])]] += self.lengths[e]
         ends = fabric.ranks + len(fabric.topology.switches)
         return {
-            "kind": "alltoall-lengths", "topology": digest_runs(fabric.topology), "links": _runs(links), "limits": _runs(limits),
+            "kind": "alltoall-lengths",
+            "topology": digest_runs(fabric.topology),
+            "links": _runs(links),
+            "limits": _runs(limits),
             "generators": [pi[:ends].tolist() for pi in self.group],
-        }  # fmt: skip
+        }
 
 
 def _runs(values: np.ndarray) -> list[list[int]]:
@@ -99,11 +102,12 @@ def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False) -> Flows:
-    """Flows of least congestion and lengths that prove it; where the linear program is too large, by multiplicative weights.
+    """Flows of least congestion and lengths that prove it; where the linear program is too large, by multiplicative
+    weights.
 
     `shortest`: of those that pass the fewest ranks on their way; their lengths then prove less than the congestion.
-    Raises InfeasibleError where a rank cannot reach another. Of a time limit (see `synth.solvers.processes.deadline`) the program may take half,
-    multiplicative weights the rest; TimeUp where that is too little too.
+    Raises InfeasibleError where a rank cannot reach another. Of a time limit (see `synth.solvers.processes.deadline`)
+    the program may take half, multiplicative weights the rest; TimeUp where that is too little too.
     """
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
@@ -124,7 +128,12 @@ def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
     """No flows, and lengths that take no search: the narrower an edge, the longer. They prove some bound."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
     return Flows(
-        fabric, tuple(group), sources, np.zeros((len(sources), len(fabric.src))), np.maximum(whole(1 / fabric.cap), 1), "no search"
+        fabric,
+        tuple(group),
+        sources,
+        np.zeros((len(sources), len(fabric.src))),
+        np.maximum(whole(1 / fabric.cap), 1),
+        "no search",
     )
 
 
@@ -156,7 +165,9 @@ def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
     return np.array(rows)
 
 
-def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None) -> Flows:
+def _by_program(
+    fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, allowed: np.ndarray | None = None
+) -> Flows:
     from scipy import sparse
 
     edges, nodes, kinds = len(fabric.src), fabric.nodes, len(sources)
@@ -169,7 +180,10 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     shift = np.repeat(np.arange(kinds), edges) * nodes
     ones = np.ones(kinds * edges)
     keeps = sparse.coo_matrix(
-        (np.r_[ones, -ones], (np.r_[np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift], np.r_[columns, columns])),
+        (
+            np.r_[ones, -ones],
+            (np.r_[np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift], np.r_[columns, columns]),
+        ),
         shape=(kinds * nodes, kinds * edges + 1),
     )
     wanted = np.zeros((kinds, nodes))
@@ -185,7 +199,12 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
     cost = np.zeros(kinds * edges + 1)
     cost[-1] = 1
     small = kinds * edges < SMALL
-    common = {"A_ub": loads.tocsr(), "A_eq": keeps.tocsr(), "b_eq": wanted.ravel(), "method": "highs-ds" if small else "highs-ipm"}
+    common = {
+        "A_ub": loads.tocsr(),
+        "A_eq": keeps.tocsr(),
+        "b_eq": wanted.ravel(),
+        "method": "highs-ds" if small else "highs-ipm",
+    }
     top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
     found = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
@@ -204,7 +223,8 @@ def _by_program(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarr
 
 
 def cut_off(fabric: Fabric) -> InfeasibleError:
-    """The error that names two ranks of which one cannot reach the other: all reach all where the first reaches all, and they it."""
+    """The error that names two ranks of which one cannot reach the other: all reach all where the first reaches all,
+    and they it."""
     ways = fabric.src.tolist(), fabric.dst.tolist()
     for forward in (True, False):
         out: list[list[int]] = [[] for _ in range(fabric.nodes)]
@@ -218,7 +238,9 @@ def cut_off(fabric: Fabric) -> InfeasibleError:
         lost = next((r for r in range(fabric.ranks) if r not in seen), None)
         if lost is not None:
             start, end = pair = [0, lost] if forward else [lost, 0]
-            return InfeasibleError(f"{fabric.name}: rank {start} cannot reach rank {end}, so no alltoall is possible", {"pair": pair})
+            return InfeasibleError(
+                f"{fabric.name}: rank {start} cannot reach rank {end}, so no alltoall is possible", {"pair": pair}
+            )
     return InfeasibleError(f"{fabric.name}: its links cannot carry an alltoall")
 
 

@@ -37,7 +37,8 @@ def chunks_of(made: Flows) -> int:
 
 
 def ways(made: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
-    """For each source, and there for each (rank, chunk) in order, the hops from rank to rank; a hop is the topology's links it takes."""
+    """For each source, and there for each (rank, chunk) in order, the hops from rank to rank; a hop is the topology's
+    links it takes."""
     fabric = made.fabric
     found, detours = [], _Detours(fabric)
     for k, source in enumerate(made.sources.tolist()):
@@ -116,7 +117,8 @@ def _acyclic(fabric: Fabric, flow: np.ndarray) -> None:
 
 
 def _apart(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[tuple[int, ...]]:
-    """Ways from the source, `chunks` to each rank (none to itself) in the order of the ranks, walked backwards along what flows."""
+    """Ways from the source, `chunks` to each rank (none to itself) in the order of the ranks, walked backwards along
+    what flows."""
     into: list[list[int]] = [[] for _ in range(fabric.nodes)]
     for e in np.flatnonzero(flow).tolist():
         into[int(fabric.dst[e])].append(e)
@@ -137,7 +139,8 @@ def _apart(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[t
 
 
 def _hops(fabric: Fabric, way: tuple[int, ...], detours: _Detours) -> tuple[tuple[int, ...], ...]:
-    """The way cut at ranks. A hop through a gadget that the topology does not have is replaced by a detour over links."""
+    """The way cut at ranks. A hop through a gadget that the topology does not have is replaced by a detour over
+    links."""
     hops: list[tuple[int, ...]] = []
     start = 0
     for i, e in enumerate(way):
@@ -150,7 +153,8 @@ def _hops(fabric: Fabric, way: tuple[int, ...], detours: _Detours) -> tuple[tupl
 
 
 class _Detours:
-    """Ways of the fewest hops over a topology's links, for pairs of ranks that a gadget of its fabric joins and no link does."""
+    """Ways of the fewest hops over a topology's links, for pairs of ranks that a gadget of its fabric joins and no link
+    does."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -160,13 +164,16 @@ class _Detours:
     @cached_property
     def _leaving(self) -> list[list[tuple[int, int]]]:
         """For each node the links that leave it, with where they lead to."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1)]
+        found: list[list[tuple[int, int]]] = [
+            [] for _ in range(int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1)
+        ]
         for k, (a, b) in enumerate(zip(self.fabric.tail.tolist(), self.fabric.head.tolist(), strict=True)):
             found[a].append((k, b))
         return found
 
     def between(self, start: int, end: int) -> list[tuple[int, ...]]:
-        """The hops of one such way; those that are as short take turns, so that no link carries all of the pair's chunks."""
+        """The hops of one such way; those that are as short take turns, so that no link carries all of the pair's
+        chunks."""
         if (start, end) not in self.known:
             self.known[start, end] = self._shortest(start, end)
         turn = self.turns[start, end] = self.turns.get((start, end), -1) + 1
@@ -189,7 +196,9 @@ class _Detours:
             raise SynthError(f"{self.fabric.name}: no links lead from rank {start} to rank {end}")
         partial: list[tuple[int, list[int]]] = [(start, [])]
         for left in range(far[start] - 1, -1, -1):
-            partial = [(b, [*way, k]) for at, way in partial for k, b in self._leaving[at] if far.get(b) == left][:MOST_DETOURS]
+            partial = [(b, [*way, k]) for at, way in partial for k, b in self._leaving[at] if far.get(b) == left][
+                :MOST_DETOURS
+            ]
         return [self._cut(way) for _, way in partial]
 
     def _cut(self, links: list[int]) -> list[tuple[int, ...]]:

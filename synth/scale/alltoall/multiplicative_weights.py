@@ -2,8 +2,8 @@
 
 Sources take turns in batches: each sends everything along its shortest-path tree under the present lengths, and edges
 grow longer with the average load so far (Garg and Könemann, "Faster and simpler algorithms for multicommodity flow",
-FOCS 1998; the lengths follow the regularised leader, exp of the scaled load). The average of the lengths proves a bound,
-and the average of the trees is a flow: their ratio is the gap, whatever the progress.
+FOCS 1998; the lengths follow the regularised leader, exp of the scaled load). The average of the lengths proves a
+bound, and the average of the trees is a flow: their ratio is the gap, whatever the progress.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ SHARPNESS = 2.0
 LOOK = 10
 
 
-def by_weights(fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, phases: int = PHASES, gap: float = GAP) -> Flows:
-    """Flows and lengths as `alltoall.flows`, within a gap that the caller can read off `congestion` and the certificate.
+def by_weights(
+    fabric: Fabric, group: tuple[np.ndarray, ...], sources: np.ndarray, phases: int = PHASES, gap: float = GAP
+) -> Flows:
+    """Flows and lengths as `alltoall.flows`, within a gap that the caller can read off `congestion` and the
+    certificate.
 
-    A time limit (see `synth.solvers.processes.deadline`) ends it early, with a greater gap; TimeUp where not all sources have had a turn.
-    Raises InfeasibleError where a rank cannot reach another.
+    A time limit (see `synth.solvers.processes.deadline`) ends it early, with a greater gap; TimeUp where not all
+    sources have had a turn. Raises InfeasibleError where a rank cannot reach another.
     """
     return _Weights(fabric, group, sources).run(phases, gap)
 
@@ -82,7 +85,14 @@ class _Weights:
 
     def _made(self, flow: np.ndarray, kept: np.ndarray) -> Flows:
         share = self.fabric.cap / self.wide[self.at]
-        return Flows(self.fabric, self.group, self.sources, flow[:, self.at] * share, whole(kept)[self.at], "multiplicative weights")
+        return Flows(
+            self.fabric,
+            self.group,
+            self.sources,
+            flow[:, self.at] * share,
+            whole(kept)[self.at],
+            "multiplicative weights",
+        )
 
     def _trees(self, lengths: np.ndarray, sources: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from scipy import sparse
@@ -96,7 +106,8 @@ class _Weights:
         return far, before
 
     def _loads(self, far: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """What one unit to every rank puts on each pair of nodes, for each tree: children before parents, all trees at once."""
+        """What one unit to every rank puts on each pair of nodes, for each tree: children before parents, all trees at
+        once."""
         nodes, rows = self.fabric.nodes, np.arange(len(far))
         need = np.zeros((len(far), nodes))
         need[:, : self.fabric.ranks] = 1

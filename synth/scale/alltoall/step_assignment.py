@@ -36,7 +36,9 @@ class Alltoall:
         self.copies = ranks // len(made.sources)
         self.items: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
         for source, routes in zip(made.sources.tolist(), ways(made, self.chunks), strict=True):
-            names = [(source * ranks + t) * self.chunks + i for t in range(ranks) if t != source for i in range(self.chunks)]
+            names = [
+                (source * ranks + t) * self.chunks + i for t in range(ranks) if t != source for i in range(self.chunks)
+            ]
             self.items += zip(names, routes, strict=True)
         if sum(len(way) for _, way in self.items) > MOST_HOPS:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
@@ -105,7 +107,9 @@ class Alltoall:
         chunk = np.array([c for _, c, _ in placed], np.int64)
         path = np.array([paths.setdefault(hop, len(paths)) for _, _, hop in placed], np.int64)
         kind = np.full(len(placed), COPY)
-        return Bulk(self.topology, "alltoall", None, self.chunks, rounds, step, chunk, path, kind, tuple(paths), self.generators)
+        return Bulk(
+            self.topology, "alltoall", None, self.chunks, rounds, step, chunk, path, kind, tuple(paths), self.generators
+        )
 
     def _step(
         self, load: np.ndarray, use: Sequence[tuple[int, int]], room: np.ndarray, earliest: int, last: int, even: float
@@ -122,7 +126,8 @@ class Alltoall:
 
 
 def roomy(made: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
-    """Ways with so many chunks that even the longest way's steps of a round each are few beside the rounds that links need.
+    """Ways with so many chunks that even the longest way's steps of a round each are few beside the rounds that links
+    need.
 
     `way`: those with the least number of chunks.
     """

@@ -1,12 +1,15 @@
-"""What is run beside a synthesized schedule: ring, double binary tree, recursive doubling and direct, on the same links.
+"""What is run beside a synthesized schedule: ring, double binary tree, recursive doubling and direct, on the same
+links.
 
-Each is a Schedule, so it is replayed by `verify`, lowered and executed as any other. Rounds follow from the load of each
-step. Reductions are the reversals of copies, and an allreduce is a reduce-scatter followed by an allgather, except where
-the algorithm says otherwise.
+Each is a Schedule, so it is replayed by `verify`, lowered and executed as any other. Rounds follow from the load of
+each step. Reductions are the reversals of copies, and an allreduce is a reduce-scatter followed by an allgather, except
+where the algorithm says otherwise.
 
-ring         round every cycle of `rings` at once, as many chunks side by side as the cycle has units (Patarasuk and Yuan,
+ring         round every cycle of `rings` at once, as many chunks side by side as the cycle has units (Patarasuk and
+             Yuan,
              J. Parallel Distrib. Comput. 69, 2009); broadcast down the same rings in pieces
-tree         allreduce up and down two binary trees, each for half of the data, in pieces (Sanders, Speck and Träff, Parallel
+tree         allreduce up and down two binary trees, each for half of the data, in pieces (Sanders, Speck and Träff,
+             Parallel
              Comput. 35, 2009; the trees are NCCL's, placed on the ranks so that their edges are links)
 recursive-doubling   partners at distance 1, 2, 4, .. in rank numbers (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005)
 direct       every message along a shortest way, the least loaded link among equals; one step where all ranks are joined
@@ -35,15 +38,24 @@ SUMMARIES: Mapping[str, str] = {
 }
 
 
-def baseline(name: str, network: Network, task: Collective, *, rings: Sequence[Ring] = (), trees: Sequence[Parents] = (),
-             pieces: int = PIECES) -> Schedule:  # fmt: skip
+def baseline(
+    name: str,
+    network: Network,
+    task: Collective,
+    *,
+    rings: Sequence[Ring] = (),
+    trees: Sequence[Parents] = (),
+    pieces: int = PIECES,
+) -> Schedule:
     """The baseline called `name`, not yet replayed. `rings` fit the links together, `trees` are parents by rank.
 
     Raises UsageError where the algorithm does not do the collective, or the links do not carry it.
     """
     known = name.lower()
     if known not in SUMMARIES:
-        raise UsageError(unknown("baseline", name, list(SUMMARIES), "").partition(";")[0] + f"; there are {', '.join(SUMMARIES)}")
+        raise UsageError(
+            unknown("baseline", name, list(SUMMARIES), "").partition(";")[0] + f"; there are {', '.join(SUMMARIES)}"
+        )
     if known == "ring":
         return ring(network, task, rings, pieces)
     if known == "tree":
@@ -99,7 +111,8 @@ def _chains(rings: Sequence[Ring], root: int, pieces: int) -> Moves:
 
 
 def recursive_doubling(network: Network, task: Collective) -> Schedule:
-    """broadcast, reduce, allgather, reduce-scatter, or allreduce by exchanges of whole buffers; ranks are a power of two."""
+    """broadcast, reduce, allgather, reduce-scatter, or allreduce by exchanges of whole buffers; ranks are a power of
+    two."""
     n = network.ranks
     if n & (n - 1):
         raise UsageError(f"recursive doubling needs a power of two of ranks; {network.name} has {n}")
@@ -119,7 +132,8 @@ def recursive_doubling(network: Network, task: Collective) -> Schedule:
 
 
 def direct(network: Network, task: Collective) -> Schedule:
-    """Any collective that copies, the reversals, and allreduce: each unit from the nearest rank that has it, by shortest ways."""
+    """Any collective that copies, the reversals, and allreduce: each unit from the nearest rank that has it, by
+    shortest ways."""
 
     def spread(net: Network, wanted: Collective, back: bool) -> Schedule:
         load: Counter[tuple[int, int, int]] = Counter()
@@ -132,7 +146,9 @@ def direct(network: Network, task: Collective) -> Schedule:
     return _made("direct", network, task, None, spread)
 
 
-def _shortest(network: Network, held: frozenset[int], wants: frozenset[int], load: Counter) -> Iterator[tuple[int, int, int]]:
+def _shortest(
+    network: Network, held: frozenset[int], wants: frozenset[int], load: Counter
+) -> Iterator[tuple[int, int, int]]:
     """(step, src, dst) of the ways from `held` to `wants`; `load` counts the transfers of each link and step."""
     far = dict.fromkeys(held, 0)
     order = sorted(held)
@@ -149,7 +165,11 @@ def _shortest(network: Network, held: frozenset[int], wants: frozenset[int], loa
     for v in reversed(order):
         if v not in tree or far[v] == 0:
             continue
-        before = {network.routes[i].src: network.routes[i].units for i in network.into[v] if far.get(network.routes[i].src) == far[v] - 1}
+        before = {
+            network.routes[i].src: network.routes[i].units
+            for i in network.into[v]
+            if far.get(network.routes[i].src) == far[v] - 1
+        }
         # a rank that has the unit anyway first, then the link with the most room left in this step
         src = min(before, key=lambda u: (u not in tree, (load[far[v], u, v] + 1) / before[u], u))
         load[far[v], src, v] += 1
@@ -200,7 +220,8 @@ def _depth(parents: Parents, v: int) -> int:
 
 
 def _placed(network: Network, trees: Sequence[Parents]) -> list[int] | None:
-    """The rank of each place of the trees such that their edges are links both ways; None where a bounded search finds none."""
+    """The rank of each place of the trees such that their edges are links both ways; None where a bounded search finds
+    none."""
     n = network.ranks
     linked = {(route.src, route.dst) for route in network.routes}
     near: list[set[int]] = [set() for _ in range(n)]
@@ -211,7 +232,9 @@ def _placed(network: Network, trees: Sequence[Parents]) -> list[int] | None:
                 near[parent].add(v)
     order: list[int] = [max(range(n), key=lambda v: len(near[v]))]
     while len(order) < n:
-        order.append(max((v for v in range(n) if v not in order), key=lambda v: (len(near[v] & set(order)), len(near[v]))))
+        order.append(
+            max((v for v in range(n) if v not in order), key=lambda v: (len(near[v] & set(order)), len(near[v])))
+        )
     places: dict[int, int] = {}
     stack = [iter(range(n))]
     for _ in range(TRIES):
@@ -219,7 +242,11 @@ def _placed(network: Network, trees: Sequence[Parents]) -> list[int] | None:
         places.pop(v, None)
         used = {places[w] for w in order[: len(stack) - 1]}
         rank = next(
-            (r for r in stack[-1] if r not in used and all({(r, places[w]), (places[w], r)} <= linked for w in near[v] if w in places)),
+            (
+                r
+                for r in stack[-1]
+                if r not in used and all({(r, places[w]), (places[w], r)} <= linked for w in near[v] if w in places)
+            ),
             None,
         )
         if rank is None:
@@ -235,7 +262,11 @@ def _placed(network: Network, trees: Sequence[Parents]) -> list[int] | None:
 
 
 def _made(
-    name: str, network: Network, task: Collective, spreads: tuple[str, ...] | None, spread: Callable[[Network, Collective, bool], Schedule]
+    name: str,
+    network: Network,
+    task: Collective,
+    spreads: tuple[str, ...] | None,
+    spread: Callable[[Network, Collective, bool], Schedule],
 ) -> Schedule:
     """`task` from `spread`, which makes schedules of copies: as it is, reversed, or both for allreduce.
 
@@ -276,13 +307,16 @@ def _pairs(network: Network) -> dict[tuple[int, int], list[int]]:
 
 
 def _step(network: Network, ways: Mapping[tuple[int, int], Sequence[int]], sends: Sequence[Send]) -> Step:
-    """One step: each send on the least loaded of its pair's `ways`, and as many rounds as the fullest route or limit needs."""
+    """One step: each send on the least loaded of its pair's `ways`, and as many rounds as the fullest route or limit
+    needs."""
     load: Counter[int] = Counter()
     through: Counter[int] = Counter()
     found = []
     for send in sends:
         if (send.src, send.dst) not in ways:
-            raise UsageError(f"{network.name} has no link from rank {send.src} to rank {send.dst}, which this algorithm needs")
+            raise UsageError(
+                f"{network.name} has no link from rank {send.src} to rank {send.dst}, which this algorithm needs"
+            )
         i = min(ways[send.src, send.dst], key=lambda i: ((load[i] + 1) / network.routes[i].units, i))
         load[i] += 1
         found.append(send._replace(via=network.routes[i].via))

@@ -39,7 +39,8 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Rates:
-    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth; 0 where the links do not connect the ranks.
+    """Algorithmic bandwidths (size / time) in units of the network's unit bandwidth; 0 where the links do not connect
+    the ranks.
 
     `best[name]`: what no schedule exceeds; packed trees attain it for the names in `attained`. `composed`: the optimal
     reduce-scatter followed by the optimal allgather, for allreduce. `ring[name]`: all disjoint rings together.
@@ -58,7 +59,9 @@ class Rates:
     def composed_best(self) -> dict[str, Fraction]:
         """`best`, where an allreduce that may not be attained is replaced by reduce-scatter + allgather, which is."""
         return {
-            name: self.composed if name == "allreduce" and name not in self.attained and self.composed is not None else rate
+            name: self.composed
+            if name == "allreduce" and name not in self.attained and self.composed is not None
+            else rate
             for name, rate in self.best.items()
         }
 
@@ -68,9 +71,16 @@ def induced(network: Network, ranks: Sequence[int]) -> Network:
 
     Routes that carry nothing are left out.
     """
-    dead = {i for cap in network.caps if not cap.units for i in cap.routes} | {i for i, r in enumerate(network.routes) if not r.units}
+    dead = {i for cap in network.caps if not cap.units for i in cap.routes} | {
+        i for i, r in enumerate(network.routes) if not r.units
+    }
     new = {r: i for i, r in enumerate(ranks)}
-    kept = {i: k for k, i in enumerate(i for i, r in enumerate(network.routes) if r.src in new and r.dst in new and i not in dead)}
+    kept = {
+        i: k
+        for k, i in enumerate(
+            i for i, r in enumerate(network.routes) if r.src in new and r.dst in new and i not in dead
+        )
+    }
     routes = tuple(Route(new[r.src], new[r.dst], r.units, r.via, r.latency) for r in (network.routes[i] for i in kept))
     caps = []
     for cap in network.caps:
@@ -81,16 +91,20 @@ def induced(network: Network, ranks: Sequence[int]) -> Network:
 
 
 def classes(network: Network, sizes: Sequence[int] | None = None, *, every: bool = False) -> Iterator[Allocation]:
-    """The classes of allocations of 3 ranks or more (or of `sizes`), the small ones first; those that are not connected too if `every`.
+    """The classes of allocations of 3 ranks or more (or of `sizes`), the small ones first; those that are not connected
+    too if `every`.
 
-    Raises UsageError where there are too many subsets to list, TimeUp at the end of a time limit (`synth.solvers.processes.deadline`).
+    Raises UsageError where there are too many subsets to list, TimeUp at the end of a time limit
+    (`synth.solvers.processes.deadline`).
     """
     wanted = sorted(set(sizes if sizes is not None else range(3, network.ranks + 1)))
     if any(not 2 <= n <= network.ranks for n in wanted):
         raise UsageError(f"allocations of {wanted} of {network.ranks} ranks; sizes lie between 2 and {network.ranks}")
     for size in wanted:
         if (many := comb(network.ranks, size)) > MOST_SUBSETS:
-            raise UsageError(f"{network.name} has {many} allocations of {size} ranks, more than {MOST_SUBSETS}; choose other sizes")
+            raise UsageError(
+                f"{network.name} has {many} allocations of {size} ranks, more than {MOST_SUBSETS}; choose other sizes"
+            )
     for size in wanted:
         found: dict[tuple, list[list]] = {}
         for ranks in combinations(range(network.ranks), size):
@@ -115,12 +129,24 @@ def _invariant(net: Network) -> tuple:
     caps = [[len(cap.routes), cap.units] for cap in net.caps]
     for _ in range(2):
         seen = [
-            hash((
-                tuple(sorted((net.routes[i].units, hash(seen[net.routes[i].dst]), len(net.caps_of[i])) for i in net.out[r])),
-                tuple(sorted((net.routes[i].units, hash(seen[net.routes[i].src]), len(net.caps_of[i])) for i in net.into[r])),
-            ))
+            hash(
+                (
+                    tuple(
+                        sorted(
+                            (net.routes[i].units, hash(seen[net.routes[i].dst]), len(net.caps_of[i]))
+                            for i in net.out[r]
+                        )
+                    ),
+                    tuple(
+                        sorted(
+                            (net.routes[i].units, hash(seen[net.routes[i].src]), len(net.caps_of[i]))
+                            for i in net.into[r]
+                        )
+                    ),
+                )
+            )
             for r in range(net.ranks)
-        ]  # fmt: skip
+        ]
     return tuple(sorted(map(hash, seen))), tuple(sorted(map(tuple, caps)))
 
 
@@ -145,7 +171,8 @@ def rates(network: Network, names: Sequence[str] = ("broadcast", "allgather", "a
 
 
 class Best(NamedTuple):
-    """Units of algorithmic bandwidth that no schedule exceeds; `cut` as in `Rates.cuts`; whether packed trees attain it."""
+    """Units of algorithmic bandwidth that no schedule exceeds; `cut` as in `Rates.cuts`; whether packed trees attain
+    it."""
 
     units: Fraction
     cut: tuple[int, ...]
@@ -159,7 +186,8 @@ def share(name: str, ranks: int) -> Fraction:
 
 
 def best(network: Network, name: str, root: int = 0) -> Best:
-    """The bound of collective `name`: by trees where they attain it, else by the linear program on any number of steps."""
+    """The bound of collective `name`: by trees where they attain it, else by the linear program on any number of
+    steps."""
     return by_trees(network, name, root) or Best(_bound(network, name, root), (), False)
 
 

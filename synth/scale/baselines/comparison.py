@@ -22,7 +22,8 @@ from synth.solvers.processes.deadline import TimeUp, apart, give_up, given_up, l
 
 @dataclass(frozen=True)
 class Way:
-    """One way to run the collective: units of algorithmic bandwidth (size / time), None where time ran out, and a remark."""
+    """One way to run the collective: units of algorithmic bandwidth (size / time), None where time ran out, and a
+    remark."""
 
     name: str
     units: Fraction | None
@@ -31,7 +32,8 @@ class Way:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`ways`: the bound first. `limit`: in words, what the bound rests on. `parts`: the ranks of each part or side that it speaks of.
+    """`ways`: the bound first. `limit`: in words, what the bound rests on. `parts`: the ranks of each part or side that
+    it speaks of.
 
     `rings`: all rings together, and what limits them. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it
     was Ctrl-C.
@@ -59,12 +61,18 @@ Flows = Callable[[str], Large]
 
 
 def explain(
-    machine: Network | Topology, name: str, labels: Sequence[int] = (), flows: Flows | None = None, tell: Tell = lambda text: None,
+    machine: Network | Topology,
+    name: str,
+    labels: Sequence[int] = (),
+    flows: Flows | None = None,
+    tell: Tell = lambda text: None,
     root: int = 0,
-) -> Explanation:  # fmt: skip
-    """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double binary trees.
+) -> Explanation:
+    """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double
+    binary trees.
 
-    `root`: of a broadcast. `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts; asked above
+    `root`: of a broadcast. `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts;
+    asked above
     `FEW_RANKS` ranks where no trees are known to attain the bound, and for the cut that limits.
     Under a time limit (`synth.solvers.processes.deadline`) what is found by then.
     Raises UsageError for a collective without a rate (see `RATED`).
@@ -76,7 +84,10 @@ def explain(
         if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
             raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
         if sum(r.units for r in network.routes) > MOST_UNITS:
-            raise SynthError(f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer digits")
+            raise SynthError(
+                f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer "
+                f"digits"
+            )
         if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
             network = induced(network, range(network.ranks))
             machine = network if isinstance(machine, Network) else machine
@@ -85,11 +96,24 @@ def explain(
 
 class _Explained:
     def __init__(
-        self, machine: Network | Topology, network: Network | None, name: str, labels: list[int], flows: Flows | None, tell: Tell,
+        self,
+        machine: Network | Topology,
+        network: Network | None,
+        name: str,
+        labels: list[int],
+        flows: Flows | None,
+        tell: Tell,
         root: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.root = root
-        self.machine, self.network, self.name, self.labels, self.flows, self.tell = machine, network, name, labels, flows, tell
+        self.machine, self.network, self.name, self.labels, self.flows, self.tell = (
+            machine,
+            network,
+            name,
+            labels,
+            flows,
+            tell,
+        )
         self.words = Words(name, labels)
         self.wires = ring_network.of(machine)
         self.open: list[str] = []
@@ -106,10 +130,18 @@ class _Explained:
         if top is None:
             ways = [Way("upper bound", None, "none within the time limit")]
         else:
-            ways = [Way("optimum" if top.attained else "upper bound", top.units, "packed trees attain it" if top.attained else "")]
+            ways = [
+                Way(
+                    "optimum" if top.attained else "upper bound",
+                    top.units,
+                    "packed trees attain it" if top.attained else "",
+                )
+            ]
         if self.name == "allreduce":
             ways.append(self._composed())
-        trees = [self._trees()] if self.name in ("broadcast", "allreduce") else []  # which take no time beside a long search for rings
+        trees = (
+            [self._trees()] if self.name in ("broadcast", "allreduce") else []
+        )  # which take no time beside a long search for rings
         self.tell("rings")
         found = self._disjoint()
         ways += [*self._rings(found), *trees]
@@ -126,7 +158,8 @@ class _Explained:
         return Rings((), False, whole=False)
 
     def _best(self, name: str, spared: float = SPARED) -> Best | None:
-        """The bound of `name`; under a time limit flows say it where trees and linear programs take too long: a share `spared` is left."""
+        """The bound of `name`; under a time limit flows say it where trees and linear programs take too long: a share
+        `spared` is left."""
         if left() == 0 and name != self.name:
             self.open.append(f"the bound of {name}")
             return None
@@ -141,7 +174,9 @@ class _Explained:
             except TimeUp:
                 late = True
         if late:
-            self.open.append(f"the bound of {name}" if self.flows is None else f"a sharper bound of {name}, or trees that attain it")
+            self.open.append(
+                f"the bound of {name}" if self.flows is None else f"a sharper bound of {name}, or trees that attain it"
+            )
             if self.flows is None:
                 return None
         return self._by_flows(name)
@@ -159,7 +194,9 @@ class _Explained:
 
     def _by_flows(self, name: str) -> Best:
         if self.flows is None:
-            raise UsageError(f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum")
+            raise UsageError(
+                f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum"
+            )
         if name not in self.known:
             self.known[name] = self.flows(name)
             if self.known[name].open and not any(name in line for line in self.open):
@@ -230,7 +267,11 @@ class _Explained:
         if top is None:
             return "not known: the time limit came first", ()
         if top.cut:
-            return self.words.parts(top.cut, self.wires) if self.name == "allreduce" else self.words.side(top.cut, top.units)
+            return (
+                self.words.parts(top.cut, self.wires)
+                if self.name == "allreduce"
+                else self.words.side(top.cut, top.units)
+            )
         large = self.known.get(self.name)  # by flows: a cut that says no more than the linear program
         if large is None or large.bound_gbps / large.unit != top.units:
             return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
@@ -240,7 +281,10 @@ class _Explained:
             return self.words.side(inside, top.units)
         if certificate["kind"] == "allreduce-parts":
             parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
-            return f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times", parts
+            return (
+                f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times",
+                parts,
+            )
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
 
 

@@ -19,7 +19,8 @@ Said = tuple[str, tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class Words:
-    """About collective `name` on ranks that are called `labels`; each sentence with the labels of the ranks that it is about."""
+    """About collective `name` on ranks that are called `labels`; each sentence with the labels of the ranks that it is
+    about."""
 
     name: str
     labels: Sequence[int]
@@ -53,12 +54,22 @@ class Words:
         named = (tuple(self.labels[r] for r in sorted(side)),)
         one = len(side) == 1
         if self.name == "reduce-scatter":
-            return f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results", named
+            return (
+                f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results",
+                named,
+            )
         if self.name == "allreduce":
             whose = "its" if one else "their"
-            return f"{shown} send{'s' if one else ''} {across} to the others, which need {whose} part of every sum", named
+            return (
+                f"{shown} send{'s' if one else ''} {across} to the others, which need {whose} part of every sum",
+                named,
+            )
         wanted = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
-        return f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from {'it' if one else 'them'}", named
+        return (
+            f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from "
+            f"{'it' if one else 'them'}",
+            named,
+        )
 
     def ranks(self, side: Sequence[int]) -> str:
         """``rank 3``, ``ranks 0-3``."""
@@ -77,6 +88,11 @@ def _of(n: int) -> str:
 def runs(ranks: Sequence[int]) -> str:
     """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
     shown = [
-        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}" for a, b in stretches(ranks)
-    ]  # fmt: skip
-    return ",".join(shown) if len(shown) <= 2 * FEW else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
+        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}"
+        for a, b in stretches(ranks)
+    ]
+    return (
+        ",".join(shown)
+        if len(shown) <= 2 * FEW
+        else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
+    )

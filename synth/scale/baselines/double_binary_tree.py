@@ -1,8 +1,8 @@
 """NCCL's double binary trees on the links of a machine, and the rate that they reach.
 
-Tree k's parent of a rank flips its lowest set bit (src/graph/trees.cc); the second tree is the first shifted by one rank, or
-mirrored when N is even; each carries half of the data. A tree edge goes over the links between its two ranks, shared out by
-their widths; where there is none it takes a shortest way over other ranks.
+Tree k's parent of a rank flips its lowest set bit (src/graph/trees.cc); the second tree is the first shifted by one
+rank, or mirrored when N is even; each carries half of the data. A tree edge goes over the links between its two ranks,
+shared out by their widths; where there is none it takes a shortest way over other ranks.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def _parent(ranks: int, rank: int) -> int | None:
 def tree_rate(wires: Roads, root: int | None = None) -> Fraction:
     """Units of algorithmic bandwidth of the double binary trees. 0: not connected.
 
-    Of an allreduce, up both trees and down again; of a broadcast from `root` down both, the ranks counted from there, with the half
-    of the second tree sent to its root first.
+    Of an allreduce, up both trees and down again; of a broadcast from `root` down both, the ranks counted from there,
+    with the half of the second tree sent to its root first.
     """
     load: defaultdict[int, Fraction] = defaultdict(Fraction)
     ways = _Ways(wires)
@@ -48,7 +48,11 @@ def tree_rate(wires: Roads, root: int | None = None) -> Fraction:
         if root is None:
             edges += [*down, *((b, a) for a, b in down)]
         else:
-            edges += [((a + root) % wires.ranks, (b + root) % wires.ranks) for a, b in [*down, (0, parents.index(None))] if a != b]
+            edges += [
+                ((a + root) % wires.ranks, (b + root) % wires.ranks)
+                for a, b in [*down, (0, parents.index(None))]
+                if a != b
+            ]
     for a, b in edges:
         way = ways.way(a, b)
         if way is None:

@@ -1,4 +1,5 @@
-"""NVLink and PCIe at once: the hybrid of Blink (Wang et al., "Blink: Fast and Generic Collectives for Distributed ML", MLSys 2020).
+"""NVLink and PCIe at once: the hybrid of Blink (Wang et al., "Blink: Fast and Generic Collectives for Distributed ML",
+MLSys 2020).
 
 Data goes over both fabrics in the shares that end together. Leaving and entering peer access between them costs time
 (the paper's T_dpa), which the PCIe share pays: d_pcie / b_pcie + t = d_nvlink / b_nvlink.
@@ -23,7 +24,8 @@ class Split:
 
 
 def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Split:
-    """The best shares of `size` bytes between fabrics of `fast` and `slow` GB/s, when using the slow one costs `switching` µs.
+    """The best shares of `size` bytes between fabrics of `fast` and `slow` GB/s, when using the slow one costs
+    `switching` µs.
 
     All of it goes over the fast fabric where the slow one does not pay, and over the slow one where `fast` is 0.
     Raises UsageError when neither carries anything.
@@ -40,7 +42,8 @@ def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Spl
 
 
 def with_pcie(network: Network, gbps: Fraction) -> Network:
-    """`network` and, between any two ranks, a way over PCIe: each rank sends and receives `gbps` there, all ways together.
+    """`network` and, between any two ranks, a way over PCIe: each rank sends and receives `gbps` there, all ways
+    together.
 
     The host's bridges are taken as wide as all ranks ask for. Units become as small as both fabrics need.
     """
@@ -63,7 +66,8 @@ def with_pcie(network: Network, gbps: Fraction) -> Network:
 def joined(
     network: Network, best: dict[str, Fraction], connected: bool, pcie: Fraction, switching: Fraction, size: int
 ) -> dict[str, Fraction]:
-    """GB/s of each collective of `best` (units on `network` alone) when PCIe of `pcie` GB/s a rank joins, for `size` bytes.
+    """GB/s of each collective of `best` (units on `network` alone) when PCIe of `pcie` GB/s a rank joins, for `size`
+    bytes.
 
     Where the links connect all ranks, both fabrics carry a share of their own; elsewhere one packing uses both, which
     for allreduce is the optimal reduce-scatter followed by the optimal allgather.
@@ -72,7 +76,9 @@ def joined(
 
     if connected:
         alone = rates(with_pcie(Network(network.name, network.ranks, (), (), pcie), pcie), tuple(best)).composed_best()
-        return {name: split(size, units * network.unit, alone[name] * pcie, switching).gbps for name, units in best.items()}
+        return {
+            name: split(size, units * network.unit, alone[name] * pcie, switching).gbps for name, units in best.items()
+        }
     both = with_pcie(network, pcie)
     found = rates(both, tuple(best)).composed_best()
     return {name: split(size, Fraction(0), found[name] * both.unit, switching).gbps for name in best}

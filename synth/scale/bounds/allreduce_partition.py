@@ -1,9 +1,11 @@
 """Lower bounds on allreduce at scale: of all partitions of the ranks, and of all single cuts, the one that says most.
 
-Weights would not say more: let each part p of a partition into m count a_p for each time that it is left and b_p for each time that it
-is entered. A byte may be summed at the part of least b, go to that of least a, and be sent out from there; this counts the sum of all
-a and b, and m - 2 times the least a and the least b more. So it is a mean of what the even partition and the single regions say,
-left or entered, and one of these says no less. (Cuts together may say more where switches are uneven: `synth.scale.bounds.multi_cut_lp`.)
+Weights would not say more: let each part p of a partition into m count a_p for each time that it is left and b_p for
+each time that it is entered. A byte may be summed at the part of least b, go to that of least a, and be sent out from
+there; this counts the sum of all a and b, and m - 2 times the least a and the least b more. So it is a mean of what the
+even partition and the single regions say, left or entered, and one of these says no less. (Cuts together may say more
+where switches are uneven:
+`synth.scale.bounds.multi_cut_lp`.)
 """
 
 from __future__ import annotations
@@ -33,11 +35,13 @@ Parted = tuple[Fabric, np.ndarray, bool]
 
 
 def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
-    """(least R / C in the unit of the fabric, certificate, what cut the search short): no allreduce takes fewer rounds per chunk.
+    """(least R / C in the unit of the fabric, certificate, what cut the search short): no allreduce takes fewer rounds
+    per chunk.
 
-    The best of all partitions of the ranks, by what leaves the parts or by what enters them, and of all single cuts. A time limit (see
-    `synth.solvers.processes.deadline`) and bandwidths of very many digits cut it short: then the best so far, at least that of the boxes and of
-    every rank alone. Raises InfeasibleError where data cannot reach a rank.
+    The best of all partitions of the ranks, by what leaves the parts or by what enters them, and of all single cuts. A
+    time limit (see
+    `synth.solvers.processes.deadline`) and bandwidths of very many digits cut it short: then the best so far, at least
+    that of the boxes and of every rank alone. Raises InfeasibleError where data cannot reach a rank.
     """
     _reached(fabric)
     found = partition(fabric)
@@ -71,7 +75,8 @@ def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
 
 
 def _better(fabric: Fabric) -> Iterator[Parted]:
-    """Partitions, each better than the one before, on the fabric or on it turned round; first ranks alone without their switches."""
+    """Partitions, each better than the one before, on the fabric or on it turned round; first ranks alone without their
+    switches."""
     moves, ratio = symmetries(fabric), None
     for graph in (fabric, fabric.reversed()):
         alone = Fraction(int(graph.cap[graph.src < graph.ranks].sum()), graph.ranks - 1)
@@ -106,7 +111,8 @@ def _proved(graph: Fabric, label: np.ndarray, least: bool) -> tuple[Fraction, di
 
 
 def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
-    """For each part a region of least capacity around it, by a minimum cut between its ranks and all others, or its ranks alone."""
+    """For each part a region of least capacity around it, by a minimum cut between its ranks and all others, or its
+    ranks alone."""
     ranks, nodes, source, sink = graph.ranks, graph.nodes, graph.nodes, graph.nodes + 1
     ends = ranks + len(graph.topology.switches)
     rank = np.arange(ranks)
@@ -126,7 +132,12 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
         ruled = np.unique(graph.limit[crossing])
         regions.append(np.flatnonzero(inside[:ends]).tolist())
         limits.append(ruled[ruled >= 0].tolist())
-    made = {"kind": "allreduce-parts", "topology": throughput_cuts.digest(graph.topology), "regions": regions, "limits": limits}
+    made = {
+        "kind": "allreduce-parts",
+        "topology": throughput_cuts.digest(graph.topology),
+        "regions": regions,
+        "limits": limits,
+    }
     return {**made, check_parts.ENTERING: True} if graph.flipped else made
 
 

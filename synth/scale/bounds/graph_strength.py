@@ -1,12 +1,13 @@
-"""The partition that bounds allreduce best of all: exact, by Newton's method on the strength of a directed cut function.
+"""The partition that bounds allreduce best of all: exact, by Newton's method on the strength of a directed cut
+function.
 
-f(S) is the least capacity that leaves a region holding the ranks S and no other rank: a submodular function, whatever switches
-and limits the machine has. Sought is the partition of the ranks into m >= 2 parts of least sum of f over parts / (m - 1). Whether
-a ratio L is the least is asked of a greedy algorithm: the greatest vector x with x(S) <= f(S) - L for all S adds up to the least
-of the sum of f - L over parts, and the sets where it is tight, joined where they meet, are the parts (Cunningham, "Optimal attack
-and reinforcement of a network", JACM 32, 1985; Dilworth's truncation, see Frank and Tardos, "Generalized polymatroids and
-submodular flows", 1988). A worse partition gives the next ratio. Ranks that symmetries exchange get equal entries of x at once,
-so that one orbit takes a few flows.
+f(S) is the least capacity that leaves a region holding the ranks S and no other rank: a submodular function, whatever
+switches and limits the machine has. Sought is the partition of the ranks into m >= 2 parts of least sum of f over parts
+/ (m - 1). Whether a ratio L is the least is asked of a greedy algorithm: the greatest vector x with x(S) <= f(S) - L
+for all S adds up to the least of the sum of f - L over parts, and the sets where it is tight, joined where they meet,
+are the parts (Cunningham, "Optimal attack and reinforcement of a network", JACM 32, 1985; Dilworth's truncation, see
+Frank and Tardos, "Generalized polymatroids and submodular flows", 1988). A worse partition gives the next ratio. Ranks
+that symmetries exchange get equal entries of x at once, so that one orbit takes a few flows.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from synth.solvers.max_flow import MaxFlow, checked
 
 
 class Graph(NamedTuple):
-    """Of a fabric what cuts are made of: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`; the first nodes are the ranks."""
+    """Of a fabric what cuts are made of: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`; the first nodes
+    are the ranks."""
 
     name: str
     ranks: int
@@ -36,7 +38,8 @@ class Graph(NamedTuple):
 
 
 def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
-    """The rate of `synth.encodings.spanning_tree_packing.forest` and a partition that proves it, without the trees: that they exist is Tutte's theorem.
+    """The rate of `synth.encodings.spanning_tree_packing.forest` and a partition that proves it, without the trees:
+    that they exist is Tutte's theorem.
 
     Only where `tau.applies`. The time grows with the ranks, not with the digits of the rate.
     """
@@ -48,11 +51,14 @@ def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
     return spanning_tree_packing.partition_rate(network, part), part
 
 
-def partitions(fabric: Fabric | Graph, ratio: Fraction, generators: Sequence[np.ndarray] = ()) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """(sum of f over the parts / (parts - 1), part of each rank), each less than `ratio` and the one before; the last is the least.
+def partitions(
+    fabric: Fabric | Graph, ratio: Fraction, generators: Sequence[np.ndarray] = ()
+) -> Iterator[tuple[Fraction, np.ndarray]]:
+    """(sum of f over the parts / (parts - 1), part of each rank), each less than `ratio` and the one before; the last
+    is the least.
 
-    None where no partition is below `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities beyond
-    64 bits, TimeUp.
+    None where no partition is below `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities
+    beyond 64 bits, TimeUp.
     """
     search = _Greedy(fabric, generators)
     while ratio > 0 and (found := search.parts(ratio)) is not None:

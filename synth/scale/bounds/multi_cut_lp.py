@@ -2,7 +2,8 @@
 
 One cut lets a port that two ranks share serve each of them in full, as if switches could copy. Data passes switches one
 for one: so a linear program over what edges carry, balanced at switches, with cuts added as flows find them, is nearer
-the truth. Its dual weighs cuts and switches; rounded to fractions, it is a certificate that the checker adds up exactly.
+the truth. Its dual weighs cuts and switches; rounded to fractions, it is a certificate that the checker adds up
+exactly.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ FINEST = 5_040  # denominators of weights
 
 
 def sharpened(bound: Throughput) -> tuple[Throughput, Fabric | None]:
-    """`bound`, or one with a greater time that weighs several cuts; and its fabric with only the capacity that the new one uses.
+    """`bound`, or one with a greater time that weighs several cuts; and its fabric with only the capacity that the new
+    one uses.
 
-    Every answer is exact; that the bound is the best of all is not promised. None where the fabric is balanced as it is,
-    too large, or narrowed by amounts that are no simple fractions.
+    Every answer is exact; that the bound is the best of all is not promised. None where the fabric is balanced as it
+    is, too large, or narrowed by amounts that are no simple fractions.
     """
     graph = bound.fabric
     edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
@@ -53,7 +55,8 @@ def sharpened(bound: Throughput) -> tuple[Throughput, Fabric | None]:
 
 
 class _Program:
-    """Rates on orbits of edges: variables are what each edge of an orbit carries, and the rate of a shard, which is maximised."""
+    """Rates on orbits of edges: variables are what each edge of an orbit carries, and the rate of a shard, which is
+    maximised."""
 
     def __init__(self, graph: Fabric, bound: Throughput, group: Sequence[np.ndarray]) -> None:
         self.graph, self.bound, self.group = graph, bound, group
@@ -68,7 +71,9 @@ class _Program:
         self.shards = np.r_[bound.shards, np.zeros(graph.nodes - graph.ranks, np.int64)]
         self.cuts: list[np.ndarray] = [bound.inside]
         sources = np.flatnonzero(self.shards)
-        self.anywhere = bound.collective == throughput_cuts.ANYWHERE  # a cut counts once wherever it lies, and any two ranks are parted
+        self.anywhere = (
+            bound.collective == throughput_cuts.ANYWHERE
+        )  # a cut counts once wherever it lies, and any two ranks are parted
         self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), graph.nodes)], np.r_[graph.dst, sources])
         self.starts = self.shards[sources]
         self.carried = np.zeros(len(self.names))
@@ -110,8 +115,16 @@ class _Program:
         worth = [1 if self.anywhere else int(self.shards[s].sum()) for s in self.cuts]
         held = [-np.r_[self._crossing(s), -n].astype(float) for s, n in zip(self.cuts, worth, strict=True)]
         through = np.zeros((len(self.switches), count + 1))
-        np.add.at(through, (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]), 1)
-        np.add.at(through, (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]), -1)
+        np.add.at(
+            through,
+            (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]),
+            1,
+        )
+        np.add.at(
+            through,
+            (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]),
+            -1,
+        )
         limits = [(0, float(c)) for c in self.graph.cap[self.names]] + [(0, None)]
         found = linear(
             np.r_[np.zeros(count), -1.0],
@@ -124,7 +137,13 @@ class _Program:
         )
         if found.x is None:
             return None
-        return found.x[:count], found.x[count], -found.ineqlin.marginals, found.eqlin.marginals, -found.upper.marginals[:count]
+        return (
+            found.x[:count],
+            found.x[count],
+            -found.ineqlin.marginals,
+            found.eqlin.marginals,
+            -found.upper.marginals[:count],
+        )
 
     def _separate(self, carried: np.ndarray, rate: float) -> list[np.ndarray]:
         """Cuts that what is carried does not respect."""
@@ -191,7 +210,8 @@ class _Program:
         return found
 
     def _turns(self, node: int) -> int:
-        """How often the group brings each switch of the node's orbit to itself, as cuts are added up over the whole group."""
+        """How often the group brings each switch of the node's orbit to itself, as cuts are added up over the whole
+        group."""
         if not self.group:
             return 1
         label = orbits(self.graph.nodes, self.group)

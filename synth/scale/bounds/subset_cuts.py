@@ -1,4 +1,5 @@
-"""Every cut of a small network without limits at once: exact broadcast and allgather rates, each with the cut that limits it.
+"""Every cut of a small network without limits at once: exact broadcast and allgather rates, each with the cut that
+limits it.
 
 A broadcast from r runs at the least capacity that leaves a set holding r (Edmonds, "Edge-disjoint branchings", 1973);
 an allgather at rate 1 / max |S| / capacity leaving S per rank's part (ForestColl, arXiv 2402.06787). Both maxima are
@@ -20,7 +21,8 @@ MOST = 16
 
 @dataclass(frozen=True)
 class Cut:
-    """`value` (units of algorithmic bandwidth) cannot be exceeded: `side` is the set of ranks whose outgoing links say so."""
+    """`value` (units of algorithmic bandwidth) cannot be exceeded: `side` is the set of ranks whose outgoing links say
+    so."""
 
     value: Fraction
     side: tuple[int, ...]
@@ -32,7 +34,8 @@ def applies(network: Network) -> bool:
 
 
 def leaving(network: Network) -> np.ndarray:
-    """`leaving[S]`: units of the routes that leave the set of ranks S, a bit mask. Raises SynthError where `applies` is false."""
+    """`leaving[S]`: units of the routes that leave the set of ranks S, a bit mask. Raises SynthError where `applies` is
+    false."""
     if not applies(network):
         raise SynthError(f"{network.name}: all cuts are listed for networks without limits of 2 to {MOST} ranks only")
     sets = np.arange(1 << network.ranks, dtype=np.int64)
@@ -52,7 +55,8 @@ def broadcast(network: Network, root: int) -> Cut:
 
 
 def allgather(network: Network) -> Cut:
-    """The greatest rate of an allgather: gathered bytes over time, in units of bandwidth; 0 where the network is not connected."""
+    """The greatest rate of an allgather: gathered bytes over time, in units of bandwidth; 0 where the network is not
+    connected."""
     total = leaving(network)[1:-1]
     sizes = np.array([int(s).bit_count() for s in range(1, len(total) + 1)], dtype=np.int64)
     if not total.all():

@@ -31,8 +31,9 @@ ROOTED = ("broadcast", "reduce")
 class Throughput:
     """No schedule of `collective` moves a shard in less than `time` seconds per byte, at one byte per second a unit.
 
-    `inside` marks the nodes of the cut that says so, on `fabric` as data spreads (turned for reductions); `shards[r]` start at
-    rank r. `flows` is how many maximum flows it took. `proof`: the certificate, where more than this one cut proves the time.
+    `inside` marks the nodes of the cut that says so, on `fabric` as data spreads (turned for reductions); `shards[r]`
+    start at rank r. `flows` is how many maximum flows it took. `proof`: the certificate, where more than this one cut
+    proves the time.
     `whole` is False where a time limit ended the search: the cut proves what it says, and another may prove more.
     """
 
@@ -72,7 +73,9 @@ class Throughput:
         }
 
 
-def throughput(fabric: Fabric, collective: str = "allgather", root: int = 0, generators: Sequence[np.ndarray] | None = None) -> Throughput:
+def throughput(
+    fabric: Fabric, collective: str = "allgather", root: int = 0, generators: Sequence[np.ndarray] | None = None
+) -> Throughput:
     """The greatest ratio of a cut, with that cut.
 
     `generators`: symmetries of the fabric as `symmetries` returns them (the default); one flow for each orbit of ranks.
@@ -126,7 +129,9 @@ class _Newton:
         leaving = int(self.graph.cap[inside[self.graph.src] & ~inside[self.graph.dst]].sum())
         if not leaving:
             outside = int(np.flatnonzero(~inside[: self.graph.ranks])[0])
-            raise InfeasibleError(f"{self.graph.name}: no link leads {self._way(outside)} from where {self._held(inside)}")
+            raise InfeasibleError(
+                f"{self.graph.name}: no link leads {self._way(outside)} from where {self._held(inside)}"
+            )
         return Fraction(int(self.shards[inside].sum()), leaving)
 
     def _way(self, rank: int) -> str:
@@ -134,7 +139,9 @@ class _Newton:
 
     def _held(self, inside: np.ndarray) -> str:
         ranks = np.flatnonzero(self.shards[: self.graph.ranks] * inside[: self.graph.ranks])
-        return f"rank {int(ranks[0])} is" if len(ranks) == 1 else f"{len(ranks)} ranks are, such as rank {int(ranks[0])}"
+        return (
+            f"rank {int(ranks[0])} is" if len(ranks) == 1 else f"{len(ranks)} ranks are, such as rank {int(ranks[0])}"
+        )
 
     def _first(self) -> tuple[Fraction, np.ndarray]:
         """The cut around the rank that takes longest to hear from all others."""

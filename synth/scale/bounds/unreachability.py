@@ -1,4 +1,5 @@
-"""The proof, for a machine of any size, that no schedule of a collective exists: ranks that no link leaves, and one outside."""
+"""The proof, for a machine of any size, that no schedule of a collective exists: ranks that no link leaves, and one
+outside."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from synth.model.topology import Topology, columns
 
 
 def certificate(topology: Topology, collective: str, root: int = 0) -> dict | None:
-    """Kind ``unreachable`` (see `synth.checker.certificates.unreachable`), None where the links of the live `topology` join what they must."""
+    """Kind ``unreachable`` (see `synth.checker.certificates.unreachable`), None where the links of the live `topology`
+    join what they must."""
     src, dst, _ = columns(topology.links)
     rooted = {"broadcast": (True,), "reduce": (False,)}.get(collective)
     for forward in rooted or (True, False):
@@ -22,17 +24,24 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
         if lost is None:
             continue
         nodes = topology.ranks + len(topology.switches)
-        closed = seen if forward else set(range(nodes)) - seen  # what cannot reach the start: no link leads from it to the others
+        closed = (
+            seen if forward else set(range(nodes)) - seen
+        )  # what cannot reach the start: no link leads from it to the others
         return {
-            "kind": "unreachable", "topology": digest(topology), "collective": collective, "root": root if rooted else None,
-            "pair": [start, lost] if forward else [lost, start], "closed": runs(sorted(closed)),
-        }  # fmt: skip
+            "kind": "unreachable",
+            "topology": digest(topology),
+            "collective": collective,
+            "root": root if rooted else None,
+            "pair": [start, lost] if forward else [lost, start],
+            "closed": runs(sorted(closed)),
+        }
     return None
 
 
 @contextmanager
 def proved(topology: Topology, collective: str, root: int) -> Iterator[None]:
-    """An InfeasibleError on its way out gets its certificate. Raises one for ranks without links, UsageError for a rank alone."""
+    """An InfeasibleError on its way out gets its certificate. Raises one for ranks without links, UsageError for a rank
+    alone."""
     if topology.ranks < 2:
         raise UsageError(f"{topology.name} has one rank, which has all there is: use --engine exact")
     try:

@@ -1,7 +1,8 @@
-"""Symmetries of a fabric: rank permutations carried over to its nodes and checked edge by edge, and groups to build with.
+"""Symmetries of a fabric: rank permutations carried over to its nodes and checked edge by edge, and groups to build
+with.
 
-Nothing is believed: every permutation returned maps the edges onto edges of equal capacity, and the links of gadgets, which have
-no edges of their own, onto links of equal bandwidth.
+Nothing is believed: every permutation returned maps the edges onto edges of equal capacity, and the links of gadgets,
+which have no edges of their own, onto links of equal bandwidth.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ POOL = 160
 MOST_GUESSED = 64
 
 
-def symmetries(fabric: Fabric, candidates: Iterable[Sequence[int] | np.ndarray] | None = None) -> tuple[np.ndarray, ...]:
-    """Permutations of all nodes, by default the topology's declared generators and a few guesses; those that fail are left out."""
+def symmetries(
+    fabric: Fabric, candidates: Iterable[Sequence[int] | np.ndarray] | None = None
+) -> tuple[np.ndarray, ...]:
+    """Permutations of all nodes, by default the topology's declared generators and a few guesses; those that fail are
+    left out."""
     given = [*fabric.topology.generators, *_guesses(fabric)] if candidates is None else candidates
     identity = np.arange(fabric.ranks)
     edges = _Edges(fabric)
@@ -35,7 +39,8 @@ def symmetries(fabric: Fabric, candidates: Iterable[Sequence[int] | np.ndarray] 
 
 
 def _guesses(fabric: Fabric) -> list[np.ndarray]:
-    """What clusters often have and few builders declare: all boxes turned, and ranks turned or exchanged alike in all boxes."""
+    """What clusters often have and few builders declare: all boxes turned, and ranks turned or exchanged alike in all
+    boxes."""
     box, ranks = fabric.topology.nodes, fabric.ranks
     size = box.count(box[0]) if len(box) == ranks else 0
     if not 1 < size <= ranks or list(box) != [box[r - r % size] for r in range(ranks)] or ranks % size:
@@ -50,7 +55,8 @@ def _guesses(fabric: Fabric) -> list[np.ndarray]:
 
 
 def edge_images(fabric: Fabric, permutation: np.ndarray) -> np.ndarray | None:
-    """Where a permutation of nodes sends each edge; None where it does not keep capacities. Parallel edges keep their order."""
+    """Where a permutation of nodes sends each edge; None where it does not keep capacities. Parallel edges keep their
+    order."""
     return _Edges(fabric).images(permutation)
 
 
@@ -101,9 +107,12 @@ class _Edges:
         return image if self.images(image) is not None else None
 
     def _colours(self, ranks: np.ndarray) -> np.ndarray:
-        """A name for each node, by what the ranks around it are called: 64-bit mixing, so that equal names are only a guess."""
+        """A name for each node, by what the ranks around it are called: 64-bit mixing, so that equal names are only a
+        guess."""
         fabric, count = self.fabric, len(ranks)
-        colour = np.concatenate([_mixed(ranks.astype(np.uint64) + np.uint64(1)), np.zeros(fabric.nodes - count, np.uint64)])
+        colour = np.concatenate(
+            [_mixed(ranks.astype(np.uint64) + np.uint64(1)), np.zeros(fabric.nodes - count, np.uint64)]
+        )
         known = 0
         while True:
             fresh = colour.copy()
@@ -141,7 +150,8 @@ def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def free_group(permutations: Sequence[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
-    """Commuting permutations that generate a group in which only the identity fixes a rank: as large as a greedy search finds.
+    """Commuting permutations that generate a group in which only the identity fixes a rank: as large as a greedy search
+    finds.
 
     Members are sought among those given, then among their products and conjugates.
     """

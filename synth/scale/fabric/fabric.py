@@ -4,8 +4,8 @@
 
 Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
 node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
-so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no schedule
-takes them: `links_of` tells which ways through the fabric schedules may take.
+so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no
+schedule takes them: `links_of` tells which ways through the fabric schedules may take.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from synth.solvers.max_flow import checked
 class Fabric:
     """Edge e goes from `src[e]` to `dst[e]` and carries `cap[e]` units of `unit` GB/s; all arrays are int64.
 
-    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else below 0:
+    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else
+    below 0:
     -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
     `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
-    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may take, all where None.
-    In a `flipped` fabric every edge runs against the links it stands for.
+    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may
+    take, all where None. In a `flipped` fabric every edge runs against the links it stands for.
     """
 
     topology: Topology
@@ -73,7 +74,8 @@ class Fabric:
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
         """The topology's links that a path of edges stands for, in the order data takes them.
 
-        None where the topology has no such way, or schedules may not take it, as there is a shorter one through switches.
+        None where the topology has no such way, or schedules may not take it, as there is a shorter one through
+        switches.
         """
         return self._links(tuple(path))
 
@@ -135,7 +137,11 @@ class Fabric:
 
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Whether the link has these ends, as this fabric turns it."""
-        return (self.head[link], self.tail[link]) == (start, end) if self.flipped else (self.tail[link], self.head[link]) == (start, end)
+        return (
+            (self.head[link], self.tail[link]) == (start, end)
+            if self.flipped
+            else (self.tail[link], self.head[link]) == (start, end)
+        )
 
     def _between(self, gadget: int, start: int, end: int) -> int:
         """A gadget's link with these ends, -1 where it has none; one of several, as they are alike."""
@@ -188,4 +194,19 @@ def fabric(topology: Topology) -> Fabric:
     keep = rows[:, 2] > 0
     rows = rows[keep]
     a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
-    return Fabric(topology, len(hub), a, b, width, link, limit, hub, ways, src, dst, unit, Shortest(topology), sets=tuple(build.sets))
+    return Fabric(
+        topology,
+        len(hub),
+        a,
+        b,
+        width,
+        link,
+        limit,
+        hub,
+        ways,
+        src,
+        dst,
+        unit,
+        Shortest(topology),
+        sets=tuple(build.sets),
+    )

@@ -1,8 +1,8 @@
 """Limits as ports, NICs and crossbars: how links that share a capacity become edges and nodes of a fabric.
 
-Links that meet at the same limits form a component: its out-ports (limits of what leaves) and in-ports (of what enters).
-Where every out-port reaches every in-port, except within groups such as a box, one node in the middle says the same with
-as many edges as ports, not pairs; otherwise each link stays an edge between its two ports.
+Links that meet at the same limits form a component: its out-ports (limits of what leaves) and in-ports (of what
+enters). Where every out-port reaches every in-port, except within groups such as a box, one node in the middle says the
+same with as many edges as ports, not pairs; otherwise each link stays an edge between its two ports.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ MOST_PAIRS = 1 << 26
 class Builder:
     """One topology's arrays on their way to a fabric: rows ``(src, dst, cap, link, limit)``."""
 
-    def __init__(self, topology: Topology, ends: int, src: np.ndarray, dst: np.ndarray, cap: np.ndarray, widths: list[int]) -> None:
+    def __init__(
+        self, topology: Topology, ends: int, src: np.ndarray, dst: np.ndarray, cap: np.ndarray, widths: list[int]
+    ) -> None:
         self.topology, self.src, self.dst, self.cap, self.widths = topology, src, dst, cap, widths
         self.hub: list[int] = [-1] * ends
         self.ways: list[np.ndarray] = []
@@ -76,7 +78,9 @@ class Builder:
             if k not in self.single:
                 wide.append((len(np.unique(self.src[m])) - len(np.unique(self.dst[m])), k, m))
         for lean, k, m in wide:
-            order = (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[m] < 0).all()) else (self.into, self.out)
+            order = (
+                (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[m] < 0).all()) else (self.into, self.out)
+            )
             self._claim(order[0] if (order[0][m] < 0).all() else order[1], [(k, m)])
 
     def _tightest(self, given: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
@@ -171,14 +175,18 @@ class Builder:
 
     def _crossbar(self, links: np.ndarray, outs: np.ndarray, a: np.ndarray, ins: np.ndarray, b: np.ndarray) -> bool:
         """Whether links are no narrower than their ports, and all ports joined but within groups."""
-        if (self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])).any() or len(outs) * len(ins) > MOST_PAIRS:
+        if (self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])).any() or len(outs) * len(
+            ins
+        ) > MOST_PAIRS:
             return False
         joined = np.zeros((len(outs), len(ins)), bool)
         joined[a, b] = True
         missing = np.array(list({row.tobytes(): row for row in ~joined}.values()))
         return bool((missing.sum(axis=0) <= 1).all())
 
-    def _ports(self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, middle: int, leaving: bool) -> None:
+    def _ports(
+        self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, middle: int, leaving: bool
+    ) -> None:
         """Edges between ranks and the middle, through a node where several ranks share a port."""
         ends = self.src if leaving else self.dst
         for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
@@ -223,7 +231,8 @@ class Builder:
             self._edge(rank, door, int(self.cap[mine].sum()), self._links(mine.tolist()), leaving)
 
     def _links(self, links: list[int]) -> int:
-        """What stands in the place of a limit for an edge as wide as these links together: -2 less its place in `sets`."""
+        """What stands in the place of a limit for an edge as wide as these links together: -2 less its place in
+        `sets`."""
         self.sets.append(links)
         return -1 - len(self.sets)
 

@@ -1,6 +1,7 @@
 """The ways that schedules may take: links from rank to rank, and between two ranks the shortest ways through switches.
 
-The same as `Topology.network` lists, asked of one way at a time: distances are counted from each switch once, not from each rank.
+The same as `Topology.network` lists, asked of one way at a time: distances are counted from each switch once, not from
+each rank.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Shortest:
         self.counted: dict[tuple[int, bool], np.ndarray] = {}
 
     def allows(self, start: int, end: int, links: int) -> bool:
-        """Whether a way of so many links between ranks may be taken; of one from or to a switch, whether it is part of such a way."""
+        """Whether a way of so many links between ranks may be taken; of one from or to a switch, whether it is part of
+        such a way."""
         if links == 1 and start < self.ranks and end < self.ranks:
             return True
         key = start, end, links
@@ -42,7 +44,9 @@ class Shortest:
         if end < self.ranks:
             return self._extends(end, self._far(start, False) + links, False)
         before, after = self._far(start, False), self._far(end, True) + links
-        return any(self._extends(rank, after + int(before[rank]), True) for rank in np.flatnonzero(before < FAR).tolist())
+        return any(
+            self._extends(rank, after + int(before[rank]), True) for rank in np.flatnonzero(before < FAR).tolist()
+        )
 
     def _extends(self, rank: int, lengths: np.ndarray, onward: bool) -> bool:
         """Whether a way between the rank and another, of these lengths, is a shortest one."""

@@ -1,9 +1,11 @@
-"""Spanning trees packed into a fabric at its optimal rate: every rank's shard down its own trees, no link over its share.
+"""Spanning trees packed into a fabric at its optimal rate: every rank's shard down its own trees, no link over its
+share.
 
-After the switches are split off, trees grow one rank at a time (Bérczi and Frank, "Packing arborescences", 2009; Tarjan,
-"A good algorithm for edge-disjoint branching", 1974): a rank joins a tree over a link as long as every set of ranks keeps
-enough capacity into it for all shards that it still lacks, which one maximum flow decides. A set that has just enough stays
-so for ever; those found are remembered, and links that may not enter them are passed over without a flow.
+After the switches are split off, trees grow one rank at a time (Bérczi and Frank, "Packing arborescences", 2009;
+Tarjan, "A good algorithm for edge-disjoint branching", 1974): a rank joins a tree over a link as long as every set of
+ranks keeps enough capacity into it for all shards that it still lacks, which one maximum flow decides. A set that has
+just enough stays so for ever; those found are remembered, and links that may not enter them are passed over without a
+flow.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ MOST_TIGHT = 96
 
 
 def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
-    """Trees that move shard r (where `shards[r]` is 1) to all in `time` per unit; None where the switches cannot be split off.
+    """Trees that move shard r (where `shards[r]` is 1) to all in `time` per unit; None where the switches cannot be
+    split off.
 
     Edges run as data spreads. Raises SynthError where `time` is less than the fabric's bound.
     """
@@ -38,7 +41,10 @@ def pack(fabric: Fabric, time: Fraction, shards: np.ndarray) -> Grown | None:
     common = math.gcd(q, *(p * int(c) for c in np.unique(fabric.cap)))
     weight = q // common
     scaled = replace(fabric, cap=fabric.cap * p // common)
-    for graph in (replace(scaled, shortest=None), scaled):  # any ways, put onto shortest ones after; else those alone from the first
+    for graph in (
+        replace(scaled, shortest=None),
+        scaled,
+    ):  # any ways, put onto shortest ones after; else those alone from the first
         logical = split(graph, 1, shards * weight)
         if logical is None:
             break
@@ -183,7 +189,9 @@ class _Packing:
 
     def _grown(self, done: list[_Tree]) -> Grown:
         """Gives each tree its part of the paths of the links it uses; a tree is cut where a link changes its path."""
-        queues: dict[Ends, list[tuple[int, tuple[int, ...]]]] = {e: list(parts)[::-1] for e, parts in self.logical.pieces.items()}
+        queues: dict[Ends, list[tuple[int, tuple[int, ...]]]] = {
+            e: list(parts)[::-1] for e, parts in self.logical.pieces.items()
+        }
         roots, weights, rows = [], [], []
         for tree in done:
             cuts = {0, tree.weight}

@@ -1,4 +1,5 @@
-"""The forest of fewest steps on any fabric: a breadth-first tree from each rank, the least loaded way at each branch."""
+"""The forest of fewest steps on any fabric: a breadth-first tree from each rank, the least loaded way at each
+branch."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ class Shallow:
         return np.unique(orbits(ranks, [pi[:ranks] for pi in generators])).tolist()
 
     def forest(self, root: int, generators: Sequence[np.ndarray]) -> Forest:
-        """One tree for each orbit of roots, or for the one root. Raises InfeasibleError where a rank cannot be reached."""
+        """One tree for each orbit of roots, or for the one root. Raises InfeasibleError where a rank cannot be
+        reached."""
         topology, ranks = self.topology, self.topology.ranks
         rooted = self.collective in ROOTED
         group = () if rooted else tuple(generators)
@@ -64,9 +66,19 @@ class Shallow:
                 via[k, rank] = paths.setdefault(links, len(paths))
         ends = ranks + len(topology.switches)
         return Forest(
-            topology, self.collective, root if rooted else None, Fraction(1), 1, np.array(roots, np.int32), np.ones(len(roots), np.int64),
-            parents, via, tuple(paths), tuple(pi[:ends] for pi in group), "breadth-first trees",
-        )  # fmt: skip
+            topology,
+            self.collective,
+            root if rooted else None,
+            Fraction(1),
+            1,
+            np.array(roots, np.int32),
+            np.ones(len(roots), np.int64),
+            parents,
+            via,
+            tuple(paths),
+            tuple(pi[:ends] for pi in group),
+            "breadth-first trees",
+        )
 
     def _tree(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
         """Rank → (parent, links in the order data takes them)."""
@@ -109,7 +121,10 @@ class Shallow:
             chosen = order[np.searchsorted(ends[order], names)]
             self.load[links[chosen]] += 1
             far[names] = True
-            found |= {v: (u, (i,)) for v, u, i in zip(names.tolist(), parents[chosen].tolist(), links[chosen].tolist(), strict=True)}
+            found |= {
+                v: (u, (i,))
+                for v, u, i in zip(names.tolist(), parents[chosen].tolist(), links[chosen].tolist(), strict=True)
+            }
             level = names[np.argsort(first)]
         if not far.all():
             lost = int(np.flatnonzero(~far)[0])
@@ -139,7 +154,8 @@ class Shallow:
         return far[:ranks]
 
     def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(rank, links) of each link to a rank, and beside it of the shortest ways through switches; through each switch by one way."""
+        """(rank, links) of each link to a rank, and beside it of the shortest ways through switches; through each
+        switch by one way."""
         found, ranks = [], self.topology.ranks
         queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
         seen, least = {rank}, {}

@@ -1,4 +1,5 @@
-"""One forest for a collective on any fabric: symmetric where the machine is, packed where it is not, with the bound beside it."""
+"""One forest for a collective on any fabric: symmetric where the machine is, packed where it is not, with the bound
+beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.processes.deadline import TimeUp
 
 METHODS = ("symmetric", "packing")
-# Ranks of a switched machine from which a broadcast takes the trees of the symmetric allgather: packing them takes many seconds.
+# Ranks of a switched machine from which a broadcast takes the trees of the symmetric allgather: packing them takes many
+# seconds.
 REROOTED = 64
 # Roots times ranks (steps of growth) times edges up to which trees are packed one by one: about a minute of CPU.
 PACKED = 80_000_000
@@ -56,9 +58,10 @@ def build(
 ) -> Built:
     """The best forest that the methods find, in their order; the search ends with one that meets the bound.
 
-    `bound`: what `throughput` says, where the caller has it already; `sharper` is told of a sharper one as soon as it is held.
-    Not yet verified: pass `built.forest` to `synth.checker.spanning_forest.verify`. Raises InfeasibleError where a rank cannot be reached,
-    UsageError for another collective or root, UndecidedError where no forest is found, TimeUp where a time limit (see
+    `bound`: what `throughput` says, where the caller has it already; `sharper` is told of a sharper one as soon as it
+    is held. Not yet verified: pass `built.forest` to `synth.checker.spanning_forest.verify`. Raises InfeasibleError
+    where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found,
+    TimeUp where a time limit (see
     `synth.solvers.processes.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
@@ -78,7 +81,9 @@ def build(
         return Built(best.forest, search.bound)
 
 
-def _searched(search: _Search, fabric: Fabric, collective: str, best: Built | None, progress: Callable[[str], None]) -> Built:
+def _searched(
+    search: _Search, fabric: Fabric, collective: str, best: Built | None, progress: Callable[[str], None]
+) -> Built:
     """The first forest of the search's plans; `best` where that is no worse, or nothing else is found."""
     bound, moves = search.bound, search.moves
     for method, graph, time in search.plans():
@@ -94,7 +99,8 @@ def _searched(search: _Search, fabric: Fabric, collective: str, best: Built | No
     if best is not None:
         return Built(best.forest, search.bound)
     raise UndecidedError(
-        f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: the bound is"
+        f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: "
+        f"the bound is"
         f" {float(search.bound.bandwidth):.6g} GB/s"
     )
 
@@ -166,7 +172,9 @@ class _Search:
             return None
 
 
-def _grown(method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]) -> Grown | Flat | None:
+def _grown(
+    method: str, graph: Fabric, time: Fraction, shards: np.ndarray, group: Sequence[np.ndarray]
+) -> Grown | Flat | None:
     if method == "symmetric":
         return grow(graph, group, time, program=not _packable(graph, shards)) if group else None
     return pack(graph, time, shards) if _packable(graph, shards) else None

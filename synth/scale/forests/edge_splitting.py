@@ -1,8 +1,9 @@
-"""Switches out of a fabric: what enters one is joined to what leaves it, so that ranks can still be served at the same rate.
+"""Switches out of a fabric: what enters one is joined to what leaves it, so that ranks can still be served at the same
+rate.
 
-Edge splitting after Mader, Frank and Jackson, as ForestColl uses it (arXiv 2402.06787), *optimistically*: the capacity of a
-switch is spread over all pairs at once and checked by a maximum flow to each rank; where that falls short, pair by pair,
-each gets as much as fits, and what a cut then lacks is refunded: a cut loses all of what was split or nothing.
+Edge splitting after Mader, Frank and Jackson, as ForestColl uses it (arXiv 2402.06787), *optimistically*: the capacity
+of a switch is spread over all pairs at once and checked by a maximum flow to each rank; where that falls short, pair by
+pair, each gets as much as fits, and what a cut then lacks is refunded: a cut loses all of what was split or nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow, checked
 from synth.solvers.processes.deadline import check
 
-# Over how many others each neighbour of a switch is spread: more make shallower trees, fewer make trees that need not be cut.
+# Over how many others each neighbour of a switch is spread: more make shallower trees, fewer make trees that need not
+# be cut.
 SPREAD = 8
 
 Ends = tuple[int, int]
@@ -38,7 +40,8 @@ class Logical:
 
 
 def split(fabric: Fabric, scale: int, starts: np.ndarray) -> Logical | None:
-    """The fabric without its switches, capacities times `scale`, that can still carry `starts[r]` units from each rank r to all.
+    """The fabric without its switches, capacities times `scale`, that can still carry `starts[r]` units from each rank
+    r to all.
 
     None where that is not found; it always is when the fabric carries as much into each node as out of it and every way
     through a switch is one that the topology has.
@@ -58,7 +61,9 @@ class _State:
         self.total = int(starts.sum())
         self.logical = Logical(fabric.ranks, starts)
         self.pieces: dict[Ends, list[Piece]] = {}
-        for e, (a, b, cap) in enumerate(zip(fabric.src.tolist(), fabric.dst.tolist(), fabric.cap.tolist(), strict=True)):
+        for e, (a, b, cap) in enumerate(
+            zip(fabric.src.tolist(), fabric.dst.tolist(), fabric.cap.tolist(), strict=True)
+        ):
             self.pieces.setdefault((a, b), []).append((cap * scale, (e,)))
         self.sinks = list(range(fabric.ranks))
         self.whole = int(starts.max())
@@ -69,7 +74,8 @@ class _State:
         return sorted(range(self.fabric.ranks, self.fabric.nodes), key=lambda n: (near[n], n))
 
     def remove(self, node: int) -> bool:
-        """Joins all that enters `node` to what leaves it; what is left over is dropped. False where ranks are cut off by that."""
+        """Joins all that enters `node` to what leaves it; what is left over is dropped. False where ranks are cut off
+        by that."""
         entering = [a for a, b in self.pieces if b == node and self.pieces[a, b]]
         leaving = [b for a, b in self.pieces if a == node and self.pieces[a, b]]
         before = {ends: list(parts) for ends, parts in self.pieces.items()}
@@ -90,7 +96,8 @@ class _State:
         return [(a, leaving[(place.get(a, i) + d) % len(leaving)]) for i, a in enumerate(entering)]
 
     def _spread(self, node: int, entering: Sequence[int], leaving: Sequence[int]) -> list[tuple[int, int, int]]:
-        """Units for pairs: even, but to no more than `SPREAD` each and in parts that carry whole shards where they can."""
+        """Units for pairs: even, but to no more than `SPREAD` each and in parts that carry whole shards where they
+        can."""
         left = {a: self._units(a, node) for a in entering}
         room = {b: self._units(node, b) for b in leaving}
         turns = [self._turned(entering, leaving, d) for d in _apart(len(leaving))]

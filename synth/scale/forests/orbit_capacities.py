@@ -1,4 +1,5 @@
-"""Sharing out what orbits of edges can carry among those who need a way: a flow, or where ways overlap an integer program."""
+"""Sharing out what orbits of edges can carry among those who need a way: a flow, or where ways overlap an integer
+program."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def nesting(kinds: Sequence[tuple[int, ...]], preferred: Sequence[int]) -> froze
 
 
 class Budgets:
-    """`kinds[c]` are the orbits that a way of kind c uses, `budget[o]` what orbit o carries; only kinds `used` are asked for."""
+    """`kinds[c]` are the orbits that a way of kind c uses, `budget[o]` what orbit o carries; only kinds `used` are
+    asked for."""
 
     def __init__(self, kinds: Sequence[tuple[int, ...]], budget: Mapping[int, int], used: frozenset[int]) -> None:
         users: dict[int, frozenset[int]] = {}
@@ -43,7 +45,8 @@ class Budgets:
         self.kinds = len(kinds)
         self.limits = sorted((len(who), o, budget[o], who) for who, o in tight.items())
         self.orbit_of = [o for _, o, _, _ in self.limits]
-        # Budgets nest where the kinds that use one are some, all or none of those that use the other: then they are a flow.
+        # Budgets nest where the kinds that use one are some, all or none of those that use the other: then they are a
+        # flow.
         self.above: list[int] = []
         self.first = [-1] * len(kinds)
         self.nested = True
@@ -55,13 +58,17 @@ class Budgets:
                 if self.first[c] < 0:
                     self.first[c] = i
 
-    def share(self, options: Mapping[Key, Mapping[int, object]], weight: int) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
+    def share(
+        self, options: Mapping[Key, Mapping[int, object]], weight: int
+    ) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
         """How much of `weight` each takes by each of its kinds; or None, and the orbits that were short where known."""
         if any(not kinds for kinds in options.values()):
             return None, set()
         return self._flow(options, weight) if self.nested else self._program(options, weight)
 
-    def _flow(self, options: Mapping[Key, Mapping[int, object]], weight: int) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
+    def _flow(
+        self, options: Mapping[Key, Mapping[int, object]], weight: int
+    ) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
         count, base = len(options), 1 + len(options)
         limit = base + self.kinds
         sink = limit + len(self.limits)
@@ -80,7 +87,9 @@ class Budgets:
             return None, {self.orbit_of[i] for i, (a, b) in enumerate(chain) if inside[a] and not inside[b]}
         return _amounts(options, pairs, flow.flows()[count : count + len(pairs)]), set()
 
-    def _program(self, options: Mapping[Key, Mapping[int, object]], weight: int) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
+    def _program(
+        self, options: Mapping[Key, Mapping[int, object]], weight: int
+    ) -> tuple[dict[Key, dict[int, int]] | None, set[int]]:
         from scipy.sparse import csr_array
 
         pairs = [(i, c) for i, kinds in enumerate(options.values()) for c in kinds]
@@ -91,18 +100,24 @@ class Budgets:
         meets = [[i for i, (_, _, _, who) in enumerate(self.limits) if c in who] for c in range(self.kinds)]
         uses = [(i, k) for k, (_, c) in enumerate(pairs) for i in meets[c]]
         need = csr_array((np.ones(len(pairs)), (rows, column)), shape=(len(options), len(pairs)))
-        use = csr_array((np.ones(len(uses)), ([i for i, _ in uses], [k for _, k in uses])), shape=(len(self.limits), len(pairs)))
+        use = csr_array(
+            (np.ones(len(uses)), ([i for i, _ in uses], [k for _, k in uses])), shape=(len(self.limits), len(pairs))
+        )
         widths: Any = np.array([b for _, _, b, _ in self.limits], float)  # SciPy's stubs want a number
         rows_of = [(need, weight, weight), (use, -np.inf, widths)]
         found = integer(np.zeros(len(pairs)), rows_of, weight, time_limit=SECONDS)
         if found.x is None:
             return None, set()
         amounts = np.rint(found.x).astype(np.int64)
-        exact = (need.astype(np.int64) @ amounts == weight).all() and (use.astype(np.int64) @ amounts <= widths.astype(np.int64)).all()
+        exact = (need.astype(np.int64) @ amounts == weight).all() and (
+            use.astype(np.int64) @ amounts <= widths.astype(np.int64)
+        ).all()
         return (_amounts(options, pairs, amounts) if exact else None), set()
 
 
-def _amounts(options: Mapping[Key, Mapping[int, object]], pairs: list[tuple[int, int]], flows: np.ndarray) -> dict[Key, dict[int, int]]:
+def _amounts(
+    options: Mapping[Key, Mapping[int, object]], pairs: list[tuple[int, int]], flows: np.ndarray
+) -> dict[Key, dict[int, int]]:
     keys = list(options)
     found: dict[Key, dict[int, int]] = {key: {} for key in keys}
     for (i, c), amount in zip(pairs, flows.tolist(), strict=True):

@@ -1,6 +1,7 @@
 """Ways from rank to rank on a fabric, grouped by the orbits of edges they use: what symmetric forests choose from.
 
-    Door   kind tails      one way into a rank from each of the ranks that share it: `kind` numbers the set of orbits used
+    Door   kind tails      one way into a rank from each of the ranks that share it: `kind` numbers the set of orbits
+                           used
 
 A torus has a door for each link into a rank; behind a switch all ranks share one door.
 """
@@ -19,7 +20,8 @@ MOST_SWITCHES = 7
 
 
 class Door(NamedTuple):
-    """`ways[x]`: the edges from rank x up to the last switch; `last`: the edge into each rank that the door leads to."""
+    """`ways[x]`: the edges from rank x up to the last switch; `last`: the edge into each rank that the door leads
+    to."""
 
     kind: int
     ways: dict[int, tuple[int, ...]]
@@ -41,7 +43,8 @@ class Doors:
 
 
 def doors(fabric: Fabric, orbit: np.ndarray, label: np.ndarray) -> Doors | None:
-    """All ways through at most `MOST_SWITCHES` switches, the shortest ones to each switch; None where there are too many.
+    """All ways through at most `MOST_SWITCHES` switches, the shortest ones to each switch; None where there are too
+    many.
 
     `orbit[e]` names the orbit of edge e, `label[r]` that of rank r. Ways that use an orbit twice are left out.
     """

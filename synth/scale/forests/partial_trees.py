@@ -33,7 +33,8 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """As `Grown`, in arrays: row k of `parent` and `way` holds each rank's parent and which of `ways` leads to it, -1 at the root."""
+    """As `Grown`, in arrays: row k of `parent` and `way` holds each rank's parent and which of `ways` leads to it, -1
+    at the root."""
 
     weight: int
     roots: Sequence[int]
@@ -46,11 +47,16 @@ class Flat:
     def branches(self) -> list[dict[int, Branch]]:
         """As `Grown.branches`."""
         rows = zip(self.parent.tolist(), self.way.tolist(), strict=True)
-        return [{y: Branch(x, self.ways[w]) for y, (x, w) in enumerate(zip(*row, strict=True)) if w >= 0} for row in rows]
+        return [
+            {y: Branch(x, self.ways[w]) for y, (x, w) in enumerate(zip(*row, strict=True)) if w >= 0} for row in rows
+        ]
 
 
-def finished(fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str) -> Forest:
-    """The forest in terms of the topology's links. Raises SynthError where a branch uses a way that the topology lacks."""
+def finished(
+    fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str
+) -> Forest:
+    """The forest in terms of the topology's links. Raises SynthError where a branch uses a way that the topology
+    lacks."""
     parents, via, paths = _flat(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
     return Forest(

@@ -1,7 +1,8 @@
-"""Trees whose hops go round through switches, put onto shortest ways: what schedules may take (`synth.scale.fabric.shortest_paths`).
+"""Trees whose hops go round through switches, put onto shortest ways: what schedules may take
+(`synth.scale.fabric.shortest_paths`).
 
-A hop that finds no room on any of them takes one all the same, and those that it crowds out are put elsewhere in their turn;
-edges that were fought over are the dearer (McMurchie and Ebeling, "PathFinder", FPGA 1995).
+A hop that finds no room on any of them takes one all the same, and those that it crowds out are put elsewhere in their
+turn; edges that were fought over are the dearer (McMurchie and Ebeling, "PathFinder", FPGA 1995).
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ Path = tuple[int, ...]
 
 
 def shortened(fabric: Fabric, grown: Grown, room: np.ndarray) -> Grown | None:
-    """The same trees over shortest ways alone, where edge e carries up to `room[e]` of their weight; None where that is not found."""
-    long = [(k, y) for k, row in enumerate(grown.branches) for y, branch in row.items() if fabric.links_of(branch.path) is None]
+    """The same trees over shortest ways alone, where edge e carries up to `room[e]` of their weight; None where that is
+    not found."""
+    long = [
+        (k, y)
+        for k, row in enumerate(grown.branches)
+        for y, branch in row.items()
+        if fabric.links_of(branch.path) is None
+    ]
     return grown if not long else _Router(fabric, grown, room).run(long)
 
 
@@ -82,7 +89,8 @@ class _Router:
             self.riders[e].pop(hop, None)
 
     def _best(self, hop: Hop) -> Path | None:
-        """The first shortest way with capacity for the whole hop, else the shortest way whose full edges are cheapest."""
+        """The first shortest way with capacity for the whole hop, else the shortest way whose full edges are
+        cheapest."""
         start, weight = self.rows[hop[0]][hop[1]].parent, self.grown.weights[hop[0]]
         best: tuple[float, Path | None] = (math.inf, None)
         begun: list[tuple[int, Path]] = [(0, ())]

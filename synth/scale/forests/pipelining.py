@@ -34,7 +34,8 @@ class Pipeline:
         self.room, self.upto = room, np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
 
     def rounds(self, depth: int) -> np.ndarray:
-        """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in it."""
+        """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in
+        it."""
         found: dict[tuple[int, int], int] = {}
         rounds = []
         for t in range(self.height + depth - 1):
@@ -55,13 +56,17 @@ class Pipeline:
         return int(self.forest.weights.sum()) * (self.forest.topology.ranks - 1) * depth
 
     def bulk(self, depth: int) -> Bulk:
-        """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many sends to list."""
+        """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many
+        sends to list."""
         forest, levels, height = self.forest, self.levels, self.height
         if depth < 1:
             raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
         backwards, total = forest.collective in TURNED, self.sends(depth)
         if total > MOST_SENDS:
-            raise UsageError(f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller depth")
+            raise UsageError(
+                f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller "
+                f"depth"
+            )
         tree, rank = np.nonzero(forest.parents >= 0)
         weight = forest.weights[tree].astype(np.int64)
         first = _offsets(forest)[tree]
@@ -77,10 +82,18 @@ class Pipeline:
         shard = forest.roots[tree].astype(np.int64)[edge] if forest.root is None else 0
         chunk = (shard * forest.weight + unit) * depth + turn
         return Bulk(
-            forest.topology, forest.collective, forest.root, forest.weight * depth, rounds[::-1] if backwards else rounds, step, chunk,
-            forest.via[tree, rank].astype(np.int64)[edge], np.full(len(step), REDUCE if backwards else COPY), forest.paths,
+            forest.topology,
+            forest.collective,
+            forest.root,
+            forest.weight * depth,
+            rounds[::-1] if backwards else rounds,
+            step,
+            chunk,
+            forest.via[tree, rank].astype(np.int64)[edge],
+            np.full(len(step), REDUCE if backwards else COPY),
+            forest.paths,
             tuple(tuple(pi.tolist()) for pi in forest.generators),
-        )  # fmt: skip
+        )
 
 
 def bulk(forest: Forest, depth: int) -> Bulk:
@@ -116,7 +129,8 @@ def _offsets(forest: Forest) -> np.ndarray:
 
 
 def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the links and limits that are used at all, and the chunks that each level puts on them when all trees send one."""
+    """Units of the links and limits that are used at all, and the chunks that each level puts on them when all trees
+    send one."""
     topology = forest.topology
     label = link_orbits(topology, forest.generators)
     copies = group_order(topology, forest.generators)
@@ -173,8 +187,13 @@ def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
 
 
 def composed(scatter: Bulk, gather: Bulk) -> Bulk:
-    """An allreduce: the reduce-scatter, and after its last step the allgather, of the same chunks and symmetries. Raises UsageError."""
-    same = scatter.chunks == gather.chunks and scatter.generators == gather.generators and scatter.topology == gather.topology
+    """An allreduce: the reduce-scatter, and after its last step the allgather, of the same chunks and symmetries.
+    Raises UsageError."""
+    same = (
+        scatter.chunks == gather.chunks
+        and scatter.generators == gather.generators
+        and scatter.topology == gather.topology
+    )
     if not same or (scatter.collective, gather.collective) != ("reduce-scatter", "allgather"):
         raise UsageError("an allreduce is made of a reduce-scatter and an allgather of equal chunks and symmetries")
     ranks = scatter.topology.ranks
@@ -187,7 +206,8 @@ def composed(scatter: Bulk, gather: Bulk) -> Bulk:
 
 
 def turned(made: Bulk) -> Bulk:
-    """The reduce-scatter that is an allgather backwards in time; each link it uses must be there both ways. Raises UsageError."""
+    """The reduce-scatter that is an allgather backwards in time; each link it uses must be there both ways. Raises
+    UsageError."""
     if made.collective != "allgather":
         raise UsageError(f"{made.collective} is not turned")
     back = {(k.src, k.dst): i for i, k in enumerate(made.topology.links)}
@@ -203,6 +223,15 @@ def turned(made: Bulk) -> Bulk:
     ):
         raise UsageError(f"{made.topology.name} is not equally fast both ways")
     return Bulk(
-        made.topology, "reduce-scatter", None, made.chunks, made.rounds[::-1].copy(), made.steps - 1 - made.step, made.chunk, made.path,
-        np.full(len(made.step), REDUCE), paths, made.generators,
-    )  # fmt: skip
+        made.topology,
+        "reduce-scatter",
+        None,
+        made.chunks,
+        made.rounds[::-1].copy(),
+        made.steps - 1 - made.step,
+        made.chunk,
+        made.path,
+        np.full(len(made.step), REDUCE),
+        paths,
+        made.generators,
+    )

@@ -1,9 +1,10 @@
-"""Broadcast on a symmetric machine: the trees of its symmetric allgather, hung up by one rank, each for its part of the data.
+"""Broadcast on a symmetric machine: the trees of its symmetric allgather, hung up by one rank, each for its part of the
+data.
 
-A tree of the allgather spans all ranks, whichever rank is called its root: from the broadcast's root the hops on the way to
-the tree's own are turned round. All images of the trees under the group are candidates, and a linear program says how much
-of the data goes down each. The shares are then rounded to whole parts and loads counted, so that the time is exact; how far
-above the bound it lies is the caller's to say.
+A tree of the allgather spans all ranks, whichever rank is called its root: from the broadcast's root the hops on the
+way to the tree's own are turned round. All images of the trees under the group are candidates, and a linear program
+says how much of the data goes down each. The shares are then rounded to whole parts and loads counted, so that the time
+is exact; how far above the bound it lies is the caller's to say.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ class _Shape:
 
 
 @collector_off()
-def rerooted(fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction) -> tuple[Flat, Fraction] | None:
-    """Trees from `root` and the time they need (units of shards, as `bound` is); None where there are too many to look at.
+def rerooted(
+    fabric: Fabric, grown: Grown | Flat, group: Sequence[np.ndarray], root: int, bound: Fraction
+) -> tuple[Flat, Fraction] | None:
+    """Trees from `root` and the time they need (units of shards, as `bound` is); None where there are too many to look
+    at.
 
     `grown` are the trees of a symmetric allgather on the same fabric, edges as data spreads, `group` its generators.
     """
@@ -93,7 +97,9 @@ def _ways(trees: Sequence[_Tree], edges: int) -> tuple[np.ndarray, list[Path]]:
             _, first, same = np.unique(table, axis=0, return_index=True, return_inverse=True)
         distinct = [tuple(row[:n]) for row, n in zip(table[first].tolist(), count[first].tolist(), strict=True)]
         rows.append(
-            np.array([number.setdefault(way, len(number)) if way else -1 for way in distinct], np.int32)[same.reshape(len(part), -1)]
+            np.array([number.setdefault(way, len(number)) if way else -1 for way in distinct], np.int32)[
+                same.reshape(len(part), -1)
+            ]
         )
     return np.concatenate(rows), list(number)
 
@@ -130,7 +136,8 @@ def _group(fabric: Fabric, generators: Sequence[np.ndarray]) -> list[tuple[np.nd
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """A candidate: parents seen from the broadcast's root, the edges of all hops one after the other, and where each rank's start."""
+    """A candidate: parents seen from the broadcast's root, the edges of all hops one after the other, and where each
+    rank's start."""
 
     parent: np.ndarray
     flat: np.ndarray
@@ -168,7 +175,8 @@ def _hung(shape: _Shape, nodes: np.ndarray, edges: np.ndarray, root: int, turn: 
 
 
 def _lighter(tree: _Tree, root: int, turn_of: int, turn: _Turner) -> _Tree | None:
-    """The tree with less for the root to send: of its leaves one hears from it, and the others from that one; None where it has few."""
+    """The tree with less for the root to send: of its leaves one hears from it, and the others from that one; None
+    where it has few."""
     children = np.flatnonzero(tree.parent == root).tolist()
     inner = set(tree.parent.tolist())
     leaves = [y for y in children if y not in inner]
@@ -182,7 +190,11 @@ def _lighter(tree: _Tree, root: int, turn_of: int, turn: _Turner) -> _Tree | Non
     branches |= {y: (first, way) for y, way in ways.items() if way is not None}
     parent = np.array([branches[y][0] if y != root else -1 for y in range(len(tree.parent))], np.int64)
     paths = [branches[y][1] if y != root else () for y in range(len(parent))]
-    return _Tree(parent, np.array([e for p in paths for e in p], np.int64), np.concatenate([[0], np.cumsum([len(p) for p in paths])]))
+    return _Tree(
+        parent,
+        np.array([e for p in paths for e in p], np.int64),
+        np.concatenate([[0], np.cumsum([len(p) for p in paths])]),
+    )
 
 
 def _branches(tree: _Tree, root: int) -> Iterator[tuple[int, tuple[int, Path]]]:
@@ -230,7 +242,9 @@ def _shares(fabric: Fabric, trees: Sequence[_Tree], bound: Fraction) -> tuple[np
 
     count = len(trees)
     rows = np.repeat(np.arange(count), [len(tree.flat) for tree in trees])
-    load = csr_matrix((np.ones(len(rows), np.int64), (rows, np.concatenate([t.flat for t in trees]))), (count, len(fabric.src)))
+    load = csr_matrix(
+        (np.ones(len(rows), np.int64), (rows, np.concatenate([t.flat for t in trees]))), (count, len(fabric.src))
+    )
     busy = np.flatnonzero(load.sum(axis=0))
     load, cap = load[:, busy].T.tocsr(), fabric.cap[busy]
     told = _unlike(load, cap)

@@ -1,10 +1,11 @@
 """Forests with the symmetry of their fabric: one tree for each orbit of roots, whose images together load links evenly.
 
-Under a group that moves every rank, the images of a hop load all edges of the orbits it uses alike. So only totals count:
-each tree layers the ranks (nearest first, or scarce orbits last), each rank hears from an earlier layer, and *one* flow
-with the orbits' budgets at time x* says over which kind of way. On Cayley graphs (tori, rings, circulants, hypercubes)
-layers are distances, so that trees are as shallow as the graph allows; boxes behind switches and rails work the same way.
-A flow that falls short proves nothing: the layers are made again with saturated orbits dearer, then the caller packs.
+Under a group that moves every rank, the images of a hop load all edges of the orbits it uses alike. So only totals
+count: each tree layers the ranks (nearest first, or scarce orbits last), each rank hears from an earlier layer, and
+*one* flow with the orbits' budgets at time x* says over which kind of way. On Cayley graphs (tori, rings, circulants,
+hypercubes) layers are distances, so that trees are as shallow as the graph allows; boxes behind switches and rails work
+the same way. A flow that falls short proves nothing: the layers are made again with saturated orbits dearer, then the
+caller packs.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ LOOKED_AT = 80
 
 @collector_off()
 def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program: bool = True) -> Grown | Flat | None:
-    """Trees that need no more than `time` (shards per unit), for representatives of the roots' orbits; None where none are found.
+    """Trees that need no more than `time` (shards per unit), for representatives of the roots' orbits; None where none
+    are found.
 
-    `group`: commuting symmetries of the fabric that move every rank, as `free_group` finds them. Edges run as data spreads.
+    `group`: commuting symmetries of the fabric that move every rank, as `free_group` finds them. Edges run as data
+    spreads.
     `program`: whether orbits that ways share criss-cross may take an integer program (seconds).
     """
     images = [edge_images(fabric, pi) for pi in group]
@@ -71,7 +74,14 @@ class _Layers:
     """One tree for each root and copy. A single copy layers ranks by depth; several order them, each in its own way."""
 
     def __init__(
-        self, fabric: Fabric, made: Doors, roots: list[int], share: dict[int, Fraction], time: Fraction, used: frozenset[int], copies: int
+        self,
+        fabric: Fabric,
+        made: Doors,
+        roots: list[int],
+        share: dict[int, Fraction],
+        time: Fraction,
+        used: frozenset[int],
+        copies: int,
     ) -> None:
         self.fabric, self.made, self.used, self.copies = fabric, made, used, copies
         self.roots = [(root, copy) for copy in range(copies) for root in roots]
@@ -97,14 +107,17 @@ class _Layers:
         return None
 
     def _attempt(self, price: dict[int, float]) -> dict[tuple[int, int], dict[int, Branch]] | None:
-        """Layers for every tree, and whom each rank can hear from; what earlier copies would use is dearer for later ones."""
+        """Layers for every tree, and whom each rank can hear from; what earlier copies would use is dearer for later
+        ones."""
         options: dict[tuple[int, int], dict[int, Branch]] = {}
         load = dict.fromkeys(self.budget, 0)
         for j, (root, copy) in enumerate(self.roots):
             check()
             now = price
             if self.copies > 1:
-                now = {o: p * math.exp(STEEP * load[o] / self.budget[o]) if self.budget[o] else p for o, p in price.items()}
+                now = {
+                    o: p * math.exp(STEEP * load[o] / self.budget[o]) if self.budget[o] else p for o, p in price.items()
+                }
             layers = self._layered(root, now, copy)
             if layers is None:
                 return None
@@ -116,7 +129,8 @@ class _Layers:
         return options
 
     def _layered(self, root: int, price: dict[int, float], copy: int) -> tuple[list[int], list[int], list[int]] | None:
-        """Depths in a tree grown over the cheapest kinds of ways first, near the root where they cost the same; layers; kinds used."""
+        """Depths in a tree grown over the cheapest kinds of ways first, near the root where they cost the same; layers;
+        kinds used."""
         cost = [max(price[o] for o in kind) for kind in self.made.kinds]
         place = {c: i for i, c in enumerate(sorted(set(cost)))}
         rank_of = [place[c] for c in cost]
@@ -195,7 +209,9 @@ class _Layers:
             found[y] = here
         return found
 
-    def _trees(self, options: dict[tuple[int, int], dict[int, Branch]], amounts: dict[tuple[int, int], dict[int, int]]) -> Grown:
+    def _trees(
+        self, options: dict[tuple[int, int], dict[int, Branch]], amounts: dict[tuple[int, int], dict[int, int]]
+    ) -> Grown:
         """Cuts the unit interval of each tree wherever a rank changes its parent."""
         roots, weights, rows = [], [], []
         for j, (root, _) in enumerate(self.roots):

@@ -1,7 +1,7 @@
 """Symmetric forests where ranks are joined by links alone, in arrays: what `symmetric` does with layers by distance.
 
-A way is one edge and its kind that edge's orbit, so the layers are distances from the root, a rank hears over an edge from one
-step nearer, and one flow from ranks to orbits shares out what each orbit can carry.
+A way is one edge and its kind that edge's orbit, so the layers are distances from the root, a rank hears over an edge
+from one step nearer, and one flow from ranks to orbits shares out what each orbit can carry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from synth.solvers.processes.deadline import check
 MOST = 1 << 26
 
 
-def grow(fabric: Fabric, orbit: np.ndarray, roots: Sequence[int], share: Mapping[int, Fraction], most_weight: int) -> Flat | None:
+def grow(
+    fabric: Fabric, orbit: np.ndarray, roots: Sequence[int], share: Mapping[int, Fraction], most_weight: int
+) -> Flat | None:
     """Trees for `roots` on a fabric without switches; None where layers by distance leave too little choice.
 
     `orbit[e]`: the least edge of the orbit of e; `share[o]`: what that orbit can carry, in shards.
@@ -62,7 +64,9 @@ def _distances(fabric: Fabric, root: int) -> np.ndarray:
         check()
         step += 1
         count = starts[layer + 1] - starts[layer]
-        at = np.repeat(starts[layer] - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(int(count.sum()))
+        at = np.repeat(starts[layer] - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(
+            int(count.sum())
+        )
         near = ends[at]
         layer = np.unique(near[far[near] < 0])
         far[layer] = step
@@ -75,14 +79,17 @@ def _shared(who: np.ndarray, kind: np.ndarray, budget: np.ndarray, weight: int) 
     count, kinds = int(number.max(initial=-1)) + 1, len(budget)
     source, sink = count + kinds, count + kinds + 1
     flow = MaxFlow(
-        np.r_[np.full(count, source), number, count + np.arange(kinds)], np.r_[np.arange(count), count + kind, np.full(kinds, sink)]
+        np.r_[np.full(count, source), number, count + np.arange(kinds)],
+        np.r_[np.arange(count), count + kind, np.full(kinds, sink)],
     )
     total = count * weight
     flow.set(np.r_[np.full(count + len(who), weight), np.minimum(budget, total)].astype(np.int64))
     return flow.flows()[count : count + len(who)] if flow.value(source, sink) == total else None
 
 
-def _trees(fabric: Fabric, edges: np.ndarray, who: np.ndarray, amounts: np.ndarray, roots: Sequence[int], weight: int) -> Flat | None:
+def _trees(
+    fabric: Fabric, edges: np.ndarray, who: np.ndarray, amounts: np.ndarray, roots: Sequence[int], weight: int
+) -> Flat | None:
     """Cuts the unit interval of each root's tree wherever a rank changes its parent."""
     used = amounts > 0
     edges, who, amounts = edges[used], who[used], amounts[used]
@@ -107,4 +114,6 @@ def _trees(fabric: Fabric, edges: np.ndarray, who: np.ndarray, amounts: np.ndarr
     taken = np.array([e for *_, e in found])
     ways, number = np.unique(taken, return_inverse=True)  # the first is the root's: none
     parent, way = np.array([p for *_, p, _ in found]), number.reshape(taken.shape) - 1
-    return Flat(weight, [r for r, *_ in found], [w for _, w, *_ in found], parent, way, [(e,) for e in ways[1:].tolist()])
+    return Flat(
+        weight, [r for r, *_ in found], [w for _, w, *_ in found], parent, way, [(e,) for e in ways[1:].tolist()]
+    )

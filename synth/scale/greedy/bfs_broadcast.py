@@ -1,9 +1,9 @@
 """Breadth-first broadcast: an allgather in as few steps as the diameter, balanced step by step.
 
-After Zhao et al., "Efficient Direct-Connect Topologies for Collective Communications", arXiv 2202.03356: in step t every
-rank receives the shards of all ranks at distance t, each from neighbours at distance t - 1 from its owner, spread so that
-its fullest link carries least. Each (rank, step) is a small balance of its own: with J the links whose shards have no
-other way, the least is the greatest (shards) / (capacity of J) over sets of links J, found by subset sums.
+After Zhao et al., "Efficient Direct-Connect Topologies for Collective Communications", arXiv 2202.03356: in step t
+every rank receives the shards of all ranks at distance t, each from neighbours at distance t - 1 from its owner, spread
+so that its fullest link carries least. Each (rank, step) is a small balance of its own: with J the links whose shards
+have no other way, the least is the greatest (shards) / (capacity of J) over sets of links J, found by subset sums.
 """
 
 from __future__ import annotations
@@ -36,15 +36,21 @@ class _Arrivals:
 
 def applies(fabric: Fabric) -> bool:
     """Whether ranks are joined by links alone, at most `MOST_LINKS` into each."""
-    return fabric.nodes == fabric.ranks and int(np.bincount(fabric.dst, minlength=fabric.nodes).max(initial=0)) <= MOST_LINKS
+    return (
+        fabric.nodes == fabric.ranks
+        and int(np.bincount(fabric.dst, minlength=fabric.nodes).max(initial=0)) <= MOST_LINKS
+    )
 
 
 class Breadth:
-    """The balance of each step, ready to be cut into chunks. Raises UsageError where it does not apply, InfeasibleError."""
+    """The balance of each step, ready to be cut into chunks. Raises UsageError where it does not apply,
+    InfeasibleError."""
 
     def __init__(self, fabric: Fabric) -> None:
         if not applies(fabric):
-            raise UsageError(f"{fabric.name}: breadth-first broadcast needs links from rank to rank, at most {MOST_LINKS} into each")
+            raise UsageError(
+                f"{fabric.name}: breadth-first broadcast needs links from rank to rank, at most {MOST_LINKS} into each"
+            )
         self.fabric, self.copies = fabric, Copies(fabric)
         into: list[list[int]] = [[] for _ in range(fabric.nodes)]
         for e, v in enumerate(fabric.dst.tolist()):
@@ -113,7 +119,9 @@ class Breadth:
         """With so many chunks a shard (by default those that attain `bandwidth`)."""
         chunks = self.chunks if chunks is None else chunks
         if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.reps) > MOST_SENDS:
-            raise UsageError(f"{chunks} chunks on {self.fabric.ranks} ranks; between 1 and {MOST_SENDS} sends are listed")
+            raise UsageError(
+                f"{chunks} chunks on {self.fabric.ranks} ranks; between 1 and {MOST_SENDS} sends are listed"
+            )
         rounds = np.array([max(1, -(-time.numerator * chunks // time.denominator)) for time in self.times], np.int64)
         step: list[int] = []
         owner: list[int] = []

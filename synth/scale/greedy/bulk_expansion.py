@@ -36,14 +36,19 @@ def whole(given: Bulk) -> Bulk:
     unit, rest = given.chunk // chunks, given.chunk % chunks
     parts = []
     for pi in group:
-        moved = np.array([
-            paths.setdefault(tuple(where[int(pi[links[i].src]), int(pi[links[i].dst])] for i in p), len(paths)) for p in given.paths
-        ])  # fmt: skip
+        moved = np.array(
+            [
+                paths.setdefault(tuple(where[int(pi[links[i].src]), int(pi[links[i].dst])] for i in p), len(paths))
+                for p in given.paths
+            ]
+        )
         image = pi[unit // ranks] * ranks + pi[unit % ranks] if given.collective == "alltoall" else pi[unit]
         parts.append((image * chunks + rest, moved[given.path]))
     chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     step, kind = np.tile(given.step, len(group)), np.tile(given.kind, len(group))
-    return Bulk(given.topology, given.collective, given.root, given.chunks, given.rounds, step, chunk, path, kind, tuple(paths))
+    return Bulk(
+        given.topology, given.collective, given.root, given.chunks, given.rounds, step, chunk, path, kind, tuple(paths)
+    )
 
 
 def schedule(given: Bulk) -> Schedule:
@@ -57,13 +62,17 @@ def schedule(given: Bulk) -> Schedule:
     task = collective(full.collective, topology.ranks, roots)
     links, names = topology.links, topology.switches
     ways = [
-        (links[p[0]].src, links[p[-1]].dst, tuple(names[links[i].dst - topology.ranks] for i in p[:-1])) for p in full.paths
-    ]  # fmt: skip
+        (links[p[0]].src, links[p[-1]].dst, tuple(names[links[i].dst - topology.ranks] for i in p[:-1]))
+        for p in full.paths
+    ]
     known = {(r.src, r.dst, r.via) for r in network.routes}
     missing = next((way for way in ways if way not in known), None)
     if missing is not None:
         through = ", ".join(missing[2])
-        raise UsageError(f"{topology.name}: the way {missing[0]} -> {missing[1]} through {through} is neither a link nor a shortest one")
+        raise UsageError(
+            f"{topology.name}: the way {missing[0]} -> {missing[1]} through {through} is neither a link nor a "
+            f"shortest one"
+        )
     rows: list[list[Send]] = [[] for _ in range(full.steps)]
     for t, c, p, k in zip(full.step.tolist(), full.chunk.tolist(), full.path.tolist(), full.kind.tolist(), strict=True):
         src, dst, via = ways[p]

@@ -20,7 +20,8 @@ MOST = 1 << 26
 
 
 class Copies:
-    """`reps`: the least rank of each orbit; `least[u]`: that of rank u; `to[u]`: the element that takes it to u; `back[u]` undoes it."""
+    """`reps`: the least rank of each orbit; `least[u]`: that of rank u; `to[u]`: the element that takes it to u;
+    `back[u]` undoes it."""
 
     def __init__(self, fabric: Fabric, group: Sequence[np.ndarray] | None = None) -> None:
         moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
@@ -49,18 +50,42 @@ class Copies:
 
 
 def listed(
-    fabric: Fabric, copies: Copies, chunks: int, rounds: np.ndarray, step: np.ndarray, owner: np.ndarray, part: np.ndarray, edge: np.ndarray
+    fabric: Fabric,
+    copies: Copies,
+    chunks: int,
+    rounds: np.ndarray,
+    step: np.ndarray,
+    owner: np.ndarray,
+    part: np.ndarray,
+    edge: np.ndarray,
 ) -> Bulk:
-    """An allgather from the sends that the listed receivers see, `part[i]` of `owner[i]`'s chunks over `edge[i]`, carried to listed owners.
+    """An allgather from the sends that the listed receivers see, `part[i]` of `owner[i]`'s chunks over `edge[i]`,
+    carried to listed owners.
 
     The fabric's edges are links of the topology.
     """
     a, b = copies.back[owner, fabric.src[edge]].astype(np.int64), copies.back[owner, fabric.dst[edge]]
     keys = fabric.src * fabric.nodes + fabric.dst
     order = np.argsort(keys, kind="stable")
-    links = fabric.link[order[np.searchsorted(keys[order], a * fabric.nodes + b)]] if copies.generators else fabric.link[edge]
+    links = (
+        fabric.link[order[np.searchsorted(keys[order], a * fabric.nodes + b)]]
+        if copies.generators
+        else fabric.link[edge]
+    )
     used, path = np.unique(links, return_inverse=True)
     paths = tuple((int(link),) for link in used)
     generators = tuple(tuple(pi[: fabric.ranks].tolist()) for pi in copies.generators)
     chunk = copies.least[owner] * chunks + part
-    return Bulk(fabric.topology, "allgather", None, chunks, rounds, step, chunk, path, np.full(len(step), COPY), paths, generators)
+    return Bulk(
+        fabric.topology,
+        "allgather",
+        None,
+        chunks,
+        rounds,
+        step,
+        chunk,
+        path,
+        np.full(len(step), COPY),
+        paths,
+        generators,
+    )

@@ -26,7 +26,9 @@ def applies(fabric: Fabric) -> bool:
 def schedule(fabric: Fabric, chunks: int = 1, seed: int = 0) -> Bulk:
     """The greedy allgather with `chunks` chunks a shard. Raises UsageError where it does not apply, InfeasibleError."""
     if not applies(fabric):
-        raise UsageError(f"{fabric.name}: rarest-first needs links from rank to rank, and at most {MOST_CELLS} pairs of ranks")
+        raise UsageError(
+            f"{fabric.name}: rarest-first needs links from rank to rank, and at most {MOST_CELLS} pairs of ranks"
+        )
     return _Greedy(fabric, chunks, seed).run()
 
 
@@ -65,7 +67,9 @@ class _Greedy:
             self.held[i, owner, part] = True
             found.append((np.full(len(i), step), *fresh[1:]))
             step += 1
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 4
+        columns = (
+            [np.concatenate(column) for column in zip(*found, strict=True)] if found else [np.zeros(0, np.int64)] * 4
+        )
         return self._bulk(step, *columns)
 
     def _step(self) -> tuple[np.ndarray, ...]:

@@ -28,7 +28,8 @@ MOST_IMAGES = 2000
 
 @dataclass(frozen=True)
 class Proof:
-    """The proof of a group's bound: the certificate of group `of`, and `moved`, an automorphism that maps that group's ranks to its own."""
+    """The proof of a group's bound: the certificate of group `of`, and `moved`, an automorphism that maps that group's
+    ranks to its own."""
 
     of: int
     moved: tuple[int, ...]
@@ -39,9 +40,10 @@ class Proof:
 class Together:
     """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
 
-    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]` says why.
-    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it was
-    Ctrl-C.
+    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]`
+    says why.
+    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short;
+    `interrupted`: it was Ctrl-C.
     """
 
     network: Network
@@ -75,20 +77,26 @@ def together(
 ) -> Together:
     """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
-    Under a time limit (`synth.solvers.processes.deadline`), and after Ctrl-C inside one, it is what was found by then; UndecidedError where the time
-    is over before the joint bound.
-    Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each other.
+    Under a time limit (`synth.solvers.processes.deadline`), and after Ctrl-C inside one, it is what was found by then;
+    UndecidedError where the time is over before the joint bound.
+    Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each
+    other.
     """
     groups = checked(groups, topology.ranks)
     network = topology.network()
     if len(network.routes) > MOST_ROUTES:
-        raise UsageError(f"{network.name} has {len(network.routes)} links from rank to rank; groups are looked at on up to {MOST_ROUTES}")
+        raise UsageError(
+            f"{network.name} has {len(network.routes)} links from rank to rank; groups are looked at on up to "
+            f"{MOST_ROUTES}"
+        )
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
     try:
         joint = apart(bound, network, topology.nodes, groups, imports=LIBRARY)
     except TimeUp:
-        raise UndecidedError(f"{network.name}: the time limit came before the bound of all groups together; allow more time") from None
+        raise UndecidedError(
+            f"{network.name}: the time limit came before the bound of all groups together; allow more time"
+        ) from None
     missing: list[str] = []
     progress("the bound of each group alone")
     alone = _alone(network, topology.nodes, groups)
@@ -118,8 +126,11 @@ def _noted(stop: BaseException) -> None:
         give_up()
 
 
-def _alone(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> tuple[tuple[Fraction, Proof] | None, ...]:
-    """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the same."""
+def _alone(
+    network: Network, nodes: Sequence[int], groups: Sequence[Group]
+) -> tuple[tuple[Fraction, Proof] | None, ...]:
+    """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the
+    same."""
     moves = [g.ranks for g in generators(network)]
     known: dict[tuple, tuple[Fraction, Proof] | None] = {}
     found = []

@@ -1,9 +1,11 @@
-"""The joint bound of process groups: prices of links and limits that make all groups together pay the most, by one linear program.
+"""The joint bound of process groups: prices of links and limits that make all groups together pay the most, by one
+linear program.
 
-What a group pays is bounded from below as `synth.checker.certificates.process_groups` says: an alltoall by distances, exactly; the others by weights of
-families of regions. The families tried, each left and entered, are partitions: every rank on its own, the boxes, the groups of
-a kind, these cut by boxes, the ranks of a kind one by one with all others as one region or box by box, and cells, each rank with
-the member of a group that is nearest; and single regions: each rank, box, group and cell. So the bound is the best of these, not of all.
+What a group pays is bounded from below as `synth.checker.certificates.process_groups` says: an alltoall by distances,
+exactly; the others by weights of families of regions. The families tried, each left and entered, are partitions: every
+rank on its own, the boxes, the groups of a kind, these cut by boxes, the ranks of a kind one by one with all others as
+one region or box by box, and cells, each rank with the member of a group that is nearest; and single regions: each
+rank, box, group and cell. So the bound is the best of these, not of all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from synth.model.rational import show
 from synth.model.topology import Network
 from synth.solvers.highs import linear
 
-# Rows of the linear program that still end within a minute; without these distances, single ranks as regions are left out.
+# Rows of the linear program that still end within a minute; without these distances, single ranks as regions are left
+# out.
 MOST_ROWS = 120_000
 FEW_RANKS = 64
 FEW_GROUPS = 8
@@ -32,18 +35,22 @@ INFINITE = 1 << 30
 
 @dataclass(frozen=True)
 class Bound:
-    """All groups together take at least `seconds`, with sizes in GB; `certificate` proves it to `synth.checker.certificates.process_groups.check`."""
+    """All groups together take at least `seconds`, with sizes in GB; `certificate` proves it to
+    `synth.checker.certificates.process_groups.check`."""
 
     seconds: Fraction
     certificate: dict
 
 
 def bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> Bound:
-    """The joint bound; `nodes[r]` is the box of rank r. Raises InfeasibleError where a rank cannot hear from one that it must."""
+    """The joint bound; `nodes[r]` is the box of rank r. Raises InfeasibleError where a rank cannot hear from one that
+    it must."""
     for g, group in enumerate(groups):
         for a, b in {(a, b) for have, want in group.parts for a in have for b in want}:
             if network.distances[a][b] is None:
-                raise InfeasibleError(f"{network.name}: rank {b} cannot hear from rank {a}, as the {group.collective} of group {g} asks")
+                raise InfeasibleError(
+                    f"{network.name}: rank {b} cannot hear from rank {a}, as the {group.collective} of group {g} asks"
+                )
     return _Program(network, nodes, groups).run()
 
 
@@ -61,7 +68,9 @@ class _Program:
         self.kinds = _kinds(groups)
         routes = network.routes
         self.ends = np.array([(r.src, r.dst) for r in routes], np.int64).reshape(-1, 2)
-        self.bare = [i for i, r in enumerate(routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])]
+        self.bare = [
+            i for i, r in enumerate(routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])
+        ]
         self.exact = sum(len(groups[g].ranks) for g in self._asked()) * len(routes) <= MOST_ROWS
         self.families = self._families()
 
@@ -112,12 +121,15 @@ class _Program:
         cost, matrix, room = self._matrix()
         found = linear(-cost, A_ub=matrix, b_ub=room, bounds=(0, None), method="highs")
         if found.x is None:
-            raise SynthError(f"{self.network.name}: the linear program of the joint bound ended without an answer: {found.message}")
+            raise SynthError(
+                f"{self.network.name}: the linear program of the joint bound ended without an answer: {found.message}"
+            )
         certificate = self._certificate(found.x)
         return Bound(check(certificate, self.network, self.groups), certificate)
 
     def _matrix(self) -> tuple[np.ndarray, Any, np.ndarray]:
-        """Columns: prices of caps, prices of bare routes, weights of each kind's families, distances from each source of alltoalls."""
+        """Columns: prices of caps, prices of bare routes, weights of each kind's families, distances from each source
+        of alltoalls."""
         from scipy import sparse
 
         network, routes = self.network, len(self.network.routes)
@@ -169,7 +181,9 @@ class _Program:
         columns.append(np.arange(len(units)))
         values.append(np.array(units, float))
         shape = (at + 1, len(cost))
-        matrix = sparse.csr_matrix((np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+        matrix = sparse.csr_matrix(
+            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape
+        )
         room = np.zeros(at + 1)
         room[at] = 1
         return np.array(cost), matrix, room
@@ -180,19 +194,27 @@ class _Program:
         first = caps + len(self.bare)
         last = first + len(self.weights)
         top = max(answer[:first].max(initial=0.0), 1e-12)
-        near = [Fraction(float(x / top)).limit_denominator(FINE) if x > 1e-9 * top else Fraction(0) for x in answer[:last]]
+        near = [
+            Fraction(float(x / top)).limit_denominator(FINE) if x > 1e-9 * top else Fraction(0) for x in answer[:last]
+        ]
         near = [max(x, Fraction(0)) for x in near]
         own = dict(zip(self.bare, near[caps:first], strict=True))
         base = [sum((near[k] for k in network.caps_of[i]), Fraction(0)) for i in range(len(network.routes))]
         packings = []
         for kind, members in enumerate(self.kinds):
-            used = [(x, *self.families[f]) for x, (c, f) in zip(near[first:last], self.weights, strict=True) if c == kind and x]
+            used = [
+                (x, *self.families[f])
+                for x, (c, f) in zip(near[first:last], self.weights, strict=True)
+                if c == kind and x
+            ]
             if not used:
                 continue
             packings.append(
                 {
                     "groups": members,
-                    "families": [[show(x), "leaving" if leaving else "entering", label.tolist()] for x, leaving, label in used],
+                    "families": [
+                        [show(x), "leaving" if leaving else "entering", label.tolist()] for x, leaving, label in used
+                    ],
                 }
             )
             load = [Fraction(0)] * len(base)
@@ -203,10 +225,12 @@ class _Program:
                 if weight > base[i] + own.get(i, 0):
                     own[i] = weight - base[i]
         return {
-            "kind": "groups-prices", "problem": digest(network, self.groups),
-            "routes": [[i, show(x)] for i, x in sorted(own.items()) if x], "caps": [[k, show(x)] for k, x in enumerate(near[:caps]) if x],
+            "kind": "groups-prices",
+            "problem": digest(network, self.groups),
+            "routes": [[i, show(x)] for i, x in sorted(own.items()) if x],
+            "caps": [[k, show(x)] for k, x in enumerate(near[:caps]) if x],
             "packings": packings,
-        }  # fmt: skip
+        }
 
 
 def _crossed(ends: np.ndarray, leaving: bool, label: np.ndarray) -> np.ndarray:

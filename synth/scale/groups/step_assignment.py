@@ -1,8 +1,8 @@
 """From shares to steps: chunks follow the plans of all groups at once, each send in the first step with room for it.
 
-Shares become whole chunks, what is left over goes where links are least full; chunks of all groups take turns, so that their
-pipelines fill together. A step has as many rounds as its fullest link or limit needs, at most `width`; R / C falls towards the
-packing's load with more chunks.
+Shares become whole chunks, what is left over goes where links are least full; chunks of all groups take turns, so that
+their pipelines fill together. A step has as many rounds as its fullest link or limit needs, at most `width`; R / C
+falls towards the packing's load with more chunks.
 """
 
 from __future__ import annotations
@@ -27,16 +27,21 @@ MOST_CHUNKS = 1 << 10
 WIDTHS = (1, 4)
 
 
-def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks: int | None = None) -> tuple[Schedule, bool]:
+def scheduled(
+    network: Network, task: Units, packings: Sequence[Shares], chunks: int | None = None
+) -> tuple[Schedule, bool]:
     """A schedule with `chunks` chunks a unit (by default as many as make a moderate number of sends).
 
-    Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. And whether
-    all were tried: a time limit leaves the best so far, or raises TimeUp where there is none. Raises UsageError.
+    Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. And
+    whether all were tried: a time limit leaves the best so far, or raises TimeUp where there is none. Raises
+    UsageError.
     """
     sends = max(_sends(task, shares) for shares in packings)
     chunks = _usual(task, sends) if chunks is None else chunks
     if chunks < 1 or chunks * sends > MOST_SENDS:
-        raise UsageError(f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MOST_SENDS} sends are listed")
+        raise UsageError(
+            f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MOST_SENDS} sends are listed"
+        )
     resources = Resources(network)
     tried: list[list[Step]] = []
     whole = True
@@ -55,7 +60,8 @@ def scheduled(network: Network, task: Units, packings: Sequence[Shares], chunks:
 
 
 def _usual(task: Units, sends: float) -> int:
-    """Chunks that make a moderate number of sends, where possible so that each rank of a group may root equally many."""
+    """Chunks that make a moderate number of sends, where possible so that each rank of a group may root equally
+    many."""
     most = max(1, min(MOST_CHUNKS, int(max(USUAL_SENDS, SENDS_PER_RANK * task.collective.ranks) / sends)))
     sizes = {len(ranks) for ranks in (*task.collective.pre, *task.collective.post)}
     even = lcm(*sizes)
@@ -88,18 +94,23 @@ def _jobs(task: Units, shares: Shares, chunks: int, resources: Resources) -> lis
         for at, part in enumerate(parts):
             names = [u * chunks + i for u in units[g, part] for i in range(chunks)]
             turns = zip(names, picks, strict=True)
-            queue += [((i + 0.5) / counts[j], name, shares.plans[j][pick][1][at]) for i, (name, pick) in enumerate(turns)]
+            queue += [
+                ((i + 0.5) / counts[j], name, shares.plans[j][pick][1][at]) for i, (name, pick) in enumerate(turns)
+            ]
     return [(chunk, plan) for _, chunk, plan in sorted(queue, key=lambda row: row[:2])]
 
 
 def _whole(shares: Shares, counts: Sequence[int], resources: Resources) -> list[list[int]]:
-    """How many chunks of each commodity take each of its plans: shares rounded down, the rest where links are least full."""
+    """How many chunks of each commodity take each of its plans: shares rounded down, the rest where links are least
+    full."""
     load = [0] * len(resources.room)
     found: list[list[int]] = []
     uses: list[list[dict[int, int]]] = []
     for options, count in zip(shares.plans, counts, strict=True):
         found.append([int(share * count + 1e-6) for share, _ in options])
-        uses.append([Counter(k for plan in plans for hop in plan for k in resources.of[hop.route]) for _, plans in options])
+        uses.append(
+            [Counter(k for plan in plans for hop in plan for k in resources.of[hop.route]) for _, plans in options]
+        )
         for n, use in zip(found[-1], uses[-1], strict=True):
             for k, times in use.items():
                 load[k] += n * times
@@ -144,5 +155,8 @@ def _placed(resources: Resources, jobs: Sequence[tuple[int, Plan]], width: int) 
                 rows.append([])
             rows[t].append(Send(chunk, src, dst, "reduce" if hop.sums else "copy", via))
             ready[dst] = max(ready.get(dst, 0), t + 1)
-    rounds = [max([1, *(-(-load[k][t] // resources.room[k]) for k in range(len(room)) if t < len(load[k]))]) for t in range(len(rows))]
+    rounds = [
+        max([1, *(-(-load[k][t] // resources.room[k]) for k in range(len(room)) if t < len(load[k]))])
+        for t in range(len(rows))
+    ]
     return [Step(n, tuple(sorted(row))) for n, row in zip(rounds, rows, strict=True)]

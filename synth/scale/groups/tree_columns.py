@@ -1,9 +1,10 @@
 """How the data of process groups goes: trees and ways of all groups packed together, by column generation.
 
-A *plan* moves one chunk of a part: sends in an order in which each reads what earlier ones left, first sums up, then copies
-down. The master program chooses how much of each part follows which plan so that the fullest link or limit has least to do
-(a fractional packing, as Garg and Könemann's, FOCS 1998, solved as a linear program); its duals are lengths, by which new plans
-are the cheapest: shortest ways for alltoall, trees grown along shortest ways for the others, through any rank of the machine.
+A *plan* moves one chunk of a part: sends in an order in which each reads what earlier ones left, first sums up, then
+copies down. The master program chooses how much of each part follows which plan so that the fullest link or limit has
+least to do (a fractional packing, as Garg and Könemann's, FOCS 1998, solved as a linear program); its duals are
+lengths, by which new plans are the cheapest: shortest ways for alltoall, trees grown along shortest ways for the
+others, through any rank of the machine.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ class Resources:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        bare = {i for i, r in enumerate(network.routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])}
+        bare = {
+            i for i, r in enumerate(network.routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])
+        }
         self.room = [c.units for c in network.caps]
         self.of: list[tuple[int, ...]] = []
         for i, route in enumerate(network.routes):
@@ -68,8 +71,8 @@ class Resources:
 def packed(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
     """The packing of least load, and that of rings, stars and shortest ways alone, which may be easier to give steps.
 
-    And whether the search ended by itself: a time limit leaves the best packing so far, or raises TimeUp where there is none.
-    Sizes are in relative bytes, room in units. Raises SynthError where a linear program fails.
+    And whether the search ended by itself: a time limit leaves the best packing so far, or raises TimeUp where there is
+    none. Sizes are in relative bytes, room in units. Raises SynthError where a linear program fails.
     """
     return _Master(network, groups).run()
 
@@ -101,7 +104,9 @@ class _Master:
             self._improve()
         except TimeUp:
             whole = False
-        return tuple(self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True)), whole
+        return tuple(
+            self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True)
+        ), whole
 
     def _improve(self) -> None:
         best = None
@@ -130,10 +135,16 @@ class _Master:
         rows, columns = len(self.room), self.columns[:count]
         loads = sparse.csr_matrix(np.array([load for _, _, load, _ in columns] + [-self.room]).T)
         which = np.array([j for j, _, _, _ in columns])
-        one = sparse.coo_matrix((np.ones(count), (which, np.arange(count))), shape=(len(self.commodities), count + 1)).tocsr()
-        scale = max(float(sum(load.sum() for _, _, load, _ in columns[: len(self.commodities)]) / self.room.sum()), 1e-9)
+        one = sparse.coo_matrix(
+            (np.ones(count), (which, np.arange(count))), shape=(len(self.commodities), count + 1)
+        ).tocsr()
+        scale = max(
+            float(sum(load.sum() for _, _, load, _ in columns[: len(self.commodities)]) / self.room.sum()), 1e-9
+        )
         cost = np.array([DEEP * scale * deepest / len(self.commodities) for _, _, _, deepest in columns] + [1.0])
-        found = linear(cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs")
+        found = linear(
+            cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs"
+        )
         if found.x is None:
             raise SynthError(f"{self.network.name}: the packing of the groups ended without an answer: {found.message}")
         return found.x, np.maximum(-found.ineqlin.marginals, 0), found.eqlin.marginals
@@ -199,7 +210,8 @@ class _Ways:
         self.back, self.after = dijkstra(graph.T.tocsr(), return_predecessors=True)
 
     def tree(self, root: int, members: Sequence[int], turned: bool) -> list[int]:
-        """Routes of a cheap tree from the root to all members, parents first; `turned`: of one to the root, children first."""
+        """Routes of a cheap tree from the root to all members, parents first; `turned`: of one to the root, children
+        first."""
         far, before = (self.back, self.after) if turned else (self.far, self.before)
         left = np.array([r for r in members if r != root], np.int64)
         near, source = far[root, left].copy(), np.full(len(left), root)
@@ -247,7 +259,8 @@ def _cheapest(ways: _Ways, group: Group, part: int, turn: int) -> Plan:
 
 
 def _around(ways: _Ways, group: Group, part: int, order: Sequence[int]) -> list[Plan]:
-    """Along the ring: one plan, or for an allreduce one for each place where sums end. Where a ring meets a rank twice, trees."""
+    """Along the ring: one plan, or for an allreduce one for each place where sums end. Where a ring meets a rank twice,
+    trees."""
     have, want = group.parts[part]
     m = len(order)
     if not np.isfinite(ways.far[np.ix_(order, order)]).all():
@@ -275,7 +288,11 @@ def _star(ways: _Ways, group: Group, part: int) -> list[Plan]:
     for hub in hubs:
         others = [r for r in group.ranks if r != hub]
         up = [i for r in others for i in ways.path(r, hub)] if group.collective in SUMS else []
-        down = [i for r in others for i in ways.path(hub, r)] if group.collective not in ("reduce-scatter", "reduce") else []
+        down = (
+            [i for r in others for i in ways.path(hub, r)]
+            if group.collective not in ("reduce-scatter", "reduce")
+            else []
+        )
         if max(len(up), len(down)) > len(others):
             up = ways.tree(hub, group.ranks, True) if up else []
             down = ways.tree(hub, group.ranks, False) if down else []

@@ -1,6 +1,8 @@
-"""Until when flow methods may work: one end for all that runs inside `until`, looked at wherever the work is in small parts.
+"""Until when flow methods may work: one end for all that runs inside `until`, looked at wherever the work is in small
+parts.
 
-    with until(10):                 # seconds of wall time; of nested ones the earliest end holds; None: no end of its own
+    with until(10):                 # seconds of wall time; of nested ones the earliest end holds; None: no end of its
+                                    own
         check()                     # raises TimeUp when it is over
         answer = apart(solve, data) # one long call of a C library, in a process of its own that Ctrl-C and the end kill
 
@@ -74,7 +76,8 @@ def left() -> float | None:
 
 
 def give_up() -> None:
-    """Leaves no time to what is still to come inside this `until`: after Ctrl-C, whose search is lost, what was found before is kept."""
+    """Leaves no time to what is still to come inside this `until`: after Ctrl-C, whose search is lost, what was found
+    before is kept."""
     _end.set(-math.inf)
 
 
@@ -91,11 +94,13 @@ def check() -> None:
 
 
 def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, ...] = ()) -> Result:
-    """The result of ``call(*arguments)``, which runs in a process of its own: Ctrl-C and the end of the time kill it at once.
+    """The result of ``call(*arguments)``, which runs in a process of its own: Ctrl-C and the end of the time kill it at
+    once.
 
-    For long calls of C libraries, which notice neither. `call` is a function of a module; it, the arguments and the result are pickled.
-    `imports`: modules that the process has beforehand, besides that of `call`. A call inside another one runs where it is.
-    Raises what the call raises, TimeUp at the end, and OutOfMemory where it needs more than one process may have.
+    For long calls of C libraries, which notice neither. `call` is a function of a module; it, the arguments and the
+    result are pickled.
+    `imports`: modules that the process has beforehand, besides that of `call`. A call inside another one runs where it
+    is. Raises what the call raises, TimeUp at the end, and OutOfMemory where it needs more than one process may have.
     """
     check()
     if _inside.get():
@@ -105,7 +110,11 @@ def apart(call: Callable[..., Result], *arguments: object, imports: tuple[str, .
     if job.result is None and not job.ended:
         raise TimeUp
     if job.result is None:
-        raise OutOfMemory if job.over_memory else UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
+        raise (
+            OutOfMemory
+            if job.over_memory
+            else UndecidedError(f"the process of {call.__name__} died; allow it more memory, or time")
+        )
     kind, value = job.result
     if kind == "ok":
         return value

@@ -8,8 +8,9 @@ the parent runs; when the parent dies, however it dies, the nursery sees its soc
     parent  <--control socket--  nursery        endings: job, wait status, CPU seconds, peak bytes, out of memory?
     parent  <--job socket----->  child          its process id out, the pickled call in, the pickled result out
 
-A child that needs more memory than it was allowed is killed. So is the largest child of all nurseries of a process where all
-together need more than half of the machine's: each nursery keeps what its children hold on a page that they share.
+A child that needs more memory than it was allowed is killed. So is the largest child of all nurseries of a process
+where all together need more than half of the machine's: each nursery keeps what its children hold on a page that they
+share.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _LENGTH = struct.Struct("=q")
 _HEADROOM = 2 << 30  # address space above the resident limit: libraries map more than they touch
 _PROCESS_CLOCK = 2  # how Linux numbers the CPU clock of a process: (~pid << 3) | 2, as clock_getcpuclockid(3) gives it
 _WATCH = 0.05  # seconds between looks at the children's memory
-_ROW = struct.Struct("=qq")  # of a nursery, on the shared page: bytes that its children hold, and bytes of the largest of them
+_ROW = struct.Struct(
+    "=qq"
+)  # of a nursery, on the shared page: bytes that its children hold, and bytes of the largest of them
 _ROWS = 64  # nurseries of one process at a time
 PATIENCE = 1.0  # seconds that a nursery has to end its children
 MOST_TOGETHER = 32 << 30  # bytes of all children of a process, where the machine has more than twice as much
@@ -110,13 +113,21 @@ class Nursery:
         self.control, theirs = socket.socketpair()
         self._page, self._row = _page(os.getpid()), next(_rows) % _ROWS
         given = theirs.fileno(), modules, self._page, self._row, together or _together()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from synth.solvers.processes.fork_server import serve; serve{given!r}"
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}; from synth.solvers.processes.fork_server import serve; "
+            f"serve{given!r}"
+        )
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno(), self._page], stdin=quiet, stdout=quiet, stderr=quiet,
-            env=environment, process_group=0,
-        )  # fmt: skip
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno(), self._page],
+            stdin=quiet,
+            stdout=quiet,
+            stderr=quiet,
+            env=environment,
+            process_group=0,
+        )
         theirs.close()
         self.dead = False
         self.jobs: dict[int, Job] = {}
@@ -178,7 +189,8 @@ class Nursery:
         self.control.close()
 
     def close(self, patience: float = PATIENCE) -> None:
-        """Ends the nursery and its children, and waits for it: one that still imports after so many seconds has none, and is killed."""
+        """Ends the nursery and its children, and waits for it: one that still imports after so many seconds has none,
+        and is killed."""
         self.hang_up()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
@@ -327,7 +339,8 @@ def _reap(control: socket.socket, children: dict[int, _Child]) -> None:
 
 
 def _watch(children: dict[int, _Child], shared: mmap.mmap, row: int, together: int) -> None:
-    """Kills children whose resident memory is above their limit, and the largest of all nurseries where all together are above theirs."""
+    """Kills children whose resident memory is above their limit, and the largest of all nurseries where all together
+    are above theirs."""
     for pid, child in children.items():
         child.resident = 0 if child.over else _resident(pid)
         if child.memory and child.resident > child.memory:

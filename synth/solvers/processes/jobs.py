@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from synth.model.outcome import Budget
 from synth.solvers.processes.fork_server import PATIENCE, Job, Nursery
 
-TURN = threading.Lock()  # held by who starts jobs or waits for them; `start`, `watch`, `drain` and `end` are called by who holds it
+TURN = (
+    threading.Lock()
+)  # held by who starts jobs or waits for them; `start`, `watch`, `drain` and `end` are called by who holds it
 _numbers = itertools.count(1)
 _nurseries: dict[tuple[int, tuple[str, ...]], Nursery] = {}
 
@@ -61,7 +63,8 @@ def wait(jobs: Sequence[Job], until: float | None) -> None:
 
 
 def finish(job: Job, until: float | None) -> Job:
-    """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or not."""
+    """Waits for a job that was begun, until then at most (monotonic seconds), and ends it; the job as it ended, or
+    not."""
     with TURN:
         try:
             watch([job], until)

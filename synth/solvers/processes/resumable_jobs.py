@@ -1,4 +1,5 @@
-"""Questions in processes of their own that are waited for in parts: one that took too long rests, and goes on when asked again."""
+"""Questions in processes of their own that are waited for in parts: one that took too long rests, and goes on when
+asked again."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ LEAST_RANKS = 8  # up to here bounds are computed at once: they take less than a
 
 @dataclass
 class Awaited:
-    """What was asked, by key, and what came of it: an answer, or why there is none (memory, crash), which is not asked again.
+    """What was asked, by key, and what came of it: an answer, or why there is none (memory, crash), which is not asked
+    again.
 
     `imports`: the modules that the processes begin with.
     """
@@ -35,7 +37,8 @@ class Awaited:
             self.jobs[key] = jobs.begin(self.imports, call, arguments, self.budget)
 
     def wait(self, keys: Sequence[Hashable], until: float) -> None:
-        """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic seconds)."""
+        """Waits until one of `keys`, all of which were begun, has an answer or none will come, or until then (monotonic
+        seconds)."""
         if all(key in self.jobs for key in keys):
             jobs.wait([self.jobs[key] for key in keys], until)
         for key in keys:

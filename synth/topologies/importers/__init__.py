@@ -51,7 +51,8 @@ def sniff(text: str) -> str:
 def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = None) -> Topology:
     """The topology in a dump or in a user's topology file. Raises FormatError: one line with file and place.
 
-    `gbps_per_link`, `pcie_gbps`: GB/s in place of those assumed where a dump prints none; a topology file takes neither.
+    `gbps_per_link`, `pcie_gbps`: GB/s in place of those assumed where a dump prints none; a topology file takes
+    neither.
     """
     path = Path(path)
     assumed = Assumed(_given(path, gbps_per_link), _given(path, pcie_gbps))
@@ -73,7 +74,9 @@ def load(path: str | Path, gbps_per_link: object = None, pcie_gbps: object = Non
         from synth.topologies.importers.astra_sim import read
     elif not re.search(r"(?i)link|edge", text):
         raise FormatError(
-            "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which has links", file
+            "is neither a dump (nvidia-smi, rocm-smi, NCCL, TACCL, TE-CCL, astra-sim) nor a topology file, which "
+            "has links",
+            file,
         )
     else:
         from synth.topologies import topology_files

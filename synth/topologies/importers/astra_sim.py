@@ -20,7 +20,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     """The topology: NPUs numbered with the first dimension running fastest. Raises FormatError."""
     if text.lstrip().startswith("Nodes"):
         raise FormatError(
-            "is astra-sim's tiers of switches, without NPUs; its analytical networks (topology, npus_count) are read", file, 1
+            "is astra-sim's tiers of switches, without NPUs; its analytical networks (topology, npus_count) are read",
+            file,
+            1,
         )
     fields = Fields(file)
     doc = fields.mapping(parse_yaml(text, file), None, KEYS, KEYS)
@@ -43,7 +45,11 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         start = len(links)
         for r in range(ranks):
             at = r // stride % size
-            ahead = sorted({(at + 1) % size, (at - 1) % size} - {at}) if shape == "ring" else [j for j in range(size) if j != at]
+            ahead = (
+                sorted({(at + 1) % size, (at - 1) % size} - {at})
+                if shape == "ring"
+                else [j for j in range(size) if j != at]
+            )
             links += [Link(r, r + (j - at) * stride, gbps, late) for j in ahead]
         if shape == "switch" and size > 2:
             for r in range(ranks):

@@ -23,7 +23,8 @@ SOCKET_GBPS = Fraction(10)
 
 @dataclass
 class Pcie:
-    """`groups`: (name, GPUs behind a port, GB/s each way). `bridges`: (name, GPUs on one side, on the other, GB/s each way)."""
+    """`groups`: (name, GPUs behind a port, GB/s each way). `bridges`: (name, GPUs on one side, on the other, GB/s each
+    way)."""
 
     groups: list[tuple[str, frozenset[int], Fraction]] = field(default_factory=list)
     bridges: list[tuple[str, frozenset[int], frozenset[int], Fraction]] = field(default_factory=list)
@@ -42,7 +43,8 @@ class Pcie:
 
 @dataclass
 class Fabric:
-    """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each way."""
+    """`pairs[u, v]` with u < v: number of links; `ports[u]`: links of u into the switch; `gbps` of one link each
+    way."""
 
     name: str
     ranks: int
@@ -71,13 +73,21 @@ def topology(fabric: Fabric, pcie: Pcie) -> Topology:
     limits = _switch(fabric, links)
     part = fabric.parts()
     nodes = fabric.nodes or (0,) * fabric.ranks
-    apart = [(u, v) for u in range(fabric.ranks) for v in range(fabric.ranks) if part[u] != part[v] and nodes[u] == nodes[v]]
+    apart = [
+        (u, v) for u in range(fabric.ranks) for v in range(fabric.ranks) if part[u] != part[v] and nodes[u] == nodes[v]
+    ]
     notes = list(fabric.notes)
     if apart:
         limits += _host(apart, pcie, links)
         speeds = sorted({k.bandwidth for k in links if k.kind == "pcie"})
-        what = "all GPUs communicate" if len(set(part)) == fabric.ranks else f"GPUs that {fabric.kind} does not connect communicate"
-        notes.append(f"{what} by PCIe, counted at {' or '.join(map(show, speeds))} GB/s a pair and limited at ports and sockets")
+        what = (
+            "all GPUs communicate"
+            if len(set(part)) == fabric.ranks
+            else f"GPUs that {fabric.kind} does not connect communicate"
+        )
+        notes.append(
+            f"{what} by PCIe, counted at {' or '.join(map(show, speeds))} GB/s a pair and limited at ports and sockets"
+        )
     unit = None if apart else fabric.gbps
     labels = () if fabric.labels == tuple(range(fabric.ranks)) else fabric.labels
     return Topology(fabric.name, fabric.ranks, tuple(links), tuple(limits), (), nodes, unit, (), labels, tuple(notes))
@@ -114,4 +124,8 @@ def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[L
     for name, members in users.items():
         offer = (capacity[name], name)
         tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
-    return [Limit(name, members, gbps) for members, (gbps, name) in tightest.items() if sum(links[i].bandwidth for i in members) > gbps]
+    return [
+        Limit(name, members, gbps)
+        for members, (gbps, name) in tightest.items()
+        if sum(links[i].bandwidth for i in members) > gbps
+    ]

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 MOST_GPUS = 256
 # NCCL refuses to read more elements than this.
 NCCL_ELEMENTS = 256
-# GB/s of one NVLink each way, by compute capability at least; of one xGMI link by GCN name (as in the machines that ship).
+# GB/s of one NVLink each way, by compute capability at least; of one xGMI link by GCN name (as in the machines that
+# ship).
 NVLINK = ((100, Fraction(50)), (87, Fraction(25)), (86, Fraction("14.0625")), (70, Fraction(25)), (60, Fraction(20)))
 XGMI = {"906": 24, "908": 24, "910": 50, "gfx90a": 50, "940": 64, "941": 64, "942": 64}
 # NCCL (src/graph/topo.cc): GB/s of one lane x 80, by the speed in GT/s; PCIe 3.0 x16 where nothing is stated.
@@ -31,15 +32,23 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     root = parse(text, file)
     elements = list(root.walk())
     if root.tag != "system":
-        raise FormatError(f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line)
+        raise FormatError(
+            f"is XML with the root <{root.tag[:40]}>; NCCL's topology files start with <system>", file, root.line
+        )
     gpus = _gpus(elements, file)
     kind, gbps, how = _speed(gpus, assumed.gbps_per_link, file)
     labels = tuple(_number(gpu, "dev", file) for gpu in gpus)
-    fabric = Fabric(name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus))
+    fabric = Fabric(
+        name, len(gpus), kind, gbps, labels=labels if len(set(labels)) == len(gpus) else (), nodes=_nodes(gpus)
+    )
     _links(fabric, gpus, file)
     if fabric.pairs or fabric.ports:
         fabric.notes.append(how)
-    nics = [f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s" for net in elements if net.tag == "net"]
+    nics = [
+        f"{net.attributes.get('name', '?')} {net.attributes.get('speed', '?')} Mbit/s"
+        for net in elements
+        if net.tag == "net"
+    ]
     if nics:
         fabric.notes.append(f"NICs in the dump, left out of one machine's topology: {', '.join(nics)}")
     if len(elements) > NCCL_ELEMENTS:
@@ -54,11 +63,14 @@ def _gpus(elements: list[Element], file: str) -> list[Element]:
         bare = sum(e.tag == "pci" and e.attributes.get("class", "")[:4] in ("0x03", "0x12") for e in elements)
         found = f"{bare} display-class <pci> devices but no <gpu>" if bare else "no <gpu>"
         raise FormatError(
-            f"holds {found}, so it lacks links and their counts, which NCCL adds at run time; run it with NCCL_TOPO_DUMP_FILE",
+            f"holds {found}, so it lacks links and their counts, which NCCL adds at run time; run it with "
+            f"NCCL_TOPO_DUMP_FILE",
             file,
         )
     if len(gpus) == 1:
-        raise FormatError("holds one <gpu>; a topology needs at least two: this is a part of a machine's file", file, gpus[0].line)
+        raise FormatError(
+            "holds one <gpu>; a topology needs at least two: this is a part of a machine's file", file, gpus[0].line
+        )
     if len(gpus) > MOST_GPUS:
         raise FormatError(f"holds {len(gpus)} GPUs, at most {MOST_GPUS} are supported", file)
     for gpu in gpus:
@@ -100,7 +112,11 @@ def _speed(gpus: list[Element], given: Fraction | None, file: str) -> tuple[str,
         gbps, what, kind = next((gbps for least, gbps in NVLINK if sm >= least), NVLINK[-1][1]), f"sm {sm}", "nvlink"
     if given is not None:
         return kind, given, f"{show(given)} GB/s a link and way, as given"
-    return kind, gbps, f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what[:60]}"
+    return (
+        kind,
+        gbps,
+        f"the file counts links but prints no bandwidth: {show(gbps)} GB/s each way for one of {what[:60]}",
+    )
 
 
 def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
@@ -133,7 +149,9 @@ def _links(fabric: Fabric, gpus: list[Element], file: str) -> None:
         fabric.ports.clear()
     if fabric.ports:
         counts = sorted(set(fabric.ports.values()))
-        fabric.notes.append(f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch")
+        fabric.notes.append(
+            f"links into NVSwitches: {' or '.join(map(str, counts))} a GPU, taken for one non-blocking switch"
+        )
         if fabric.gbps * counts[-1] >= 450:
             fabric.notes.append("NVLS, reduction inside NVSwitches, is outside the model")
     fabric.notes += list(ignored)

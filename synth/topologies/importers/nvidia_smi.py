@@ -33,16 +33,24 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     ranks = len(labels)
     if ranks < 2:
         raise FormatError("lists one GPU; a topology needs at least two", file)
-    counts = {(u, v): int(matrix[u][v][2:]) for u in range(ranks) for v in range(u + 1, ranks) if matrix[u][v].startswith("NV")}
+    counts = {
+        (u, v): int(matrix[u][v][2:])
+        for u in range(ranks)
+        for v in range(u + 1, ranks)
+        if matrix[u][v].startswith("NV")
+    }
     fabric = Fabric(name, ranks, "nvlink", NVLINK_GBPS, labels=labels, nodes=(0,) * ranks)
     _links(fabric, counts, assumed.gbps_per_link)
     if nics:
-        fabric.notes.append(f"NICs in the dump: {', '.join(nics)}; their bandwidth is not printed, so they are left out")
+        fabric.notes.append(
+            f"NICs in the dump: {', '.join(nics)}; their bandwidth is not printed, so they are left out"
+        )
     return topology(fabric, _host(matrix, affinity, assumed.pcie_gbps))
 
 
 def _matrix(lines: list[str], file: str) -> tuple[tuple[int, ...], Matrix, list[str], list[str]]:
-    """Numbers of the GPUs, the matrix among them, the names of NICs, and the CPUs near each GPU ("" where not printed)."""
+    """Numbers of the GPUs, the matrix among them, the names of NICs, and the CPUs near each GPU ("" where not
+    printed)."""
     head = next((i for i, line in enumerate(lines) if _is_header(line.split())), None)
     if head is None:
         raise FormatError("holds no header line GPU0 GPU1 ...", file)
@@ -66,7 +74,9 @@ def _matrix(lines: list[str], file: str) -> tuple[tuple[int, ...], Matrix, list[
             raise FormatError(f"gives the row {words[0]} twice", file, number)
         cells = words[1 : len(columns) + 1]
         if len(cells) < len(columns):
-            raise FormatError(f"the row {words[0]} has {len(cells)} of {len(columns)} columns; the text is cut off", file, number)
+            raise FormatError(
+                f"the row {words[0]} has {len(cells)} of {len(columns)} columns; the text is cut off", file, number
+            )
         near[words[0]] = "".join(words[len(columns) + 1 : len(columns) + 2])
         rows[words[0]] = number, [cell for column, cell in zip(columns, cells, strict=True) if column in gpus]
     for gpu in gpus:
@@ -88,7 +98,11 @@ def _is_header(words: list[str]) -> bool:
 def _check_row(i: int, gpus: list[str], rows: dict[str, tuple[int, list[str]]], file: str, line: int) -> None:
     for j, cell in enumerate(rows[gpus[i]][1]):
         if not _CELL.fullmatch(cell) or (cell == "X") != (i == j):
-            raise FormatError(f"{gpus[i]} to {gpus[j]}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)", file, line)
+            raise FormatError(
+                f"{gpus[i]} to {gpus[j]}: {cell[:20]!r} is not one of NV#, PIX, PXB, PHB, NODE, SYS (X: itself)",
+                file,
+                line,
+            )
         back = rows[gpus[j]][1][i]
         if back != cell:
             raise FormatError(f"{gpus[i]} to {gpus[j]} is {cell}, and back it is {back[:20]}", file, line)
@@ -103,7 +117,8 @@ def _links(fabric: Fabric, counts: dict[tuple[int, int], int], gbps: Fraction | 
         fabric.ports = {u: max(n for pair, n in counts.items() if u in pair) for u in range(ranks) if sums[u]}
         most = max(fabric.ports.values())
         fabric.notes.append(
-            f"NV{most} between all pairs is more than the {MOST_LINKS} NVLinks a GPU can have: taken for an NVSwitch, {most} links a GPU"
+            f"NV{most} between all pairs is more than the {MOST_LINKS} NVLinks a GPU can have: taken for an "
+            f"NVSwitch, {most} links a GPU"
         )
     else:
         fabric.pairs = counts
@@ -113,7 +128,9 @@ def _links(fabric: Fabric, counts: dict[tuple[int, int], int], gbps: Fraction | 
         fabric.gbps = P100_GBPS
         fabric.notes.append("four single NVLinks on each of eight GPUs: taken for P100, 20 GB/s a link")
     elif counts:
-        fabric.notes.append(f"the dump prints no NVLink bandwidth: {show(fabric.gbps)} GB/s a link assumed (V100, A100, H100)")
+        fabric.notes.append(
+            f"the dump prints no NVLink bandwidth: {show(fabric.gbps)} GB/s a link assumed (V100, A100, H100)"
+        )
     if switched and fabric.gbps * max(fabric.ports.values()) >= 450:
         fabric.notes.append("NVLS, reduction inside NVSwitches, is outside the model")
 
@@ -129,7 +146,10 @@ def _host(matrix: Matrix, affinity: list[str], gbps: Fraction | None) -> Pcie:
     pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(behind) if len(members) > 1]
     sockets = _classes(
         [
-            [cell in ("PIX", "PXB", "PHB", "NODE") or (cell.startswith("NV") and affinity[u] == affinity[v]) for v, cell in enumerate(row)]
+            [
+                cell in ("PIX", "PXB", "PHB", "NODE") or (cell.startswith("NV") and affinity[u] == affinity[v])
+                for v, cell in enumerate(row)
+            ]
             for u, row in enumerate(matrix)
         ]
     )

@@ -36,7 +36,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
                 raise FormatError(f"the table {title!r} names other GPUs than the one before", file)
             labels, tables[key] = found
     if "type" not in tables and "weight" not in tables:
-        raise FormatError("lacks the tables 'Link Type between two GPUs' and 'Weight between two GPUs' of rocm-smi --showtopo", file)
+        raise FormatError(
+            "lacks the tables 'Link Type between two GPUs' and 'Weight between two GPUs' of rocm-smi --showtopo", file
+        )
     ranks = len(labels)
     if ranks < 2:
         raise FormatError("lists one GPU; a topology needs at least two", file)
@@ -45,7 +47,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     gbps = assumed.gbps_per_link or (MI300X_GBPS if ranks == 8 and len(near) == len(pairs) else XGMI_GBPS)
     fabric = Fabric(name, ranks, "xgmi", gbps, dict.fromkeys(near, 1), labels=labels, nodes=(0,) * ranks)
     if near:
-        fabric.notes.append(f"the dump prints neither bandwidth nor number of links: one of {show(gbps)} GB/s for each xGMI pair")
+        fabric.notes.append(
+            f"the dump prints neither bandwidth nor number of links: one of {show(gbps)} GB/s for each xGMI pair"
+        )
     return topology(fabric, _host(lines, labels, assumed.pcie_gbps or PCIE_GBPS))
 
 
@@ -64,14 +68,22 @@ def _table(lines: list[str], title: str, file: str) -> tuple[tuple[int, ...], Ta
         at = start + 2 + i
         words = lines[at].split() if at < len(lines) else []
         if len(words) != len(columns) + 1 or words[0] != column:
-            raise FormatError(f"expected the row {column} with {len(columns)} columns in {title!r}; is the text cut off?", file, at + 1)
+            raise FormatError(
+                f"expected the row {column} with {len(columns)} columns in {title!r}; is the text cut off?",
+                file,
+                at + 1,
+            )
         cells.append(words[1:])
     for i, row in enumerate(cells):
         for j, cell in enumerate(row):
             if i != j and not re.fullmatch(r"\d{1,6}|XGMI|PCIE", cell):
-                raise FormatError(f"{columns[i]} to {columns[j]}: {cell[:20]!r} is no number, XGMI or PCIE", file, start + 3 + i)
+                raise FormatError(
+                    f"{columns[i]} to {columns[j]}: {cell[:20]!r} is no number, XGMI or PCIE", file, start + 3 + i
+                )
             if cells[j][i] != cell:
-                raise FormatError(f"{columns[i]} to {columns[j]} is {cell}, and back it is {cells[j][i][:20]}", file, start + 3 + i)
+                raise FormatError(
+                    f"{columns[i]} to {columns[j]} is {cell}, and back it is {cells[j][i][:20]}", file, start + 3 + i
+                )
     return tuple(int(c[3:]) for c in columns), cells
 
 
@@ -95,5 +107,7 @@ def _host(lines: list[str], labels: tuple[int, ...], slot: Fraction) -> Pcie:
     names = sorted(homes)
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
-            pcie.bridges.append((f"NUMA nodes {one}-{other}", frozenset(homes[one]), frozenset(homes[other]), min(slot, SOCKET_GBPS)))
+            pcie.bridges.append(
+                (f"NUMA nodes {one}-{other}", frozenset(homes[one]), frozenset(homes[other]), min(slot, SOCKET_GBPS))
+            )
     return pcie

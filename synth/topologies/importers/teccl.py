@@ -1,4 +1,5 @@
-"""TE-CCL's input JSON: it names a machine and a number of chassis; the links are in TE-CCL's code, so those of ours are taken."""
+"""TE-CCL's input JSON: it names a machine and a number of chassis; the links are in TE-CCL's code, so those of ours are
+taken."""
 
 from __future__ import annotations
 
@@ -35,20 +36,29 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
     title = fields.string(params.get("name"), "TopologyParams.name")
     if title.lower() not in MACHINES:
         known = "NDv2, DGX1, DGX2 and AMD"
-        fields.fail(f"{title!r} is none of {known}, and the file lacks the links, which are in TE-CCL's code", "TopologyParams.name")
+        fields.fail(
+            f"{title!r} is none of {known}, and the file lacks the links, which are in TE-CCL's code",
+            "TopologyParams.name",
+        )
     ours, gbps = MACHINES[title.lower()]
     boxes = fields.integer(params.get("chassis", Plain("1")), "TopologyParams.chassis", 1, 64)
     if assumed.pcie_gbps is not None:
         raise FormatError("names a machine without PCIe links; leave the PCIe bandwidth out", file)
     spec = ours if boxes == 1 else f"{ours}*{boxes}{NICS.get(ours, '')}"
     made = topology(spec)
-    notes = [*made.notes, f"TE-CCL's {title} with {boxes} chassis is taken for {spec}; the rest of its file concerns its solver"]
+    notes = [
+        *made.notes,
+        f"TE-CCL's {title} with {boxes} chassis is taken for {spec}; the rest of its file concerns its solver",
+    ]
     inside = max(k.bandwidth for k in made.links if k.kind != "net")
-    wanted = gbps if assumed.gbps_per_link is None else assumed.gbps_per_link * inside / made.unit if made.unit else None
+    wanted = (
+        gbps if assumed.gbps_per_link is None else assumed.gbps_per_link * inside / made.unit if made.unit else None
+    )
     if wanted is not None and wanted != inside:
         made = _scaled(made, wanted / inside)
         notes.append(
-            f"links within a box scaled to {show(wanted)} GB/s, " + ("TE-CCL's figure" if assumed.gbps_per_link is None else "as given")
+            f"links within a box scaled to {show(wanted)} GB/s, "
+            + ("TE-CCL's figure" if assumed.gbps_per_link is None else "as given")
         )
     return replace(made, name=name, notes=tuple(notes))
 

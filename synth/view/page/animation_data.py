@@ -3,10 +3,10 @@
     Machine   a drawing of ranks, switches and wires; which wires each route takes; caps that routes share
     Packed    a schedule over the routes of one Network, as deflated JSON in base 64 (unpacked by assets/replay.js)
 
-The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for each unit a
-rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns as long as step t has sends,
-ordered by route and chunk, routes as differences; kinds is 0 where all are copies. What rank n adds of its own has the number n
-after those of the routes.
+The packed document is ``{"chunks", "combining", "from", "to", "wants", "rounds", "sends"}``: `from` and `to` hold for
+each unit a rank, a list of ranks, or -1 for all of them; ``sends[t]`` is [routes, chunks, kinds], three columns as long
+as step t has sends, ordered by route and chunk, routes as differences; kinds is 0 where all are copies. What rank n
+adds of its own has the number n after those of the routes.
 """
 
 from __future__ import annotations
@@ -56,10 +56,13 @@ class Machine:
     def to_json(self) -> dict:
         """As the page reads it."""
         return {
-            "width": self.width, "height": self.height, "ends": [[round(x, 1), round(y, 1), name, int(s)] for x, y, name, s in self.ends],
-            "links": [list(link) for link in self.links], "routes": [[a, b, list(way)] for a, b, way in self.routes],
+            "width": self.width,
+            "height": self.height,
+            "ends": [[round(x, 1), round(y, 1), name, int(s)] for x, y, name, s in self.ends],
+            "links": [list(link) for link in self.links],
+            "routes": [[a, b, list(way)] for a, b, way in self.routes],
             "caps": [[name, units, list(routes)] for name, units, routes in self.caps],
-        }  # fmt: skip
+        }
 
 
 def lack(schedule: Schedule) -> str:
@@ -70,13 +73,15 @@ def lack(schedule: Schedule) -> str:
         return f"{sends} sends are not drawn step by step; at most {MOST_SENDS} are"
     if network.ranks > MOST_RANKS or len(network.wires or network.routes) > MOST_LINES:
         return (
-            f"{network.ranks} ranks and {len(network.wires or network.routes)} links are not drawn; at most {MOST_RANKS} and {MOST_LINES}"
+            f"{network.ranks} ranks and {len(network.wires or network.routes)} links are not drawn; at most "
+            f"{MOST_RANKS} and {MOST_LINES}"
         )
     return ""
 
 
 def boxes(name: str, ranks: int) -> tuple[int, ...]:
-    """The box of each rank of a machine called ``dgx1*2`` or ``dgx1*2:...``; () where the name says nothing of boxes."""
+    """The box of each rank of a machine called ``dgx1*2`` or ``dgx1*2:...``; () where the name says nothing of
+    boxes."""
     said = _CLUSTER.fullmatch(name)
     count = int(said[1]) if said else 1
     return tuple(rank * count // ranks for rank in range(ranks)) if 1 < count <= ranks and not ranks % count else ()
@@ -94,11 +99,15 @@ def machine(network: Network) -> Machine:
     if not network.wires:
         links = tuple((r.src, r.dst, r.units, show(r.units * network.unit)) for r in network.routes)
         routes = tuple((r.src, r.dst, (i,)) for i, r in enumerate(network.routes))
-        caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(network.caps, 1))
+        caps = tuple(
+            (_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(network.caps, 1)
+        )
         return Machine(width, height, ends, links, routes, caps)
     number = {name: network.ranks + i for i, name in enumerate(switches)}
     at = {(a, b): k for k, (a, b, _) in enumerate(network.wires)}
-    links = tuple((_end(a, number), _end(b, number), units, show(units * network.unit)) for a, b, units in network.wires)
+    links = tuple(
+        (_end(a, number), _end(b, number), units, show(units * network.unit)) for a, b, units in network.wires
+    )
     ways = [_way((r.src, *r.via, r.dst), at) for r in network.routes]
     routes = tuple((r.src, r.dst, way) for r, way in zip(network.routes, ways, strict=True))
     riders: dict[int, list[int]] = {}
@@ -106,7 +115,9 @@ def machine(network: Network) -> Machine:
         for k in way:
             riders.setdefault(k, []).append(i)
     shared = set(map(tuple, riders.values()))
-    own = [cap for cap in network.caps if tuple(sorted(cap.routes)) not in shared]  # the others are the wires themselves
+    own = [
+        cap for cap in network.caps if tuple(sorted(cap.routes)) not in shared
+    ]  # the others are the wires themselves
     caps = tuple((_cap_name(network, cap.routes, k), cap.units, cap.routes) for k, cap in enumerate(own, 1))
     return Machine(width, height, ends, links, routes, caps)
 
@@ -143,12 +154,19 @@ def packed(schedule: Schedule) -> Packed:
         steps.append([routes, [row[1] for row in rows], kinds if any(kinds) else 0])
     task = schedule.collective
     doc = {
-        "chunks": schedule.chunks, "combining": task.combining, "from": _sides(task.pre, task.ranks), "to": _sides(task.post, task.ranks),
-        "wants": _wants(task), "rounds": [step.rounds for step in schedule.steps], "sends": steps,
-    }  # fmt: skip
+        "chunks": schedule.chunks,
+        "combining": task.combining,
+        "from": _sides(task.pre, task.ranks),
+        "to": _sides(task.post, task.ranks),
+        "wants": _wants(task),
+        "rounds": [step.rounds for step in schedule.steps],
+        "sends": steps,
+    }
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = raw.compress(json.dumps(doc, separators=(",", ":")).encode()) + raw.flush()
-    return Packed(base64.b64encode(data).decode(), sum(not send.local for step in schedule.steps for send in step.sends))
+    return Packed(
+        base64.b64encode(data).decode(), sum(not send.local for step in schedule.steps for send in step.sends)
+    )
 
 
 def _sides(sets: tuple[frozenset[int], ...], ranks: int) -> list:

@@ -1,4 +1,5 @@
-"""Certificates in words: what is claimed, and by what kind of certificate, in one or two sentences; docs/proofs.md has the arguments."""
+"""Certificates in words: what is claimed, and by what kind of certificate, in one or two sentences; docs/proofs.md has
+the arguments."""
 
 from __future__ import annotations
 
@@ -12,39 +13,52 @@ from synth.view.frontier_text import WHY
 
 ASSUMED = (
     "Data moves in whole chunks. A rank forwards only what it holds, or has summed; there is no coding.",
-    "Steps are synchronous: all sends of a step read the state before it. A step of r rounds moves at most r times a link's units,"
+    "Steps are synchronous: all sends of a step read the state before it. A step of r rounds moves at most r times "
+    "a link's units,"
     " and the links of a limit together at most r times its units.",
-    "There is no multicast and no reduction inside switches; hardware that has them (NVLS, SHARP) can beat these bounds.",
+    "There is no multicast and no reduction inside switches; hardware that has them (NVLS, SHARP) can beat these "
+    "bounds.",
     "The links and limits are those of the document. Whether the machine has them is not a matter of proof.",
-    "Predicted times are those of the cost model: steps · latency + rounds per chunk · bytes of a chunk / bandwidth of a unit.",
+    "Predicted times are those of the cost model: steps · latency + rounds per chunk · bytes of a chunk / bandwidth "
+    "of a unit.",
 )
 
 _HOW = {
     "distance": "Distances in the document's links are counted: what {pair} needs is so many links away.",
     "unreachable": "No link leaves the {closed} ranks that the data can reach, and {pair} is not among them.",
-    "static-cuts": "Prices for links and limits, and {cuts} that every chunk must cross; the prices of what it must cross add up to the"
+    "static-cuts": "Prices for links and limits, and {cuts} that every chunk must cross; the prices of what it must "
+    "cross add up to the"
     " bound.",
-    "deadline-cuts": "Prices for links and limits at each step, and {cuts} with deadlines that every chunk must cross; the prices of"
+    "deadline-cuts": "Prices for links and limits at each step, and {cuts} with deadlines that every chunk must "
+    "cross; the prices of"
     " what it must cross add up to the bound.",
-    "deadline-cut-trees": "Prices for links at each step, and for {units} a case distinction (does a rank hold the chunk after a"
+    "deadline-cut-trees": "Prices for links at each step, and for {units} a case distinction (does a rank hold the "
+    "chunk after a"
     " step?); in every case the cuts that a chunk must still cross add up to the bound.",
-    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank ({roots} up to symmetry) cuts before,"
+    "allreduce-cuts": "Some rank is the first to hold a chunk's whole sum. For each such rank ({roots} up to "
+    "symmetry) cuts before,"
     " after and throughout add up to the bound at the prices given for links.",
-    "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays less than its part"
+    "one-chunk": "Prices for links at each step, and a refutation (LRAT) that no schedule for a single chunk pays "
+    "less than its part"
     " of the bound.",
-    "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of {steps} steps for a single chunk would satisfy.",
+    "too-few-steps": "A refutation (LRAT) of the clauses that a schedule of {steps} steps for a single chunk would "
+    "satisfy.",
     "throughput-cut": "A set of ranks and switches, the data that must leave it and the bandwidth that leaves it.",
     "throughput-cuts": "{cuts} together, weighed, with prices for the ports or NICs that they share.",
-    "alltoall-lengths": "Each link and limit has a length: all pairs' shortest ways together, over what all links can pay.",
-    "allreduce-parts": "A partition of the ranks into {regions} parts: each byte crosses between parts at least twice as"
+    "alltoall-lengths": "Each link and limit has a length: all pairs' shortest ways together, over what all links "
+    "can pay.",
+    "allreduce-parts": "A partition of the ranks into {regions} parts: each byte crosses between parts at least "
+    "twice as"
     " often as there are parts, less two.",
-    "lrat": "A refutation (LRAT) of the clauses that a schedule with C={chunks}, S={steps}, R={rounds} would satisfy, in a file of its"
+    "lrat": "A refutation (LRAT) of the clauses that a schedule with C={chunks}, S={steps}, R={rounds} would "
+    "satisfy, in a file of its"
     " own.",
 }
 
 
 def how(certificate: dict) -> str:
-    """What kind of certificate it is, what it holds and how it is checked. Safe for any JSON object: an unknown kind is named."""
+    """What kind of certificate it is, what it holds and how it is checked. Safe for any JSON object: an unknown kind is
+    named."""
     kind = str(certificate.get("kind", ""))
     if kind not in _HOW:
         return f"A certificate of kind {kind[:40]!r}." if kind else "No certificate is at hand."
@@ -70,14 +84,24 @@ class _Parts(dict):
         value = self.get(key)
         match key:
             case "cuts":
-                count = sum(map(len, value.values())) if isinstance(value, dict) else len(value) if isinstance(value, list) else 0
+                count = (
+                    sum(map(len, value.values()))
+                    if isinstance(value, dict)
+                    else len(value)
+                    if isinstance(value, list)
+                    else 0
+                )
                 return "one cut" if count == 1 else f"{count} cuts" if count else "cuts"
             case "units":
                 trees = self.get("cuts")
                 count = len(trees) if isinstance(trees, dict) else 0
                 return "one unit of data" if count == 1 else f"{count} units of data"
             case "pair":
-                return f"rank {value[1]} of unit {value[0]}" if isinstance(value, list) and len(value) == 2 else "every rank"
+                return (
+                    f"rank {value[1]} of unit {value[0]}"
+                    if isinstance(value, list) and len(value) == 2
+                    else "every rank"
+                )
             case "closed" | "roots" | "regions":
                 return str(len(value)) if isinstance(value, list | dict) else "?"
         return "?" if value is None else value
@@ -86,14 +110,22 @@ class _Parts(dict):
 def of_point(point: Point) -> tuple[str, str]:
     """What is proved of a point, and how."""
     steps, value = _steps(point.steps), point.bound.value
-    scope = "with any number of chunks" if point.bound.scope == "any-chunks" else f"with {counted(point.chunks, 'chunk')} per unit"
+    scope = (
+        "with any number of chunks"
+        if point.bound.scope == "any-chunks"
+        else f"with {counted(point.chunks, 'chunk')} per unit"
+    )
     claim = f"No schedule of {steps}, {scope}, takes fewer than {show(value)} rounds per chunk."
     if point.bandwidth == value:
-        return f"{claim} This one takes just that: it is optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.", how(
-            point.bound.certificate
+        return (
+            f"{claim} This one takes just that: it is "
+            f"optimal{'' if point.status == 'optimal' else ' at this number of chunks'}.",
+            how(point.bound.certificate),
         )
     gap = f", {number(100 * (point.bandwidth / value - 1))}% more" if value else ""
-    return f"{claim} The best known takes {show(point.bandwidth)}{gap}: it is not proved optimal.", how(point.bound.certificate)
+    return f"{claim} The best known takes {show(point.bandwidth)}{gap}: it is not proved optimal.", how(
+        point.bound.certificate
+    )
 
 
 def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
@@ -102,7 +134,9 @@ def of_bound(steps: int | None, bound: LowerBound) -> tuple[str, str]:
     if steps == 0:
         return f"No schedule takes fewer than {_steps(int(bound.value))}.", how(bound.certificate)
     what = "any number of steps" if steps is None else f"{_steps(steps)} or fewer"
-    return f"With {what}, and any number of chunks, at least {value} rounds per chunk are needed.", how(bound.certificate)
+    return f"With {what}, and any number of chunks, at least {value} rounds per chunk are needed.", how(
+        bound.certificate
+    )
 
 
 def of_open(interval: Open) -> tuple[str, str]:
@@ -120,7 +154,8 @@ def completeness(found: Frontier) -> tuple[str, str]:
     upto = "any number of steps" if found.max_steps is None else f"up to {_steps(found.max_steps)}"
     return (
         f"Complete: no schedule of {upto}, with any number of chunks, is better than these points.",
-        "It follows from the bounds listed here: they refute fewer steps than the first point's, anything better between two points,"
+        "It follows from the bounds listed here: they refute fewer steps than the first point's, anything better "
+        "between two points,"
         " and anything better after the last.",
     )
 
@@ -130,16 +165,22 @@ def of_frontier(found: Frontier) -> tuple[tuple[str, str], ...]:
     first = [(s, b) for s, b in found.bounds if s == 0]
     rest = [(s, b) for s, b in found.bounds if s != 0]
     return (
-        completeness(found), *(of_bound(s, b) for s, b in first), *map(of_point, found.points), *(of_bound(s, b) for s, b in rest),
+        completeness(found),
+        *(of_bound(s, b) for s, b in first),
+        *map(of_point, found.points),
+        *(of_bound(s, b) for s, b in rest),
         *map(of_open, found.open),
-    )  # fmt: skip
+    )
 
 
-def of_large(collective: str, bound: Fraction, gbps: Fraction, certificate: dict, least_steps: int) -> tuple[tuple[str, str], ...]:
+def of_large(
+    collective: str, bound: Fraction, gbps: Fraction, certificate: dict, least_steps: int
+) -> tuple[tuple[str, str], ...]:
     """What is proved at scale."""
     return (
         (
-            f"No {collective} in this model, with any steps and chunks, takes fewer than {short(bound)} rounds per chunk:"
+            f"No {collective} in this model, with any steps and chunks, takes fewer than {short(bound)} rounds per "
+            f"chunk:"
             f" {number(gbps)} GB/s at most.",
             how(certificate),
         ),

@@ -1,8 +1,9 @@
 """The sheets as one HTML file: styles, script and data inline, nothing from elsewhere.
 
-Data cannot become markup: it stands in ``<script type="application/json">`` with every ``<``, ``>`` and ``&`` written as an escape, is
-read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script and the one style sheet by
-their hashes and nothing else: no request, no other script, no markup from strings (Trusted Types).
+Data cannot become markup: it stands in ``<script type="application/json">`` with every ``<``, ``>`` and ``&`` written
+as an escape, is read with JSON.parse and shown as text nodes only. The policy in the page's head allows the one script
+and the one style sheet by their hashes and nothing else: no request, no other script, no markup from strings (Trusted
+Types).
 """
 
 from __future__ import annotations
@@ -31,16 +32,23 @@ def asset(name: str) -> str:
 
 
 def page(sheets: Sequence[Sheet], title: str = "synth report", made: str = "", room: int = ROOM) -> str:
-    """The whole file, the same for the same sheets. Schedules take at most `room` characters together, the shortest first; those that do
-    not fit are left out with a note."""
+    """The whole file, the same for the same sheets. Schedules take at most `room` characters together, the shortest
+    first; those that do not fit are left out with a note."""
     script = '"use strict";\n{\n' + "\n".join(asset(f"{name}.js") for name in SCRIPTS) + "\n}\n"
     style = asset("page.css")
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; form-action 'none';"
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        f"form-action 'none';"
         " require-trusted-types-for 'script'; trusted-types 'none'"
     )
     data = "\n".join(_data(sheets, title, made, room))
-    held = {"<!--policy-->": escape(policy), "<!--title-->": escape(title), "/*style*/": style, "<!--data-->": data, "/*script*/": script}
+    held = {
+        "<!--policy-->": escape(policy),
+        "<!--title-->": escape(title),
+        "/*style*/": style,
+        "<!--data-->": data,
+        "/*script*/": script,
+    }
     before, text = [], asset("page.html")
     for mark, value in held.items():  # each mark stands once, in this order; what is put in is not searched again
         head, _, text = text.partition(mark)
@@ -66,14 +74,22 @@ def _data(sheets: Sequence[Sheet], title: str, made: str, room: int) -> list[str
         drawing = None if sheet.machine is None else _json(sheet.machine.to_json())
         doc["machine"] = None if drawing is None else machines.setdefault(drawing, len(machines))
         blocks.append(_block(f"entry-{i}", _json(doc)))
-    head = {"title": title, "made": made, "assumed": list(certificate_text.ASSUMED), "entries": [sheet.head() for sheet in sheets]}
+    head = {
+        "title": title,
+        "made": made,
+        "assumed": list(certificate_text.ASSUMED),
+        "entries": [sheet.head() for sheet in sheets],
+    }
     return [_block("head", _json(head)), *(_block(f"machine-{k}", text) for text, k in machines.items()), *blocks]
 
 
 def _fitting(sheets: Sequence[Sheet], room: int) -> set[tuple[int, int]]:
     sizes = sorted(
-        (len(a.move.data), i, k) for i, sheet in enumerate(sheets) for k, a in enumerate(sheet.algorithms) if a.move is not None
-    )  # fmt: skip
+        (len(a.move.data), i, k)
+        for i, sheet in enumerate(sheets)
+        for k, a in enumerate(sheet.algorithms)
+        if a.move is not None
+    )
     kept = set()
     for size, i, k in sizes:
         room -= size

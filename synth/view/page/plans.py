@@ -15,9 +15,14 @@ from synth.view.page.frontier_section import GOOD, Algorithm, Mark, Sheet, Times
 from synth.view.page.sections import About
 
 COLUMNS = (
-    ("algorithm", "left"), ("backend", "left"), ("protocol", "left"), ("instances", "right"), ("counts of", "right"), ("steps", "right"),
+    ("algorithm", "left"),
+    ("backend", "left"),
+    ("protocol", "left"),
+    ("instances", "right"),
+    ("counts of", "right"),
+    ("steps", "right"),
     ("rounds/chunk", "right"),
-)  # fmt: skip
+)
 
 
 def of_plan(plan: Plan, abouts: Sequence[About]) -> list[Sheet]:
@@ -43,25 +48,42 @@ def _of_table(plan: Plan, table: Table, about: About) -> Sheet:
     lines = () if marks else tuple((k, *_line(a.schedule)) for k, a in enumerate(chosen) if a.schedule is not None)
     seen = Times(lines, (), wins, (), marks, title="What the plan takes")
     return Sheet(
-        about.id, name, called, table.ranks, f"plan: {plan.source}", GOOD,
-        f"plan for {called} on {name}: {table.ranks} ranks", _says(plan, table), COLUMNS,
-        tuple(_algorithm(a, network) for a in chosen), None, _rate(table), None, seen,
-        animation_data.machine(network) if network else None, (),
-        (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance), (_ranges(plan, table),),
-    )  # fmt: skip
+        about.id,
+        name,
+        called,
+        table.ranks,
+        f"plan: {plan.source}",
+        GOOD,
+        f"plan for {called} on {name}: {table.ranks} ranks",
+        _says(plan, table),
+        COLUMNS,
+        tuple(_algorithm(a, network) for a in chosen),
+        None,
+        _rate(table),
+        None,
+        seen,
+        animation_data.machine(network) if network else None,
+        (),
+        (("source", plan.source), ("elements", f"{table.element} bytes each"), *about.provenance),
+        (_ranges(plan, table),),
+    )
 
 
 def _says(plan: Plan, table: Table) -> tuple[str, ...]:
     """What the times are, what the choices lose, and the plan's notes."""
     losses = [loss for loss in table.losses if loss is not None]
-    lost = (f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates",) if losses else ()
+    lost = (
+        (f"what is taken is at most {100 * max(losses):.2f}% slower than the best of all candidates",) if losses else ()
+    )
     return (f"times behind the plan: {plan.says}", *lost, *(f"note: {note}" for note in plan.notes))
 
 
 def _line(schedule: Schedule) -> tuple[float, float]:
     """Predicted seconds of no bytes, and seconds per byte."""
     network, share = schedule.network, schedule.collective.unit_share
-    return len(schedule.steps) * float(network.latency) * 1e-6, float(schedule.bandwidth * share / (network.unit * 10**9))
+    return len(schedule.steps) * float(network.latency) * 1e-6, float(
+        schedule.bandwidth * share / (network.unit * 10**9)
+    )
 
 
 def _rate(table: Table) -> float | None:
@@ -95,7 +117,11 @@ def _algorithm(chosen: Chosen, network: Network | None) -> Algorithm:
 
 def _ranges(plan: Plan, table: Table) -> dict:
     rows = [[_span(r), *_order(plan, r)] for r in table.ranges]
-    return {"title": "What to take", "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]], "rows": rows}
+    return {
+        "title": "What to take",
+        "columns": [["sizes", "left"], ["take", "left"], ["where counts do not fit", "left"]],
+        "rows": rows,
+    }
 
 
 def _order(plan: Plan, found: Range) -> tuple[str, str]:

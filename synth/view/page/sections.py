@@ -1,4 +1,5 @@
-"""Sheets of the values that a report is made of: frontiers, large frontiers, schedules, measurements; plans are in `plans`."""
+"""Sheets of the values that a report is made of: frontiers, large frontiers, schedules, measurements; plans are in
+`plans`."""
 
 from __future__ import annotations
 
@@ -33,12 +34,23 @@ def of_frontier(found: Frontier, about: About) -> Sheet:
     seen = time_chart.of_frontier(found, about.measured)
     slopes = [slope for _, _, slope in seen.lines if slope]
     return Sheet(
-        about.id, found.network.name, _called(found.collective.name, found.collective.roots), found.network.ranks, *_state(found),
-        told.title, told.sentences, told.columns, algorithms,
-        min((alpha for _, alpha, _ in seen.lines), default=0.0) or None, 1 / min(slopes) / 1e9 if slopes else None,
-        time_chart.stairs(found) if found.points or found.open else None, seen, animation_data.machine(found.network) if algorithms else None,
-        certificate_text.of_frontier(found), (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
-    )  # fmt: skip
+        about.id,
+        found.network.name,
+        _called(found.collective.name, found.collective.roots),
+        found.network.ranks,
+        *_state(found),
+        told.title,
+        told.sentences,
+        told.columns,
+        algorithms,
+        min((alpha for _, alpha, _ in seen.lines), default=0.0) or None,
+        1 / min(slopes) / 1e9 if slopes else None,
+        time_chart.stairs(found) if found.points or found.open else None,
+        seen,
+        animation_data.machine(found.network) if algorithms else None,
+        certificate_text.of_frontier(found),
+        (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
+    )
 
 
 def _algorithm(point: Point, row: tuple[str, ...]) -> Algorithm:
@@ -58,28 +70,49 @@ def _state(found: Frontier) -> tuple[str, str]:
 
 
 def of_large(found: Large, about: About) -> Sheet:
-    """The sheet of a frontier of the flow engines: rates, the bound, the certificate in words; its schedules are not drawn."""
+    """The sheet of a frontier of the flow engines: rates, the bound, the certificate in words; its schedules are not
+    drawn."""
     told = scale_table.report(found)
     share = float(found.unit_share / (found.unit * 10**9))
     alpha = float(found.latency) * 1e-6
     lines = tuple((i, p.steps * alpha, float(p.bandwidth) * share) for i, p in enumerate(found.points))
-    lack = "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules writes them out"
+    lack = (
+        "schedules of the flow engine are kept by their symmetries and not drawn; synth pareto --schedules "
+        "writes them out"
+    )
     algorithms = tuple(
         Algorithm(f"{time_chart.name(p.steps)}, {p.engine}", row, _gap(found.gap(p)), p.steps, None, lack)
         for p, row in zip(found.points, told.rows, strict=True)
     )
     marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
     floor = ((found.least_steps * alpha, float(found.bound) * share),)
-    seen = Times(lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks)
+    seen = Times(
+        lines, floor, time_chart.envelope(lines, [a.name for a in algorithms]), time_chart.measured_wins(marks), marks
+    )
     limited = (f"Limited by: {scale_table.limit(found)}.", "It is what the certificate below adds up.")
     return Sheet(
-        about.id, found.topology.name, _called(found.collective, () if found.root is None else (found.root,)), found.topology.ranks,
-        *_distance([found.gap(p) for p in found.points]), told.title, told.sentences, told.columns, algorithms,
-        min((a for _, a, _ in lines), default=0.0) or None, 1 / min(s for *_, s in lines) / 1e9 if lines else None,
-        time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.bandwidth) for p in found.points]), seen, None,
-        (limited, *certificate_text.of_large(found.collective, found.bound, found.bound_gbps, found.certificate, found.least_steps)),
+        about.id,
+        found.topology.name,
+        _called(found.collective, () if found.root is None else (found.root,)),
+        found.topology.ranks,
+        *_distance([found.gap(p) for p in found.points]),
+        told.title,
+        told.sentences,
+        told.columns,
+        algorithms,
+        min((a for _, a, _ in lines), default=0.0) or None,
+        1 / min(s for *_, s in lines) / 1e9 if lines else None,
+        time_chart.large_stairs(found.least_steps, found.bound, [(p.steps, p.bandwidth) for p in found.points]),
+        seen,
+        None,
+        (
+            limited,
+            *certificate_text.of_large(
+                found.collective, found.bound, found.bound_gbps, found.certificate, found.least_steps
+            ),
+        ),
         (("certificates", about.checked), ("found in", f"{number_text.number(found.seconds)} s"), *about.provenance),
-    )  # fmt: skip
+    )
 
 
 def of_large_document(doc: dict, about: About) -> Sheet:
@@ -90,33 +123,62 @@ def of_large_document(doc: dict, about: About) -> Sheet:
     machine, collective, root = doc["topology"], doc["collective"], doc["root"]
     bound, unit = rational(doc["bound"]["value"]), rational(machine["unit_gbps"])
     share = Fraction(1, machine["ranks"]) if collective in ("allgather", "reduce-scatter", "alltoall") else Fraction(1)
-    columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"), ("above bound", "right"),
-               ("engine", "left"), ("GB/s at most", "right"))  # fmt: skip
+    columns = (
+        ("steps", "right"),
+        ("rounds", "right"),
+        ("chunks", "right"),
+        ("rounds/chunk", "right"),
+        ("above bound", "right"),
+        ("engine", "left"),
+        ("GB/s at most", "right"),
+    )
     algorithms, dots = [], []
     for row in doc["points"]:
         rate = rational(row["bandwidth"])
         gap = rate / bound - 1
         dots.append((row["steps"], rate))
         cells = (
-            *(str(row[key]) for key in ("steps", "rounds", "chunks")), certificate_text.short(rate), "optimal" if not gap else f"{float(gap):.2%}",
-            str(row["engine"]), number_text.number(unit / (rate * share)),
-        )  # fmt: skip
-        algorithms.append(Algorithm(f"{time_chart.name(row['steps'])}, {row['engine']}", cells, _gap(gap), row["steps"]))
+            *(str(row[key]) for key in ("steps", "rounds", "chunks")),
+            certificate_text.short(rate),
+            "optimal" if not gap else f"{float(gap):.2%}",
+            str(row["engine"]),
+            number_text.number(unit / (rate * share)),
+        )
+        algorithms.append(
+            Algorithm(f"{time_chart.name(row['steps'])}, {row['engine']}", cells, _gap(gap), row["steps"])
+        )
     called = _called(collective, () if root is None else (root,))
     rate = max((float(unit / (rate * share)) for _, rate in dots), default=None)
-    proofs = certificate_text.of_large(collective, bound, unit / (bound * share), doc["bound"]["certificate"], doc["least_steps"])
+    proofs = certificate_text.of_large(
+        collective, bound, unit / (bound * share), doc["bound"]["certificate"], doc["least_steps"]
+    )
     note = "The machine is not known by this name here: its latencies are not at hand, so no times are predicted."
     return Sheet(
-        about.id, str(machine["name"]), called, machine["ranks"], *_distance([rate / bound - 1 for _, rate in dots]),
+        about.id,
+        str(machine["name"]),
+        called,
+        machine["ranks"],
+        *_distance([rate / bound - 1 for _, rate in dots]),
         f"{called} on {machine['name']}: {machine['ranks']} ranks, 1 unit = {number_text.number(unit)} GB/s",
-        (*map(str, doc["notes"]),), columns, tuple(algorithms), None, rate, time_chart.large_stairs(doc["least_steps"], bound, dots),
-        Times(notes=(note,)), None, proofs,
+        (*map(str, doc["notes"]),),
+        columns,
+        tuple(algorithms),
+        None,
+        rate,
+        time_chart.large_stairs(doc["least_steps"], bound, dots),
+        Times(notes=(note,)),
+        None,
+        proofs,
         (("certificates", about.checked), ("found in", f"{number_text.number(doc['seconds'])} s"), *about.provenance),
-    )  # fmt: skip
+    )
 
 
 def _gap(gap: Fraction) -> str:
-    return "It meets the bound: optimal." if not gap else f"It lies {float(gap):.2%} above the bound for any number of steps."
+    return (
+        "It meets the bound: optimal."
+        if not gap
+        else f"It lies {float(gap):.2%} above the bound for any number of steps."
+    )
 
 
 def _distance(gaps: Sequence[Fraction]) -> tuple[str, str]:
@@ -130,16 +192,36 @@ def of_schedule(given: Schedule, about: About) -> Sheet:
     columns = (("steps", "right"), ("rounds", "right"), ("chunks", "right"), ("rounds/chunk", "right"))
     row = (str(len(given.steps)), str(given.rounds), str(given.chunks), show(given.bandwidth))
     lack = animation_data.lack(given)
-    only = Algorithm(time_chart.name(len(given.steps)), row, "", len(given.steps), None if lack else animation_data.packed(given), lack)
+    only = Algorithm(
+        time_chart.name(len(given.steps)),
+        row,
+        "",
+        len(given.steps),
+        None if lack else animation_data.packed(given),
+        lack,
+    )
     alpha = len(given.steps) * float(given.network.latency) * 1e-6
     slope = float(given.bandwidth * given.collective.unit_share / (given.network.unit * 10**9))
     marks = tuple(mark for doc in about.measured for mark in time_chart.series(doc))
     return Sheet(
-        about.id, given.network.name, _called(given.collective.name, given.collective.roots), given.network.ranks, "one schedule", PART,
-        frontier_text.title(given.network, given.collective), ("one schedule; nothing is said about better ones",), columns, (only,),
-        alpha or None, 1 / slope / 1e9 if slope else None, None, Times(((0, alpha, slope),), marks=marks),
-        animation_data.machine(given.network), (), (("schedule", about.checked), *about.provenance),
-    )  # fmt: skip
+        about.id,
+        given.network.name,
+        _called(given.collective.name, given.collective.roots),
+        given.network.ranks,
+        "one schedule",
+        PART,
+        frontier_text.title(given.network, given.collective),
+        ("one schedule; nothing is said about better ones",),
+        columns,
+        (only,),
+        alpha or None,
+        1 / slope / 1e9 if slope else None,
+        None,
+        Times(((0, alpha, slope),), marks=marks),
+        animation_data.machine(given.network),
+        (),
+        (("schedule", about.checked), *about.provenance),
+    )
 
 
 def of_measured(doc: dict, about: About) -> Sheet:
@@ -151,17 +233,36 @@ def of_measured(doc: dict, about: About) -> Sheet:
     algorithms = tuple(Algorithm(row[0], row) for row in rows)
     machine = str(doc["topology"] or "no machine named")
     return Sheet(
-        about.id, machine, called, doc["ranks"], "modelled" if doc["modelled"] else "measured", PART,
-        f"{called} on {machine}: {doc['ranks']} ranks, {doc['executor']} executor", (f"times are {doc['says']}",), columns, algorithms,
-        times=Times(marks=marks, measured_wins=time_chart.measured_wins(marks)), provenance=about.provenance,
-    )  # fmt: skip
+        about.id,
+        machine,
+        called,
+        doc["ranks"],
+        "modelled" if doc["modelled"] else "measured",
+        PART,
+        f"{called} on {machine}: {doc['ranks']} ranks, {doc['executor']} executor",
+        (f"times are {doc['says']}",),
+        columns,
+        algorithms,
+        times=Times(marks=marks, measured_wins=time_chart.measured_wins(marks)),
+        provenance=about.provenance,
+    )
 
 
 def of_nothing(
-    about: About, topology: str, collective: str, ranks: int, status: str, says: Sequence[str], certificate: dict | None = None
+    about: About,
+    topology: str,
+    collective: str,
+    ranks: int,
+    status: str,
+    says: Sequence[str],
+    certificate: dict | None = None,
 ) -> Sheet:
     """The sheet of an entry without a frontier: proved impossible, or not found."""
-    proofs = ((f"There is no schedule for {collective} on {topology}.", certificate_text.how(certificate)),) if certificate else ()
+    proofs = (
+        ((f"There is no schedule for {collective} on {topology}.", certificate_text.how(certificate)),)
+        if certificate
+        else ()
+    )
     return Sheet(
         about.id, topology, collective, ranks, status, GOOD if certificate else BAD,
         f"{collective} on {topology}: {counted(ranks, 'rank')}",

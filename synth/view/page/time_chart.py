@@ -17,16 +17,20 @@ Win = tuple[float, float | None, str, int | None]
 
 
 def stairs(found: Frontier) -> Stairs:
-    """The points over what is proved at each number of steps. A bound at S steps holds for fewer too, one for any number for all."""
+    """The points over what is proved at each number of steps. A bound at S steps holds for fewer too, one for any
+    number for all."""
     always = max((b.value for s, b in found.bounds if s is None), default=None)
     least = max((int(b.value) for s, b in found.bounds if s == 0), default=1)
     known: dict[int, Fraction] = {}
     for steps, value in [
-        *((p.steps, p.bound.value) for p in found.points if p.bound.scope == "any-chunks"), *((s, b.value) for s, b in found.bounds if s),
+        *((p.steps, p.bound.value) for p in found.points if p.bound.scope == "any-chunks"),
+        *((s, b.value) for s, b in found.bounds if s),
         *((o.steps, o.lower) for o in found.open),
-    ]:  # fmt: skip
+    ]:
         known[steps] = max(known.get(steps, value), value, value if always is None else always)
-    treads: list[tuple[int, Fraction]] = []  # last step, value: from the right, as what holds for many steps holds for few
+    treads: list[
+        tuple[int, Fraction]
+    ] = []  # last step, value: from the right, as what holds for many steps holds for few
     for steps in sorted(known, reverse=True):
         if not treads or known[steps] > treads[-1][1]:
             treads.append((steps, known[steps]))
@@ -36,7 +40,9 @@ def stairs(found: Frontier) -> Stairs:
     if always is not None and (not treads or treads[-1][1] > always):
         floor.append((starts[-1], float(always), show(always)))
     end = None if always is not None else max(known, default=0)
-    dots = tuple((p.steps, float(p.bandwidth), show(p.bandwidth), p.status == "optimal", i) for i, p in enumerate(found.points))
+    dots = tuple(
+        (p.steps, float(p.bandwidth), show(p.bandwidth), p.status == "optimal", i) for i, p in enumerate(found.points)
+    )
     intervals = tuple((o.steps, float(o.lower), None if o.upper is None else float(o.upper)) for o in found.open)
     return Stairs(tuple(floor), end, dots, intervals)
 
@@ -57,7 +63,12 @@ def of_frontier(found: Frontier, measured: Sequence[dict] = ()) -> Times:
     if found.points and not found.network.latency:
         notes.append("No latency of this topology is known: the predictions count bandwidth alone.")
     return Times(
-        lines, _floor(found, stairs(found)), tuple(sorted(wins, key=lambda win: win[0])), measured_wins(marks), marks, tuple(notes)
+        lines,
+        _floor(found, stairs(found)),
+        tuple(sorted(wins, key=lambda win: win[0])),
+        measured_wins(marks),
+        marks,
+        tuple(notes),
     )
 
 
@@ -67,7 +78,8 @@ def name(steps: int) -> str:
 
 
 def _floor(found: Frontier, stair: Stairs) -> tuple[tuple[float, float], ...]:
-    """Whatever its steps, a schedule lies on some tread of the stairs, and its latencies are at least those where the tread begins.
+    """Whatever its steps, a schedule lies on some tread of the stairs, and its latencies are at least those where the
+    tread begins.
 
     Only where a bound for any number of steps is known: without one more steps might take no time on the wire.
     """
@@ -88,9 +100,13 @@ def series(doc: dict, found: Frontier | None = None) -> list[Mark]:
     for k, program in enumerate(doc["programs"]):
         sizes = sorted({size for p, size, _ in both if p == k})
         rows = [both.get((k, size, False)) or both[k, size, True] for size in sizes]
-        points = tuple(measurement(row["size"], row["seconds"], row["least"], row["most"]) for row in rows if row["seconds"] > 0)
+        points = tuple(
+            measurement(row["size"], row["seconds"], row["least"], row["most"]) for row in rows if row["seconds"] > 0
+        )
         if points:
-            marks.append(Mark(str(program["label"]), points, str(doc["says"]), bool(doc["modelled"]), _point(program, found)))
+            marks.append(
+                Mark(str(program["label"]), points, str(doc["says"]), bool(doc["modelled"]), _point(program, found))
+            )
     return marks
 
 
@@ -104,7 +120,8 @@ def measurement(size: int, seconds: float, least: float, most: float) -> tuple[i
 
 
 def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
-    """The place of the point that `program` was made from: by its number, if steps and R/C agree, else by these alone."""
+    """The place of the point that `program` was made from: by its number, if steps and R/C agree, else by these
+    alone."""
     points: list[tuple[Any, Any]] = [] if found is None else [(p.steps, show(p.bandwidth)) for p in found.points]
     said: tuple[Any, Any] = (program.get("steps"), program.get("bandwidth"))
     at = program.get("point")
@@ -116,7 +133,8 @@ def _point(program: dict[str, Any], found: Frontier | None) -> int | None:
 def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
     """Runs of sizes, both ends included, at which one of `marks` was the fastest of all that were measured there.
 
-    Modelled times win nothing here; neither does what was measured alone. Times of one document's clock say nothing about another's.
+    Modelled times win nothing here; neither does what was measured alone. Times of one document's clock say nothing
+    about another's.
     """
     runs: list[Win] = []
     for says in dict.fromkeys(m.says for m in marks if not m.modelled):
@@ -141,7 +159,9 @@ def measured_wins(marks: Sequence[Mark]) -> tuple[Win, ...]:
 
 def large_stairs(least: int, bound: Fraction, points: Sequence[tuple[int, Fraction]]) -> Stairs:
     """One tread from the least number of steps on, and the points above it."""
-    dots = tuple((steps, float(rate), certificate_text.short(rate), rate == bound, i) for i, (steps, rate) in enumerate(points))
+    dots = tuple(
+        (steps, float(rate), certificate_text.short(rate), rate == bound, i) for i, (steps, rate) in enumerate(points)
+    )
     return Stairs(((least, float(bound), certificate_text.short(bound)),), None, dots)
 
 

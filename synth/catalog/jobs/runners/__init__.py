@@ -20,7 +20,8 @@ Work = Callable[[str], str]
 
 
 class Call(NamedTuple):
-    """`work(text)`, ended after `deadline` wall seconds; it and each process it starts may use `memory` bytes (None: no limit)."""
+    """`work(text)`, ended after `deadline` wall seconds; it and each process it starts may use `memory` bytes (None: no
+    limit)."""
 
     number: int
     text: str

@@ -1,7 +1,8 @@
 """Calls on the workers of a Dask scheduler: a local cluster, one that runs already, or SLURM jobs.
 
-Each worker carries a call out in a child of its own, as `processes` does, with the deadline and the memory limit there; a
-worker that dies has its call started again elsewhere by the scheduler, a few times (`distributed.scheduler.allowed-failures`).
+Each worker carries a call out in a child of its own, as `processes` does, with the deadline and the memory limit there;
+a worker that dies has its call started again elsewhere by the scheduler, a few times
+(`distributed.scheduler.allowed-failures`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ CONNECT_SECONDS = 5.0
 CLOSE_SECONDS = 15.0
 LOCAL = "local"
 
-# On a worker: the runner of each of its threads for each client, so that a client that leaves ends its own children only.
+# On a worker: the runner of each of its threads for each client, so that a client that leaves ends its own children
+# only.
 _runners: dict[tuple[str, int], Processes] = {}
 
 
@@ -46,7 +48,8 @@ def give_up(owner: str) -> None:
 
 
 class Cluster:
-    """Calls as Dask tasks. `cluster`: one that ends with this runner. `slots`: None for as many as there are workers."""
+    """Calls as Dask tasks. `cluster`: one that ends with this runner. `slots`: None for as many as there are
+    workers."""
 
     def __init__(self, work: Work, client: Any, cluster: Any = None, slots: int | None = None) -> None:
         self.work, self.client, self.cluster = work, client, cluster
@@ -67,7 +70,8 @@ class Cluster:
         self._futures[future] = call.number, time.monotonic()
 
     def wait(self, seconds: float | None) -> list[Answer]:
-        """The answers that have come; waits for one, at most `seconds`. Raises SynthError when the scheduler is gone."""
+        """The answers that have come; waits for one, at most `seconds`. Raises SynthError when the scheduler is
+        gone."""
         if not self._futures:
             return []
         with contextlib.suppress(TimeoutError):
@@ -109,9 +113,14 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
     distributed = _distributed()
     if address.lower() == LOCAL:
         cluster = distributed.LocalCluster(
-            n_workers=jobs, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, memory_limit=0,
+            n_workers=jobs,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            memory_limit=0,
             silence_logs=logging.CRITICAL,
-        )  # fmt: skip
+        )
         return Cluster(work, distributed.Client(cluster), cluster, jobs)
     if ":" not in address.removeprefix("tcp://"):
         raise UsageError(f"--dask {address}: expected local, or the address of a scheduler such as tcp://host:8786")
@@ -119,13 +128,16 @@ def connect(work: Work, address: str, jobs: int) -> Cluster:
         client = distributed.Client(address, timeout=CONNECT_SECONDS)
     except Exception as error:  # whatever listens there may answer with anything
         why = " ".join(str(error).split())[:120] or type(error).__name__
-        raise SynthError(f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?") from None
+        raise SynthError(
+            f"no Dask scheduler answers at {address} within {CONNECT_SECONDS:g} s ({why}); is one running?"
+        ) from None
     same_version(client, address)
     return Cluster(work, client)
 
 
 def slurm(work: Work, options: Mapping[str, Any], jobs: int) -> Cluster:
-    """A runner on `jobs` SLURM jobs of the kind that the job file's `slurm` describes. Raises MissingDependencyError, SynthError."""
+    """A runner on `jobs` SLURM jobs of the kind that the job file's `slurm` describes. Raises MissingDependencyError,
+    SynthError."""
     cluster = slurm_cluster(options)
     if shutil.which("sbatch") is None:
         cluster.close()
@@ -170,4 +182,7 @@ def same_version(client: Any, address: str) -> None:
         raise SynthError(f"the workers of {address} cannot run synth ({why}); install the same version there") from None
     if found - {version()}:
         client.close()
-        raise SynthError(f"the workers of {address} have synth {', '.join(sorted(found))}, here it is {version()}; use the same version")
+        raise SynthError(
+            f"the workers of {address} have synth {', '.join(sorted(found))}, here it is {version()}; use the same "
+            f"version"
+        )

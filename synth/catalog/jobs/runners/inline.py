@@ -1,4 +1,5 @@
-"""Calls in this process, one after the other: for looking into a task. Deadlines and memory are the work's own affair."""
+"""Calls in this process, one after the other: for looking into a task. Deadlines and memory are the work's own
+affair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Calls in children of this machine, forked from one process that has the libraries loaded (`synth.solvers.processes.fork_server`)."""
+"""Calls in children of this machine, forked from one process that has the libraries loaded
+(`synth.solvers.processes.fork_server`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Rings in pairs, one each way, where links are alike both ways: Hamiltonian cycles side by side in an undirected multigraph.
+"""Rings in pairs, one each way, where links are alike both ways: Hamiltonian cycles side by side in an undirected
+multigraph.
 
-Every unit of a pair of opposite links is an edge. As many edges at each node as the cycles take are chosen, two for each, and
-fall into factors of two edges at each node (Petersen, "Die Theorie der regulären graphs", 1891: along an Euler tour they are a
-bipartite graph, which falls into matchings). Then two factors, or one and the edges left over, exchange the edges of a short
-closed trail that takes from both in turn. Exchanges that leave fewer cycles are kept, others sometimes (simulated annealing, in
-a fixed pseudo-random order); Nikolaev and Kozlova (arXiv 2001.04683) join the cycles of two factors by exchanges too.
+Every unit of a pair of opposite links is an edge. As many edges at each node as the cycles take are chosen, two for
+each, and fall into factors of two edges at each node (Petersen, "Die Theorie der regulären graphs", 1891: along an
+Euler tour they are a bipartite graph, which falls into matchings). Then two factors, or one and the edges left over,
+exchange the edges of a short closed trail that takes from both in turn. Exchanges that leave fewer cycles are kept,
+others sometimes (simulated annealing, in a fixed pseudo-random order); Nikolaev and Kozlova (arXiv 2001.04683) join the
+cycles of two factors by exchanges too.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from synth.solvers.processes.deadline import check, left
 
 # Edges, with those left over, that are looked at.
 MOST_EDGES = 24_000
-# An exchange that leaves more cycles is kept with probability exp(-cycles / heat); heat falls from the first to the second.
+# An exchange that leaves more cycles is kept with probability exp(-cycles / heat); heat falls from the first to the
+# second.
 HEAT = (0.7, 0.2)
 # Places that the search for a trail looks at, and seconds that the choice of edges may take.
 REACH = 4_000
@@ -34,7 +37,8 @@ Ring = tuple[np.ndarray, np.ndarray]
 
 
 def search(roads: Roads, widths: Sequence[int], known: int, most: int, steps: int) -> Iterator[tuple[int, list[Ring]]]:
-    """(width, rings as ranks and links), of more than `known` and at most `most` units together, by at most `steps` exchanges each time.
+    """(width, rings as ranks and links), of more than `known` and at most `most` units together, by at most `steps`
+    exchanges each time.
 
     Of the `widths` that one is taken of which degrees leave room for most.
     """
@@ -70,7 +74,8 @@ def _degrees(ranks: int, made: list[Edge]) -> np.ndarray:
 
 
 def _edges(roads: Roads, width: int) -> list[Edge]:
-    """(rank, rank, link there, link back) for every `width` units of links both ways; [] where there are limits or too many edges."""
+    """(rank, rank, link there, link back) for every `width` units of links both ways; [] where there are limits or too
+    many edges."""
     if len(roads.members):
         return []
     times = roads.units // width
@@ -80,12 +85,16 @@ def _edges(roads: Roads, width: int) -> list[Edge]:
     for a, b, link, many in zip(roads.src.tolist(), roads.dst.tolist(), range(len(times)), times.tolist(), strict=True):
         there.setdefault((a, b), []).extend([link] * many)
     return [
-        (a, b, one, two) for (a, b), links in there.items() if a < b for one, two in zip(links, there.get((b, a), ()), strict=False)
-    ]  # fmt: skip
+        (a, b, one, two)
+        for (a, b), links in there.items()
+        if a < b
+        for one, two in zip(links, there.get((b, a), ()), strict=False)
+    ]
 
 
 def cycles(ranks: int, made: list[Edge], wanted: int, steps: int, seed: int = 0) -> list[Way]:
-    """Up to `wanted` cycles through all ranks that share no edge: of each the ranks in their order and the edges between them."""
+    """Up to `wanted` cycles through all ranks that share no edge: of each the ranks in their order and the edges
+    between them."""
     random = Random(seed)
     chosen = _factor(ranks, made, 2 * wanted, seed)
     if chosen is None:
@@ -115,7 +124,8 @@ def _factor(ranks: int, made: list[Edge], degree: int, seed: int) -> list[int] |
 
 
 def _layers(ranks: int, made: list[Edge], chosen: list[int], count: int, random: Random) -> list[int]:
-    """For each edge its factor, `count` for those left over: the edges go along Euler tours, and matchings out of ranks into ranks."""
+    """For each edge its factor, `count` for those left over: the edges go along Euler tours, and matchings out of ranks
+    into ranks."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
@@ -221,7 +231,8 @@ class _Search:
                 self._exchange(trail, j, i)
 
     def _trail(self, u: int, i: int, j: int) -> list[int]:
-        """A shortest closed trail from u by edges of i and j in turn, found in random order; [] where none was, or one that repeats."""
+        """A shortest closed trail from u by edges of i and j in turn, found in random order; [] where none was, or one
+        that repeats."""
         near, ends, flip = (self.near[i], self.near[j]), self.sum, self.random.random
         came: dict[int, tuple[int, int]] = {}
         queue = deque([2 * u])  # 2 x rank + whether the next edge is one of j

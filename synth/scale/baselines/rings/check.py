@@ -1,4 +1,5 @@
-"""Whether rings are what they are said to be: each a way round through all ranks, and all together within every link's room.
+"""Whether rings are what they are said to be: each a way round through all ranks, and all together within every link's
+room.
 
 Reads the machine itself and shares nothing with what looks for rings.
 """
@@ -14,10 +15,13 @@ from synth.model.link_table import ends, members, widths
 from synth.model.topology import Network, Topology
 
 
-def check(machine: Network | Topology, rings: Sequence[tuple[Sequence[int], int]], ways: Sequence[Sequence[int]]) -> None:
+def check(
+    machine: Network | Topology, rings: Sequence[tuple[Sequence[int], int]], ways: Sequence[Sequence[int]]
+) -> None:
     """Raises VerificationError unless the rings, each (ranks in their order, units), fit the machine's links together.
 
-    `ways[k][i]` is the link (of a Network or a Topology with switches: the route) from the i-th rank of ring k to the next.
+    `ways[k][i]` is the link (of a Network or a Topology with switches: the route) from the i-th rank of ring k to the
+    next.
     """
     src, dst, room, limits = _read(machine)
     if len(ways) != len(rings):

@@ -14,13 +14,16 @@ MOST_TAKEN = 30_000
 
 
 def fit(hops: Hops, count: int, width: int, effort: float) -> list[list[int]] | None:
-    """`count` rings of `width` units that fit together, each a closed walk of hops; [] if proved that there are none; None: undecided.
+    """`count` rings of `width` units that fit together, each a closed walk of hops; [] if proved that there are none;
+    None: undecided.
 
     `effort` is in seconds of CP-SAT's own deterministic clock, so that the answer is the same everywhere.
     """
     if len(hops.src) * count > MOST_TAKEN or hops.nodes < 2:
         return None
-    if hops.nodes == 2 and not _there_and_back(hops, width):  # seen at once, without the time that the solver takes to load
+    if hops.nodes == 2 and not _there_and_back(
+        hops, width
+    ):  # seen at once, without the time that the solver takes to load
         return []
     return apart(_solved, hops, count, width, effort, imports=("ortools.sat.python.cp_model",))
 
@@ -73,7 +76,9 @@ def _solved(hops: Hops, count: int, width: int, effort: float) -> list[list[int]
 def _there_and_back(hops: Hops, width: int) -> bool:
     """Whether there is one ring over two nodes: what hops take, and their turns by the primes of the order, decide."""
     primes = prod(p for p in range(2, hops.order + 1) if hops.order % p == 0 and all(p % q for q in range(2, p)))
-    there, back = ({(hops.uses[h], hops.turn[h] % primes) for h, u in enumerate(hops.src) if u == node} for node in (0, 1))
+    there, back = (
+        {(hops.uses[h], hops.turn[h] % primes) for h, u in enumerate(hops.src) if u == node} for node in (0, 1)
+    )
     for (first, one), (second, two) in product(there, back):
         taken = Counter(dict(first))
         taken.update(dict(second))

@@ -1,8 +1,8 @@
 """No rings carry more together than what leaves, or enters, a set of ranks: a short proof that no more rings fit.
 
-Looked at are the ranks one by one, the boxes, what hangs together by links of each width or wider (of a limit, a link has its
-share), and on few ranks without limits all sets. What leaves a set is added up over its links; a limit that is narrower than
-those of its links that leave the set stands in for them, each link counted once.
+Looked at are the ranks one by one, the boxes, what hangs together by links of each width or wider (of a limit, a link
+has its share), and on few ranks without limits all sets. What leaves a set is added up over its links; a limit that is
+narrower than those of its links that leave the set stands in for them, each link counted once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def bound(roads: Roads) -> RingBound:
     share = roads.share()
     wide = np.unique(np.round(share[share > 0], 6))
     labels = [np.arange(roads.ranks)]
-    labels += [_components(roads, share > width * 0.999) for width in wide[:: max(1, len(wide) // MOST_WIDTHS)].tolist()]
+    labels += [
+        _components(roads, share > width * 0.999) for width in wide[:: max(1, len(wide) // MOST_WIDTHS)].tolist()
+    ]
     if len(roads.boxes) == roads.ranks:
         labels.append(np.array(roads.boxes))
     for label in {label.tobytes(): label for label in map(_numbered, labels)}.values():
@@ -63,7 +65,9 @@ def _components(roads: Roads, keep: np.ndarray) -> np.ndarray:
     from scipy.sparse.csgraph import connected_components
 
     src, dst = roads.src[keep], roads.dst[keep]
-    return connected_components(coo_matrix((np.ones(len(src)), (src, dst)), shape=(roads.ranks,) * 2), directed=False)[1]
+    return connected_components(coo_matrix((np.ones(len(src)), (src, dst)), shape=(roads.ranks,) * 2), directed=False)[
+        1
+    ]
 
 
 def _across(roads: Roads, label: np.ndarray, count: int, leaving: bool) -> np.ndarray:

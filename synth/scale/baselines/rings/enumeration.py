@@ -1,4 +1,5 @@
-"""Rings out of a list of Hamiltonian cycles: all that there are where these are few, and the integer program that packs them."""
+"""Rings out of a list of Hamiltonian cycles: all that there are where these are few, and the integer program that packs
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def greedy(wires: Roads, cycles: Sequence[Cycle]) -> Rings:
     ways = []
     for ring in cycles[:GREEDY]:
         links = wires.find(np.array(ring), np.roll(ring, -1))
-        limits, times = np.unique(np.concatenate([which[first[i] : first[i + 1]] for i in links.tolist()]), return_counts=True)
+        limits, times = np.unique(
+            np.concatenate([which[first[i] : first[i + 1]] for i in links.tolist()]), return_counts=True
+        )
         most = int(min([units[links].min(), *(room[limits] // times)]))
         if most > 0:
             units[links] -= most

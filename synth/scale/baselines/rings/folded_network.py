@@ -1,9 +1,10 @@
 """What rings are searched over: hops between nodes, on a machine as it is or folded by a symmetry of it.
 
-Folded: a permutation of the ranks that moves all of them in turns of one length B makes N / B nodes out of N ranks. A hop of
-the folded machine stands for B hops, one after the other turned on; a closed walk through all nodes stands for a ring through
-all ranks if the turns that it makes add up to a number prime to B. That is how rings of 1024 ranks are found on one box.
-What the folding promises is not believed: rings are unfolded and checked link by link (`synth.scale.baselines.rings.check`).
+Folded: a permutation of the ranks that moves all of them in turns of one length B makes N / B nodes out of N ranks. A
+hop of the folded machine stands for B hops, one after the other turned on; a closed walk through all nodes stands for a
+ring through all ranks if the turns that it makes add up to a number prime to B. That is how rings of 1024 ranks are
+found on one box. What the folding promises is not believed: rings are unfolded and checked link by link
+(`synth.scale.baselines.rings.check`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ MANY = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Hops:
-    """Hop h goes from node `src[h]` to node `dst[h]`, turns by `turn[h]` of `order`, and takes `uses[h]`: (resource, times).
+    """Hop h goes from node `src[h]` to node `dst[h]`, turns by `turn[h]` of `order`, and takes `uses[h]`: (resource,
+    times).
 
-    `room[k]`: units of resource k. `link[h]`: the link that the hop is at position 0. `rank[node][position]`: who is there.
+    `room[k]`: units of resource k. `link[h]`: the link that the hop is at position 0. `rank[node][position]`: who is
+    there.
     """
 
     nodes: int
@@ -72,7 +75,13 @@ def plain(roads: Roads) -> Hops | None:
         live = np.sort(order[start + (roads.src[order[start]] + roads.dst[order[start]]) % many])
     if len(live) > MOST_SEARCHED:
         return None
-    return _hops(roads, live, np.zeros(len(live), np.int64), np.arange(roads.ranks)[:, None], [(k, 1) for k in range(len(roads.members))])
+    return _hops(
+        roads,
+        live,
+        np.zeros(len(live), np.int64),
+        np.arange(roads.ranks)[:, None],
+        [(k, 1) for k in range(len(roads.members))],
+    )
 
 
 def folded(roads: Roads) -> Iterator[Hops]:
@@ -160,12 +169,14 @@ def _fold(roads: Roads, pi: np.ndarray, order: int, known: set[int]) -> Hops | N
 
 
 def _limit_turns(roads: Roads, image: np.ndarray) -> list[tuple[int, int]] | None:
-    """For each limit the least limit that it can be turned to, and how often the turns bring it there; None: not all have images."""
+    """For each limit the least limit that it can be turned to, and how often the turns bring it there; None: not all
+    have images."""
     if not roads.members:
         return []
     links = np.concatenate(roads.members)
     start = np.cumsum([0, *(len(m) for m in roads.members[:-1])])
-    # a set of links by the sum of their marks: sets that share one by chance would be found out when the rings are checked
+    # a set of links by the sum of their marks: sets that share one by chance would be found out when the rings are
+    # checked
     mark = np.random.default_rng(0).integers(1 << 62, size=len(roads.src), dtype=np.uint64)
     before, after = (np.add.reduceat(mark[which], start).tolist() for which in (links, image[links]))
     room = roads.room.tolist()
@@ -209,4 +220,6 @@ def _hops(
             room.append(units)
         uses.append(tuple(mine.items()))
     src, dst = (tuple(node[e[links]].tolist()) for e in (roads.src, roads.dst))
-    return Hops(len(rank), order, src, dst, tuple(turns.tolist()), tuple(uses), tuple(room), tuple(links.tolist()), rank)
+    return Hops(
+        len(rank), order, src, dst, tuple(turns.tolist()), tuple(uses), tuple(room), tuple(links.tolist()), rank
+    )

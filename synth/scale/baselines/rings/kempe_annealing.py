@@ -1,7 +1,9 @@
-"""Moves that join the cycles of permutations that fit together into rings, by simulated annealing in a fixed pseudo-random order.
+"""Moves that join the cycles of permutations that fit together into rings, by simulated annealing in a fixed
+pseudo-random order.
 
 Two permutations exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an
-alternating path; what is taken stays within the links' room. A move that leaves fewer cycles is kept, one that leaves more sometimes.
+alternating path; what is taken stays within the links' room. A move that leaves fewer cycles is kept, one that leaves
+more sometimes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from random import Random
 from synth.scale.baselines.rings.folded_network import Hops
 from synth.solvers.processes.deadline import check
 
-# A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second of these.
+# A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second
+# of these.
 HEAT = (0.7, 0.25)
 # Of very many layers the part of moves that are exchanges; of two half of it.
 EXCHANGED = 0.85
@@ -46,7 +49,9 @@ class Search:
         for h, (u, v) in enumerate(zip(hops.src, hops.dst, strict=True)):
             self.out[u].append(h)
             self.between.setdefault((u, v), []).append(h)
-        self.energy = [self._energy(after.copy(), turned) for after, turned in zip(self.after, self.turned, strict=True)]
+        self.energy = [
+            self._energy(after.copy(), turned) for after, turned in zip(self.after, self.turned, strict=True)
+        ]
         self.heat = HEAT[0]
 
     def _take(self, h: int, sign: int) -> None:
@@ -61,7 +66,8 @@ class Search:
         return True
 
     def _energy(self, after: list[int], turned: int) -> int:
-        """Cycles of a permutation less one, and one more where its turns leave some positions out; `after` is used up."""
+        """Cycles of a permutation less one, and one more where its turns leave some positions out; `after` is used
+        up."""
         cycles = -1
         for at in after:
             if at >= 0:
@@ -135,7 +141,8 @@ class Search:
         return True
 
     def _reroute(self, i: int, u: int) -> bool:
-        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old one.
+        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old
+        one.
 
         Who loses its successor gives its hop back first: where ports are full there is room for none before.
         """

@@ -1,9 +1,11 @@
-"""Rings side by side: as many permutations as rings are wanted, that fit together, and then a search that joins their cycles.
+"""Rings side by side: as many permutations as rings are wanted, that fit together, and then a search that joins their
+cycles.
 
-First an integer program says how often each hop is taken when every node is left and entered as often as there are rings;
-those hops fall into so many permutations (König). Then moves that keep everything within the links' room: two permutations
-exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an alternating path.
-A move that leaves fewer cycles is taken, one that leaves more sometimes (simulated annealing, in a fixed pseudo-random order).
+First an integer program says how often each hop is taken when every node is left and entered as often as there are
+rings; those hops fall into so many permutations (König). Then moves that keep everything within the links' room: two
+permutations exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an
+alternating path. A move that leaves fewer cycles is taken, one that leaves more sometimes (simulated annealing, in a
+fixed pseudo-random order).
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ def fitting(hops: Hops, wanted: int, width: int) -> int:
 
 
 def _seldom(hops: Hops, wanted: int, width: int) -> int:
-    """How often hops must be taken at least, as far as ports tell: layers that differ leave a search more to exchange."""
+    """How often hops must be taken at least, as far as ports tell: layers that differ leave a search more to
+    exchange."""
     often = min(wanted, -(-2 * wanted // hops.nodes))
     while often < wanted and _ports(hops, width, often) < wanted:
         often = min(wanted, 2 * often)
@@ -69,7 +72,8 @@ def _all_or_part(hops: Hops, wanted: int, width: int, seed: int, often: int | No
 
 
 def _ports(hops: Hops, width: int, often: int) -> int:
-    """How many rings at most leave and enter every node, each hop taken `often` at most: hops that share a resource share its room."""
+    """How many rings at most leave and enter every node, each hop taken `often` at most: hops that share a resource
+    share its room."""
     if not hops.src:
         return 0
     room, (k, times) = np.array(hops.room, np.int64) // width, hops.narrowest
@@ -85,7 +89,9 @@ def _ports(hops: Hops, width: int, often: int) -> int:
 
 
 def _only(hops: Hops, part: list[int]) -> Hops:
-    src, dst, turn, uses, link = ([row[h] for h in part] for row in (hops.src, hops.dst, hops.turn, hops.uses, hops.link))
+    src, dst, turn, uses, link = (
+        [row[h] for h in part] for row in (hops.src, hops.dst, hops.turn, hops.uses, hops.link)
+    )
     return replace(hops, src=tuple(src), dst=tuple(dst), turn=tuple(turn), uses=tuple(uses), link=tuple(link))
 
 
@@ -120,7 +126,9 @@ def _most(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> 
         more = [(len(low) + c, h, 1) for c, side in enumerate(sides) for h in np.flatnonzero(side).tolist()]
         more += [(len(low) + c, count, -1) for c in range(len(sides))]
         cells = np.array([*zip(rows, columns, values, strict=True), *more])
-        matrix = csr_matrix((cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=(len(low) + len(sides), count + 1))
+        matrix = csr_matrix(
+            (cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=(len(low) + len(sides), count + 1)
+        )
         fits = matrix, np.array([*low, *[0.0] * len(sides)]), np.array([*high, *[np.inf] * len(sides)])
         upper = np.append(np.full(count, float(often or wanted)), float(wanted))
         found = integer(shake, [fits], upper, **options)
@@ -148,7 +156,9 @@ def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> lis
     """Up to `wanted` rings of `width` units each that fit together: each a list of hops, closed, through all nodes."""
     often = _seldom(hops, wanted, width)
     count, times = most(hops, wanted, width, seed, often)
-    while count < wanted and often < wanted:  # layers that differ leave the search more to exchange than a few, each many times over
+    while (
+        count < wanted and often < wanted
+    ):  # layers that differ leave the search more to exchange than a few, each many times over
         often = min(wanted, 2 * often)
         count, times = most(hops, wanted, width, seed, often)
     if not count:

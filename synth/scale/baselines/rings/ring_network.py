@@ -1,9 +1,11 @@
-"""The links of a machine of any size as arrays: what looks for rings works on, and the ring checker reads again by itself.
+"""The links of a machine of any size as arrays: what looks for rings works on, and the ring checker reads again by
+itself.
 
     Roads   name ranks src dst units members room generators boxes
 
-Made from a `Network`, whose routes it numbers alike, or straight from a `Topology` without switches, so that a million links
-are never made into objects. Links that carry nothing, by themselves or by a limit, stay in their places with 0 units.
+Made from a `Network`, whose routes it numbers alike, or straight from a `Topology` without switches, so that a million
+links are never made into objects. Links that carry nothing, by themselves or by a limit, stay in their places with 0
+units.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import numpy as np
 from synth.model.link_table import ends, widths
 from synth.model.topology import Network, Topology
 
-# Capacities are cut off here, so that loads added up over all rings fit 64 bits; less than a link this wide never limits a claim.
+# Capacities are cut off here, so that loads added up over all rings fit 64 bits; less than a link this wide never
+# limits a claim.
 WIDEST = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
 class Roads:
-    """Link i goes from rank `src[i]` to rank `dst[i]` at `units[i]`; the links `members[k]` together carry `room[k]` units.
+    """Link i goes from rank `src[i]` to rank `dst[i]` at `units[i]`; the links `members[k]` together carry `room[k]`
+    units.
 
     A route through switches is in `members[k]` as often as it crosses links of that limit, and counts that often.
     `boxes[r]` is the box of rank r, empty where it is not known.
@@ -87,7 +91,8 @@ class Roads:
 
     @cached_property
     def counted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(link, limit, times): the links of the limits, one limit after the other, each once, and how often it counts there."""
+        """(link, limit, times): the links of the limits, one limit after the other, each once, and how often it counts
+        there."""
         links, which = self.held
         size = max(len(self.src), 1)
         pair, times = np.unique(which * size + links, return_counts=True)
@@ -110,8 +115,15 @@ def of(machine: Network | Topology) -> Roads:
 def of_network(network: Network) -> Roads:
     """The routes of a network, by their numbers, and its caps."""
     rows = np.array([(r.src, r.dst, min(r.units, WIDEST)) for r in network.routes], np.int64).reshape(-1, 3)
-    return _made(network.name, network.ranks, list(rows.T), [cap.routes for cap in network.caps], [cap.units for cap in network.caps],
-                 network.generators, ())  # fmt: skip
+    return _made(
+        network.name,
+        network.ranks,
+        list(rows.T),
+        [cap.routes for cap in network.caps],
+        [cap.units for cap in network.caps],
+        network.generators,
+        (),
+    )
 
 
 def of_topology(topology: Topology) -> Roads:
@@ -123,8 +135,15 @@ def of_topology(topology: Topology) -> Roads:
     units = np.array([min(int(w / unit), WIDEST) for w in wide], np.int64)[which]
     rows = (*ends(topology.links), units)
     limits = topology.limits
-    return _made(topology.name, topology.ranks, rows, [m.links for m in limits], [int(m.bandwidth / unit) for m in limits],
-                 topology.generators, topology.nodes)  # fmt: skip
+    return _made(
+        topology.name,
+        topology.ranks,
+        rows,
+        [m.links for m in limits],
+        [int(m.bandwidth / unit) for m in limits],
+        topology.generators,
+        topology.nodes,
+    )
 
 
 def _made(
@@ -136,6 +155,8 @@ def _made(
     for m, n in zip(members, room, strict=True):
         links, times = np.unique(m, return_counts=True)
         units[links] = np.minimum(units[links], n // times)
-    kept = [k for k, n in enumerate(room) if n and units[members[k]].sum() > n]  # else the links themselves are stricter
+    kept = [
+        k for k, n in enumerate(room) if n and units[members[k]].sum() > n
+    ]  # else the links themselves are stricter
     least = np.array([min(room[k], WIDEST) for k in kept], np.int64)
     return Roads(name, ranks, src, dst, units, tuple(members[k] for k in kept), least, generators, boxes)

@@ -15,7 +15,8 @@ Ring = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Rings:
-    """`rings`: ((rank, rank, ..), units): cycles that fit the links together, checked. `most`: proved that no others carry more.
+    """`rings`: ((rank, rank, ..), units): cycles that fit the links together, checked. `most`: proved that no others
+    carry more.
 
     `ways[k][i]` is the link, by its number, that ring k takes from its i-th rank. `bound`: a limit to what rings carry.
     `whole`: False where a time limit ended the search.

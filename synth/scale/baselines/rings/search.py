@@ -3,10 +3,12 @@
 A ring is a directed Hamiltonian cycle over links that are there (NCCL makes no ring through a rank that does not take
 part). One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
-Where all cycles can be listed (`ringlist`), an integer program over them says what the rings carry together, and no rings carry more.
-Elsewhere rings are searched for, in whole multiples of the width that fills the links best: in pairs, one each way, where links
-are alike both ways (`ringpairs`); else on the machine folded by its symmetries first (`ringsearch`, `ringexact`). What leaves
-some set of ranks may then show that no more fit (`ringbound`), or on few ranks a constraint program that finds no place for one more.
+Where all cycles can be listed (`ringlist`), an integer program over them says what the rings carry together, and no
+rings carry more. Elsewhere rings are searched for, in whole multiples of the width that fills the links best: in pairs,
+one each way, where links are alike both ways (`ringpairs`); else on the machine folded by its symmetries first
+(`ringsearch`,
+`ringexact`). What leaves some set of ranks may then show that no more fit (`ringbound`), or on few ranks a constraint
+program that finds no place for one more.
 """
 
 from __future__ import annotations
@@ -48,20 +50,24 @@ SECOND = 2
 PAIRED = (2_000, 8_000)
 # Hops above which a second search is tried with few numbers of rings, once each.
 MANY = 10_000
-# Searches that are tried one after the other on few nodes, the quick ones as long as one ring in so many, or one in all, is missing.
+# Searches that are tried one after the other on few nodes, the quick ones as long as one ring in so many, or one in
+# all, is missing.
 SEEDS, NEAR = 3, 8
 # Rings side by side in one search.
 SIDE_BY_SIDE = 160
 
 Tell = Callable[[str], None]
-# What a longer search is ordered by: less what degrees allow, less what a quick one found, which it was; and machine, width, number.
+# What a longer search is ordered by: less what degrees allow, less what a quick one found, which it was; and machine,
+# width, number.
 Task = tuple[int, int, int, Hops, int, int]
 
 
 def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires: Roads | None = None) -> Rings:
-    """The most that rings carry together, as far as it was found. A time limit (`synth.solvers.processes.deadline`) leaves what there is by then.
+    """The most that rings carry together, as far as it was found. A time limit (`synth.solvers.processes.deadline`)
+    leaves what there is by then.
 
-    `wires`: the machine's links, where they were read already. Raises VerificationError where rings found do not fit the machine.
+    `wires`: the machine's links, where they were read already. Raises VerificationError where rings found do not fit
+    the machine.
     """
     wires = ring_network.of(machine) if wires is None else wires
     if wires.ranks < 2 or not wires.units.any():
@@ -116,7 +122,8 @@ def _paired(wires: Roads, most: int, known: int, steps: int, tell: Tell) -> Iter
 
 
 def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
-    """Rings of more than `best` units, each time more of them, by quick searches; `tasks` is filled with what is worth another one."""
+    """Rings of more than `best` units, each time more of them, by quick searches; `tasks` is filled with what is worth
+    another one."""
     widths = _widths(most)
     for hops in _machines(wires):
         tell(f"rings: on {hops.nodes} nodes, each {hops.order} ranks")
@@ -165,7 +172,11 @@ def _thorough(wires: Roads, best: int, tasks: list[Task], tell: Tell) -> Iterato
 def _proved(wires: Roads, found: Rings, tell: Tell) -> Iterator[Rings]:
     """One unit more, as long as it fits: on few ranks or links that is decided."""
     hops = folded_network.plain(wires) if wires.ranks <= PLAIN else None
-    while hops is not None and found.units < CIRCUITS and (wires.ranks <= PROVED or len(hops.src) * (found.units + 1) <= FEW_LINKS):
+    while (
+        hops is not None
+        and found.units < CIRCUITS
+        and (wires.ranks <= PROVED or len(hops.src) * (found.units + 1) <= FEW_LINKS)
+    ):
         tell(f"rings: whether {found.units + 1} units fit")
         layers = cp_sat_circuits.fit(hops, found.units + 1, 1, EFFORT[1])
         if layers is None:
@@ -188,7 +199,9 @@ def _machines(wires: Roads) -> Iterator[Hops]:
 
 def _widths(most: int) -> list[int]:
     """Widths of rings to try: parts of what rings carry at most, whole ones first, the widest of each first."""
-    parts = sorted({most // n for n in (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 160) if n <= most}, reverse=True)
+    parts = sorted(
+        {most // n for n in (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 160) if n <= most}, reverse=True
+    )
     if most <= SIDE_BY_SIDE:
         parts = sorted({*parts, 1}, reverse=True)
     return [w for w in parts if most % w == 0] + [w for w in parts if most % w]
