@@ -1,0 +1,73 @@
+"""Style that linters have no rule for: `python .ci/style.py [PATH ...]` prints each place that breaks one, exit code 1.
+
+- A comprehension or a ternary inside another one, or two of them on one line: a loop or a function with a name reads better.
+- The first line of a docstring begins with What, Whether, How, That or Those: it names the object, or begins with a verb.
+- A name, docstring or comment uses a private picture for a thing that the literature has a word for.
+- A function that is neither public nor a click callback has more than six parameters.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_PARAMETERS = 6
+LONG_FUNCTIONS = 15  # functions with more parameters than that, in the whole package
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp)
+RIDDLE = re.compile(r"(What|Whether|How|That|Those)\b")
+PICTURES = re.compile(
+    r"(?i)(?<![a-z])(loom|weave|woven|weaving|evening|even_out|roads?|nursery|nurseries|racers?|entrants?|told|tau|fences?|"
+    r"fenced|desk|crews?|scribe|awaited|blind|sharpened|sharper|until\.apart)(?![a-z])"
+)
+
+
+def places(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and reason of each place in the file that breaks a rule."""
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    yield from _dense(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring and (match := RIDDLE.match(docstring)):
+                line = node.body[0].lineno
+                yield line, f"a docstring begins with {match.group()!r}: begin with a verb or the object's name"
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.NAME, tokenize.COMMENT, tokenize.STRING):
+            for match in PICTURES.finditer(token.string):
+                line = token.start[0] + token.string.count("\n", 0, match.start())
+                yield line, f"{match.group()!r} is no term of the field (see docs/glossary.md)"
+
+
+def _dense(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    found = [node for node in ast.walk(tree) if isinstance(node, COMPREHENSIONS)]
+    lines: dict[int, int] = {}
+    for node in found:
+        inner = next((n for n in ast.walk(node) if n is not node and isinstance(n, COMPREHENSIONS)), None)
+        if inner is not None:
+            yield node.lineno, "a comprehension or ternary inside another: write a loop, or name the inner one"
+        lines[node.lineno] = lines.get(node.lineno, 0) + 1
+    for line, count in lines.items():
+        if count > 1:
+            yield line, "two comprehensions or ternaries on one line"
+
+
+def main(arguments: list[str]) -> int:
+    """Print every place; 1 where there is any."""
+    roots = [Path(name) for name in arguments or ["synth"]]
+    files = sorted(file for root in roots for file in ([root] if root.is_file() else root.rglob("*.py")))
+    count = 0
+    for file in files:
+        for line, reason in sorted(set(places(file))):
+            print(f"{file}:{line}: {reason}")
+            count += 1
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
