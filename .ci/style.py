@@ -1,7 +1,7 @@
 """Style that linters have no rule for: `python .ci/style.py [PATH ...]` prints each place that breaks one, exit code 1.
 
-- A comprehension or a ternary inside another one, or two of them on one line: a loop or a function with a name reads better.
-- The first line of a docstring begins with What, Whether, How, That or Those: it names the object, or begins with a verb.
+- A comprehension or a ternary inside another one, or two of them on one line: write a loop, or name the inner one.
+- The first line of a docstring begins with What, Whether, How, That or Those: name the object, or begin with a verb.
 - A name, docstring or comment uses a private picture for a thing that the literature has a word for.
 - A function that is neither public nor a click callback has more than six parameters.
 """
