@@ -64,3 +64,13 @@ def test_a_collective_that_is_none_is_refused(package):
     )  # fmt: skip
     assert done.returncode == 2
     assert "must return a Collective over 5 ranks" in done.stderr
+
+
+def test_the_places_of_the_architecture_page_exist():
+    root = Path(__file__).parent.parent
+    page = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    places = re.findall(r"`([a-z_]+/[a-z_/]*(?:\.py)?)`", page)
+    assert len(places) > 20
+    assert [place for place in places if not (root / "synth" / place).exists()] == []
+    folders = {name for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert {path.name for path in (root / "synth").iterdir() if path.is_dir() and path.name[0] != "_"} <= folders
