@@ -60,10 +60,7 @@ def load(path: Path, ranks: int) -> Collective:
             raise FormatError(f"units are numbered from 0 without gaps; unit {unit} is missing", str(path), "pre")
     wants = None
     if any(want is not None for row in post.values() for want in row.values()):
-        wants = tuple(
-            tuple(sorted((r, frozenset(pre[u]) if w is None else w) for r, w in post.get(u, {}).items()))
-            for u in range(units)
-        )
+        wants = tuple(_wanted(post.get(unit, {}), frozenset(pre[unit])) for unit in range(units))
     name = doc.get("name", path.stem)
     if not isinstance(name, str) or not 0 < len(name) <= 64 or not name.isprintable():
         raise FormatError("the name is a text of 1 to 64 characters that can be printed", str(path), "name")
@@ -74,6 +71,13 @@ def load(path: Path, ranks: int) -> Collective:
         tuple(frozenset(post.get(u, ())) for u in range(units)),
     )
     return Collective(name, ranks, sources, ends, combining, (), wants)
+
+
+def _wanted(
+    row: dict[int, frozenset[int] | None], contributors: frozenset[int]
+) -> tuple[tuple[int, frozenset[int]], ...]:
+    """(rank, the contributions that it must end with) of one unit, by rank; None in `row` stands for all of them."""
+    return tuple((rank, contributors if row[rank] is None else row[rank]) for rank in sorted(row))
 
 
 def _reserved() -> set[str]:

@@ -1,13 +1,13 @@
-"""Schedule and Problem: what is asked, and the answer that verify replays.
+"""Problem and Schedule: the question, and the answer that the checker replays.
 
     Problem   network collective chunks steps rounds          C, S, R of the SCCL paper
     Schedule  network collective chunks steps                 steps: tuple[Step, ...]
     Step      rounds sends
     Send      chunk src dst kind via                          kind: copy, reduce, copy-input, reduce-input
 
-All sends of a step read the state before it; within a step copies land before reductions add. A "-input" send carries
-the input of its rank. From a rank to itself it uses no link: the rank puts its input in place of what it holds, or adds
-it to that.
+All sends of a step read the state before it. Within a step copies land before reductions add. A "-input" send carries
+the input of its rank. From a rank to itself it uses no link: the rank's input replaces the value that it holds, or is
+added to it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Send(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it stays on its rank, and so uses no link."""
+        """True if the chunk stays on its rank, and so uses no link."""
         return self.src == self.dst
 
 
@@ -49,12 +49,12 @@ class Step(NamedTuple):
 
 
 def canonical(doc: object) -> bytes:
-    """Canonical JSON: sorted keys, no white space. What every fingerprint is taken of."""
+    """Return canonical JSON: sorted keys, no white space. Every fingerprint is a hash of it."""
     return json.dumps(doc, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def problem_document(network: Network, collective: Collective) -> dict:
-    """What a certificate speaks about: links, limits, pre and post with one chunk per unit."""
+    """Return the document that a certificate speaks about: links, limits, pre and post with one chunk per unit."""
     net, coll = network.to_json(), collective.to_json(1)
     return {
         "links": net["links"],
@@ -87,13 +87,13 @@ class Problem:
         return hashlib.sha256(canonical([base, self.chunks, self.steps, self.rounds])).hexdigest()
 
     def reversed(self) -> Problem:
-        """The time reversal: reversed routes, before and after exchanged."""
+        """Return the time reversal: routes reversed, before and after exchanged."""
         return Problem(self.network.reversed(), self.collective.reversed(), self.chunks, self.steps, self.rounds)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A step-synchronous schedule; `verify.schedule` decides whether it is right."""
+    """A step-synchronous schedule. Whether it is right is decided by its replay (`synth.checker.schedule.replay`)."""
 
     network: Network
     collective: Collective
@@ -106,13 +106,13 @@ class Schedule:
         return f"<Schedule of {self.collective.name} on {self.network.name}: {size}>"
 
     def __reduce__(self) -> tuple:
-        # sends column by column: one object less for each, in what may be some hundred thousand
+        # Pickled column by column: that saves one object for each of up to some hundred thousand sends.
         columns = [(step.rounds, list(zip(*step.sends, strict=True))) for step in self.steps]
-        return _restored, (self.network, self.collective, self.chunks, columns)
+        return _from_columns, (self.network, self.collective, self.chunks, columns)
 
     @property
     def rounds(self) -> int:
-        """R: rounds of all steps together."""
+        """R: the rounds of all steps together."""
         return sum(step.rounds for step in self.steps)
 
     @property
@@ -126,23 +126,24 @@ class Schedule:
         return Problem(self.network, self.collective, self.chunks, len(self.steps), self.rounds)
 
     def reversed(self) -> Schedule:
-        """The time reversal of a non-combining schedule: copies become reductions, last step first."""
+        """Return the time reversal of a non-combining schedule: copies become reductions, the last step is first."""
         kind = {"copy": "reduce", "reduce": "copy"}
-        steps = tuple(
-            Step(step.rounds, tuple(sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)))
-            for step in reversed(self.steps)
-        )
-        return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, steps)
+        steps = []
+        for step in reversed(self.steps):
+            sends = sorted(Send(s.chunk, s.dst, s.src, kind[s.kind], s.via[::-1]) for s in step.sends)
+            steps.append(Step(step.rounds, tuple(sends)))
+        return Schedule(self.network.reversed(), self.collective.reversed(), self.chunks, tuple(steps))
 
     def to_json(self) -> dict:
-        """The schedule as a JSON document (schema: docs/formats.md)."""
-        rows = [
-            {
-                "rounds": step.rounds,
-                "sends": [[s.chunk, s.src, s.dst, s.kind, *([list(s.via)] if s.via else [])] for s in step.sends],
-            }
-            for step in self.steps
-        ]
+        """Return the schedule as a JSON document (schema: docs/formats.md)."""
+        rows = []
+        for step in self.steps:
+            sends: list[list] = []
+            for send in step.sends:
+                sends.append([send.chunk, send.src, send.dst, send.kind])
+                if send.via:
+                    sends[-1].append(list(send.via))
+            rows.append({"rounds": step.rounds, "sends": sends})
         return {
             "schema": SCHEMA, "fingerprint": self.problem.fingerprint, "topology": self.network.to_json(),
             "collective": self.collective.to_json(self.chunks), "chunks": self.chunks, "steps": rows,
@@ -150,25 +151,26 @@ class Schedule:
 
     @staticmethod
     def from_json(doc: dict) -> Schedule:
-        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        """Return the schedule of a document. Raises KeyError, ValueError or TypeError on a malformed one."""
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
-        steps = tuple(
-            Step(
-                row["rounds"],
-                tuple(Send(s[0], s[1], s[2], s[3], tuple(s[4]) if len(s) > 4 else ()) for s in row["sends"]),
-            )
-            for row in doc["steps"]
-        )
+        steps = []
+        for row in doc["steps"]:
+            sends = []
+            for chunk, src, dst, kind, *via in row["sends"]:
+                sends.append(Send(chunk, src, dst, kind, tuple(via[0]) if via else ()))
+            steps.append(Step(row["rounds"], tuple(sends)))
         network = Network.from_json(doc["topology"])
-        return Schedule(network, Collective.from_json(doc["collective"], doc["chunks"]), doc["chunks"], steps)
+        collective = Collective.from_json(doc["collective"], doc["chunks"])
+        return Schedule(network, collective, doc["chunks"], tuple(steps))
 
 
-def _restored(
+def _from_columns(
     network: Network, collective: Collective, chunks: int, columns: list[tuple[int, list[tuple]]]
 ) -> Schedule:
-    """A schedule whose steps are given as their rounds and the columns of their sends."""
+    """The schedule whose steps are given as their rounds and the columns of their sends."""
     send = partial(tuple.__new__, Send)
-    return Schedule(
-        network, collective, chunks, tuple(Step(r, tuple(map(send, zip(*rows, strict=True)))) for r, rows in columns)
-    )
+    steps = []
+    for rounds, sends in columns:
+        steps.append(Step(rounds, tuple(map(send, zip(*sends, strict=True)))))
+    return Schedule(network, collective, chunks, tuple(steps))

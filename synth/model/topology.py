@@ -42,8 +42,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A set of links (indices into `Topology.links`, none twice) that share `bandwidth` GB/s: a switch port, a NIC, a
-    PCIe root."""
+    """A set of links that share `bandwidth` GB/s: a switch port, a NIC, a PCIe root.
+
+    `links` are indices into `Topology.links`, none twice.
+    """
 
     name: str
     links: Sequence[int]
@@ -51,15 +53,27 @@ class Limit:
 
 
 def columns(links: Sequence[Link]) -> tuple[Sequence[int], Sequence[int], Iterable[Fraction]]:
-    """Sources, destinations and bandwidths of all links; a table of links (linktable.py) makes no Links for it."""
-    table = getattr(links, "columns", None)
-    return ([k.src for k in links], [k.dst for k in links], [k.bandwidth for k in links]) if table is None else table()
+    """Return sources, destinations and bandwidths (GB/s) of all links, one list each.
+
+    A `LinkTable` answers from its arrays, without making a `Link` for each row.
+    """
+    from_table = getattr(links, "columns", None)
+    if from_table is not None:
+        return from_table()
+    sources = [link.src for link in links]
+    destinations = [link.dst for link in links]
+    return sources, destinations, [link.bandwidth for link in links]
 
 
 def bandwidths(items: Sequence[Link] | Sequence[Limit]) -> list[Fraction]:
-    """Every bandwidth of links or limits; a million of them share a few, and each object is looked at once."""
-    table = getattr(items, "bandwidths", None)
-    return list({id(item.bandwidth): item.bandwidth for item in items}.values()) if table is None else table()
+    """Return the bandwidths (GB/s) of links or limits, each Fraction object once.
+
+    A million links share a few Fraction objects, and hashing an object's id is much cheaper than hashing a Fraction.
+    """
+    from_table = getattr(items, "bandwidths", None)
+    if from_table is not None:
+        return from_table()
+    return list({id(item.bandwidth): item.bandwidth for item in items}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,44 +131,47 @@ class Network:
         return self._by_end(lambda route: route.dst)
 
     def _by_end(self, end: Callable[[Route], int]) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in range(self.ranks)]
+        indices: list[list[int]] = [[] for _ in range(self.ranks)]
         for i, route in enumerate(self.routes):
-            found[end(route)].append(i)
-        return tuple(map(tuple, found))
+            indices[end(route)].append(i)
+        return tuple(map(tuple, indices))
 
     @cached_property
     def caps_of(self) -> tuple[tuple[int, ...], ...]:
         """Indices of the caps on each route, each as often as the cap lists the route."""
-        found: list[list[int]] = [[] for _ in self.routes]
+        indices: list[list[int]] = [[] for _ in self.routes]
         for k, cap in enumerate(self.caps):
             for r in cap.routes:
-                found[r].append(k)
-        return tuple(map(tuple, found))
+                indices[r].append(k)
+        return tuple(map(tuple, indices))
 
     @cached_property
     def distances(self) -> tuple[tuple[int | None, ...], ...]:
         """`distances[u][v]`: fewest routes from u to v, None when v cannot be reached."""
-        peers = [sorted({self.routes[i].dst for i in self.out[n]}) for n in range(self.ranks)]
-        return tuple(_hops(peers, n) for n in range(self.ranks))
+        peers: list[list[int]] = []
+        for leaving in self.out:
+            peers.append(sorted({self.routes[i].dst for i in leaving}))
+        return tuple(_distances_from(peers, n) for n in range(self.ranks))
 
     @cached_property
     def latency(self) -> Fraction:
-        """The greatest latency of a route, µs: the α of the cost model."""
+        """Greatest latency of a route in µs: the α of the cost model."""
         return max((r.latency for r in self.routes), default=Fraction(0))
 
     def reversed(self) -> Network:
-        """Every route turned round; caps and indices are kept, so route i of the result is route i reversed."""
-        turned = tuple(Route(r.dst, r.src, r.units, r.via[::-1], r.latency) for r in self.routes)
+        """Return the network with every route reversed. Route i of the result is route i reversed; caps stay."""
+        routes = tuple(Route(r.dst, r.src, r.units, r.via[::-1], r.latency) for r in self.routes)
         wires = tuple((b, a, units) for a, b, units in self.wires)
-        return Network(self.name, self.ranks, turned, self.caps, self.unit, wires, self.generators)
+        return Network(self.name, self.ranks, routes, self.caps, self.unit, wires, self.generators)
 
     def to_json(self) -> dict:
         """The `topology` object of schedules and frontiers (schema: docs/formats.md)."""
-        doc: dict = {"name": self.name, "ranks": self.ranks, "links": [_ends(r) + _tail(r) for r in self.routes]}
-        doc["limits"] = [
-            {"links": [_ends(self.routes[i])[:2] + _via(self.routes[i]) for i in c.routes], "units": c.units}
-            for c in self.caps
-        ]
+        doc: dict = {"name": self.name, "ranks": self.ranks}
+        doc["links"] = [[r.src, r.dst, r.units, *_via(r)] for r in self.routes]
+        doc["limits"] = []
+        for cap in self.caps:
+            members = [self.routes[i] for i in cap.routes]
+            doc["limits"].append({"links": [[r.src, r.dst, *_via(r)] for r in members], "units": cap.units})
         doc["unit_gbps"] = show(self.unit)
         if self.wires:
             doc["wires"] = [list(w) for w in self.wires]
@@ -164,56 +181,56 @@ class Network:
 
     @staticmethod
     def from_json(doc: dict) -> Network:
-        """The inverse of `to_json` (generators are not part of the document). Raises KeyError, ValueError,
-        TypeError."""
-        latency = [rational(x) for x in doc.get("latency_us", [])] or [Fraction(0)] * len(doc["links"])
-        routes = tuple(
-            Route(row[0], row[1], row[2], tuple(row[3]) if len(row) > 3 else (), late)
-            for row, late in zip(doc["links"], latency, strict=True)
-        )
+        """Return the network of a document: the inverse of `to_json`, but for generators, which it does not hold.
+
+        Raises KeyError, ValueError or TypeError on a malformed document.
+        """
+        latencies = [rational(x) for x in doc.get("latency_us", [])] or [Fraction(0)] * len(doc["links"])
+        routes = []
+        for (src, dst, units, *via), latency in zip(doc["links"], latencies, strict=True):
+            routes.append(Route(src, dst, units, _names(via), latency))
         index = {(r.src, r.dst, r.via): i for i, r in enumerate(routes)}
-        caps = tuple(
-            Cap(tuple(index[(e[0], e[1], tuple(e[2]) if len(e) > 2 else ())] for e in cap["links"]), cap["units"])
-            for cap in doc["limits"]
-        )
+        caps = []
+        for cap in doc["limits"]:
+            members = tuple(index[src, dst, _names(via)] for src, dst, *via in cap["links"])
+            caps.append(Cap(members, cap["units"]))
         wires = tuple((a, b, units) for a, b, units in doc.get("wires", []))
-        return Network(printable(doc["name"]), doc["ranks"], routes, caps, rational(doc["unit_gbps"]), wires)
-
-
-def _ends(route: Route) -> list:
-    return [route.src, route.dst]
+        unit = rational(doc["unit_gbps"])
+        return Network(printable(doc["name"]), doc["ranks"], tuple(routes), tuple(caps), unit, wires)
 
 
 def _via(route: Route) -> list:
+    """The last field of a route's row: absent where the route passes no switch."""
     return [list(route.via)] if route.via else []
 
 
-def _tail(route: Route) -> list:
-    return [route.units, *_via(route)]
+def _names(via: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The switches that the optional last field of a row names."""
+    return tuple(via[0]) if via else ()
 
 
-def _hops(peers: list[list[int]], start: int) -> tuple[int | None, ...]:
-    far: list[int | None] = [None] * len(peers)
-    far[start] = 0
+def _distances_from(peers: list[list[int]], start: int) -> tuple[int | None, ...]:
+    """Breadth-first distances from `start`; None where a rank cannot be reached."""
+    distances: list[int | None] = [None] * len(peers)
+    distances[start] = 0
     queue = deque([start])
     while queue:
         u = queue.popleft()
         for v in peers[u]:
-            if far[v] is None:
-                far[v] = far[u] + 1  # type: ignore[operator]
+            if distances[v] is None:
+                distances[v] = distances[u] + 1  # type: ignore[operator]
                 queue.append(v)
-    return tuple(far)
+    return tuple(distances)
 
 
 @dataclass(frozen=True)
 class Topology:
     """A machine. Link ends below `ranks` are ranks; `ranks + i` is the switch ``switches[i]``.
 
-    `links` is a tuple, or a table of very many links that acts like one (linktable.py). `nodes[r]` is the box that rank
-    r sits in. `unit` (GB/s) is the declared bandwidth of one unit, None to derive it. `generators` are declared rank
-    automorphisms (verified before use). `labels[r]` is the machine's own label of rank r (after `--ranks`), used by
-    exports.
-    `notes` are shown wherever results are printed (NVLS, PCIe fallback).
+    `links` is a tuple, or a `LinkTable` of very many links, which acts like one. `nodes[r]` is the box of rank r.
+    `unit` (GB/s) is the declared bandwidth of one unit; None: it is derived from all bandwidths. `generators` are
+    declared rank automorphisms, which are verified before use. `labels[r]` is the machine's own label of rank r (after
+    `--ranks`), which exports use. `notes` are shown wherever results are printed (NVLS, PCIe fallback).
     """
 
     name: str
@@ -232,8 +249,11 @@ class Topology:
         return f"<Topology {self.name}: {self.ranks} ranks{switches}, {len(self.links)} links>"
 
     def unit_bandwidth(self) -> Fraction:
-        """GB/s of one unit: the declared unit, divided by the least integer that makes all capacities whole; else the
-        gcd."""
+        """Return the GB/s of one unit.
+
+        It is the declared unit divided by the least integer that makes all capacities whole. Where none is declared, it
+        is the greatest common divisor of all bandwidths.
+        """
         values = [value for value in (*bandwidths(self.links), *bandwidths(self.limits)) if value]
         if not values:
             return self.unit or Fraction(1)
@@ -242,26 +262,29 @@ class Topology:
         return self.unit / lcm(*((value / self.unit).denominator for value in values))
 
     def live(self) -> Topology:
-        """Without the links that carry nothing, by their own bandwidth or a limit's. Raises SynthError for a negative
-        bandwidth."""
+        """Return the topology without links of no bandwidth, their own or that of a limit.
+
+        Raises SynthError for a negative bandwidth.
+        """
         widths = [*bandwidths(self.links), *bandwidths(self.limits)]
         if all(width > 0 for width in widths):
             return self
         if any(width < 0 for width in widths):
             raise SynthError(f"{self.name}: a bandwidth is negative; a link that is down has 0")
         dead = {i for limit in self.limits if not limit.bandwidth for i in limit.links}
-        kept = {i: k for k, i in enumerate(i for i, link in enumerate(self.links) if link.bandwidth and i not in dead)}
-        limits = [replace(m, links=tuple(kept[i] for i in m.links if i in kept)) for m in self.limits if m.bandwidth]
-        note = f"{len(self.links) - len(kept)} links carry nothing and are left out"
-        return replace(
-            self,
-            links=tuple(self.links[i] for i in kept),
-            limits=tuple(m for m in limits if m.links),
-            notes=(*self.notes, note),
-        )
+        alive = [i for i, link in enumerate(self.links) if link.bandwidth and i not in dead]
+        index = {i: k for k, i in enumerate(alive)}
+        limits = []
+        for limit in self.limits:
+            members = tuple(index[i] for i in limit.links if i in index)
+            if limit.bandwidth and members:
+                limits.append(replace(limit, links=members))
+        note = f"{len(self.links) - len(alive)} links carry nothing and are left out"
+        links = tuple(self.links[i] for i in alive)
+        return replace(self, links=links, limits=tuple(limits), notes=(*self.notes, note))
 
     def network(self) -> Network:
-        """Routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
+        """Return routes and caps in whole units. Raises SynthError where switches give too many routes to list."""
         for limit in self.limits:
             if len(set(limit.links)) < len(limit.links):
                 raise SynthError(f"{self.name}: limit {limit.name!r} lists a link twice; a limit is a set of links")
@@ -276,53 +299,56 @@ class Topology:
         return Network(self.name, self.ranks, routes, caps, unit, (), self.generators)
 
     def _through_switches(self, unit: Fraction, units: list[int]) -> Network:
-        """Rank-to-rank routes: links, and beside them the shortest ways through switches; each shared wire becomes a
-        cap."""
+        """Rank-to-rank routes: direct links and the shortest paths through switches.
+
+        A physical link that several routes cross becomes a cap.
+        """
         paths = [path for n in range(self.ranks) for path in self._switch_paths(n)]
         name = {self.ranks + i: s for i, s in enumerate(self.switches)}
-        routes, riders = [], [[] for _ in self.links]
+        routes: list[Route] = []
+        crossing: list[list[int]] = [[] for _ in self.links]  # the routes on each link
         for path in paths:
             links = [self.links[i] for i in path]
             via = tuple(name[link.dst] for link in links[:-1])
             latency = sum((link.latency for link in links), Fraction(0))
             routes.append(Route(links[0].src, links[-1].dst, min(units[i] for i in path), via, latency))
             for i in path:
-                riders[i].append(len(routes) - 1)
-        caps = [Cap(tuple(rs), units[i]) for i, rs in enumerate(riders) if len(rs) > 1]
+                crossing[i].append(len(routes) - 1)
+        caps = [Cap(tuple(members), units[i]) for i, members in enumerate(crossing) if len(members) > 1]
         for limit in self.limits:
-            crossing = sorted(
-                r for i in limit.links for r in riders[i]
-            )  # a route stands there once for each of its links
-            if crossing:  # no route may pass the links of a limit
-                caps.append(Cap(tuple(crossing), int(limit.bandwidth / unit)))
-        used = any(route.via for route in routes)  # no switch may join two ranks
+            # A limit is the sum of what crosses its links: a route is listed once for each of its links in the limit.
+            members = sorted(r for i in limit.links for r in crossing[i])
+            if members:  # perhaps no route passes the links of this limit
+                caps.append(Cap(tuple(members), int(limit.bandwidth / unit)))
+        used = any(route.via for route in routes)  # perhaps no switch joins two ranks
         wires = tuple(
             (name.get(k.src, k.src), name.get(k.dst, k.dst), n) for k, n in zip(self.links, units, strict=True) if used
         )
         return Network(self.name, self.ranks, tuple(routes), tuple(caps), unit, wires, self.generators)
 
     def _switch_paths(self, start: int) -> list[tuple[int, ...]]:
-        """Ways from a rank to others, as links: direct ones, and of those through switches the shortest."""
+        """Paths from `start` to other ranks, as link indices: direct links, and the shortest paths through switches."""
         leaving: list[list[int]] = [[] for _ in range(self.ranks + len(self.switches))]
         for i, link in enumerate(self.links):
             leaving[link.src].append(i)
         best: dict[int, int] = {}
-        ways: dict[int, list[tuple[int, ...]]] = {}
+        paths: dict[int, list[tuple[int, ...]]] = {}
         queue: deque[tuple[int, tuple[int, ...], frozenset[int]]] = deque([(start, (), frozenset())])
         while queue:
             node, path, seen = queue.popleft()
             for i in leaving[node]:
-                end, way = self.links[i].dst, (*path, i)
-                direct = end < self.ranks and not path  # beside which the shortest way through switches counts too
-                if end == start or end in seen or (not direct and best.setdefault(end, len(way)) < len(way)):
+                end, longer = self.links[i].dst, (*path, i)
+                # Besides a direct link the shortest path through switches is a route of its own.
+                direct = end < self.ranks and not path
+                if end == start or end in seen or (not direct and best.setdefault(end, len(longer)) < len(longer)):
                     continue
                 if end >= self.ranks:
-                    queue.append((end, way, seen | {end}))
+                    queue.append((end, longer, seen | {end}))
                     continue
-                ways.setdefault(end, []).append(way)
-                if len(ways[end]) > MAX_ROUTES_PER_PAIR:
+                paths.setdefault(end, []).append(longer)
+                if len(paths[end]) > MAX_ROUTES_PER_PAIR:
                     raise SynthError(
                         f"{self.name}: more than {MAX_ROUTES_PER_PAIR} switch paths from rank {start} to rank {end};"
                         " describe the fabric with limits instead of switches"
                     )
-        return [way for end in sorted(ways) for way in ways[end]]
+        return [path for end in sorted(paths) for path in paths[end]]
