@@ -1,9 +1,9 @@
 """Do all ranks end with bitwise the same floating-point result?
 
-Floating-point addition commutes but does not associate, so two ranks end with the same bits for certain only if their
-results are the same expression up to exchanging the two operands of each addition. In which order an address adds what
-arrives in one step is the program's matter (by source, by age, packets before what is there), so a sum of three or more
-in one step is like no sum made anywhere else; copies of it are the same.
+Floating-point addition commutes but does not associate. So two ranks end with the same bits for certain only if their
+results are the same expression up to exchanging the two operands of each addition. The program, not the schedule,
+decides in which order an address adds the values that arrive in one step (by source, by age, packets first). So a sum
+of three or more values in one step equals no other sum for certain; copies of it equal it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from synth.model.schedule import Schedule
 
 
 def same_bits(schedule: Schedule) -> bool:
-    """Whether all ranks that want the same contributions of a chunk get them by the same expression, in whatever order
-    programs add.
+    """True if ranks that want the same contributions of a chunk get the same expression, however programs add.
 
-    True for everything that does not combine. The schedule is taken to be right (`verify.schedule`).
+    True for every collective that does not combine. The schedule is assumed to be right
+    (`synth.checker.schedule.replay`).
     """
     collective, chunks = schedule.collective, schedule.chunks
     if not collective.combining:
@@ -25,9 +25,10 @@ def same_bits(schedule: Schedule) -> bool:
     def node(*key: object) -> int:
         return nodes.setdefault(key, collective.ranks + len(nodes))
 
-    value = {
-        (u * chunks + i, rank): rank for u, pre in enumerate(collective.pre) for i in range(chunks) for rank in pre
-    }
+    value: dict[tuple[int, int], int] = {}  # (chunk, rank) -> expression; those below `ranks` are inputs
+    for unit, pre in enumerate(collective.pre):
+        for chunk in range(unit * chunks, (unit + 1) * chunks):
+            value.update({(chunk, rank): rank for rank in pre})
     for t, step in enumerate(schedule.steps):
         terms: dict[tuple[int, int], list[int]] = {}
         for send in sorted(step.sends, key=lambda s: s.kind.startswith("reduce")):
@@ -38,7 +39,10 @@ def same_bits(schedule: Schedule) -> bool:
             else:
                 terms.setdefault(at, [value[at]] if at in value else []).append(term)
         for at, row in terms.items():
-            value[at] = row[0] if len(row) == 1 else node(*sorted(row)) if len(row) == 2 else node("here", t, *at)
+            if len(row) == 1:
+                value[at] = row[0]
+            else:
+                value[at] = node(*sorted(row)) if len(row) == 2 else node("here", t, *at)
     for u, post in enumerate(collective.post):
         for i in range(chunks):
             seen: dict[frozenset[int], int] = {}

@@ -10,8 +10,8 @@ every contribution, or with ``wants[u][rank]`` where that is given (scan).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from synth.errors import UsageError, unknown
@@ -38,7 +38,7 @@ class Collective:
 
     @property
     def units(self) -> int:
-        """How many units of data there are."""
+        """Number of units of data."""
         return len(self.pre)
 
     def wanted(self, unit: int, rank: int) -> frozenset[int]:
@@ -103,12 +103,12 @@ class Collective:
         return tuple(image)
 
     def _signature(self, unit: int, move: Callable[[frozenset[int]], frozenset[int]]) -> tuple:
-        wants = (
-            ()
-            if self.wants is None
-            else frozenset((next(iter(move(frozenset([r])))), move(s)) for r, s in self.wants[unit])
-        )
-        return move(self.pre[unit]), move(self.post[unit]), wants
+        wants = set()
+        if self.wants is not None:
+            for rank, contributions in self.wants[unit]:
+                (image,) = move(frozenset([rank]))
+                wants.add((image, move(contributions)))
+        return move(self.pre[unit]), move(self.post[unit]), frozenset(wants)
 
     def to_json(self, chunks: int) -> dict:
         """The `collective` object of a schedule with every unit split into `chunks`."""
@@ -147,8 +147,13 @@ class Collective:
                 if want:
                     wants[chunk // chunks][rank] = frozenset(want[0])
         root = doc.get("root")
-        roots = () if root is None else (root,) if isinstance(root, int) else tuple(root)
-        special = tuple(tuple(sorted(w.items())) for w in wants) if any(wants) else None
+        if root is None:
+            roots: tuple[int, ...] = ()
+        else:
+            roots = (root,) if isinstance(root, int) else tuple(root)
+        partial = None
+        if any(wants):
+            partial = tuple(tuple(sorted(row.items())) for row in wants)
         return Collective(
             printable(doc["name"]),
             doc["ranks"],
@@ -156,7 +161,7 @@ class Collective:
             tuple(map(frozenset, post)),
             doc["combining"],
             roots,
-            special,
+            partial,
         )
 
 
@@ -170,9 +175,14 @@ def _sets(rows: Sequence[Sequence[int] | range]) -> tuple[frozenset[int], ...]:
     return tuple(frozenset(row) for row in rows)
 
 
+def _alone(ranks: Iterable[int]) -> tuple[frozenset[int], ...]:
+    return tuple(frozenset([rank]) for rank in ranks)
+
+
 def _rooted(name: str, ranks: int, roots: tuple[int, ...], *, spread: bool, combining: bool = False) -> Collective:
-    pre, post = [[r] for r in roots], [range(ranks) for _ in roots]
-    return Collective(name, ranks, _sets(pre if spread else post), _sets(post if spread else pre), combining, roots)
+    alone, everyone = _alone(roots), _sets([range(ranks)] * len(roots))
+    pre, post = (alone, everyone) if spread else (everyone, alone)
+    return Collective(name, ranks, pre, post, combining, roots)
 
 
 def _broadcast(ranks: int, roots: tuple[int, ...]) -> Collective:
@@ -186,13 +196,13 @@ def _reduce(ranks: int, roots: tuple[int, ...]) -> Collective:
 def _scatter(ranks: int, roots: tuple[int, ...]) -> Collective:
     pairs = [(root, n) for root in roots for n in range(ranks)]
     name = "scatter" if len(roots) == 1 else "multi-scatter"
-    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]), False, roots)
+    return replace(pattern(ranks, pairs, name), roots=roots)
 
 
 def _gather(ranks: int, roots: tuple[int, ...]) -> Collective:
     pairs = [(n, root) for root in roots for n in range(ranks)]
     name = "gather" if len(roots) == 1 else "multi-gather"
-    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]), False, roots)
+    return replace(pattern(ranks, pairs, name), roots=roots)
 
 
 def _allgather(ranks: int, sizes: tuple[int, ...]) -> Collective:
@@ -207,8 +217,8 @@ def _reduce_scatter(ranks: int, sizes: tuple[int, ...]) -> Collective:
 
 def _alltoall(ranks: int, sizes: tuple[tuple[int, ...], ...]) -> Collective:
     pairs = [(s, d) for s in range(ranks) for d in range(ranks) for _ in range(sizes[s][d])]
-    name = "alltoall" if all(n == 1 for row in sizes for n in row) else "alltoallv"
-    return Collective(name, ranks, _sets([[s] for s, _ in pairs]), _sets([[d] for _, d in pairs]))
+    uniform = all(count == 1 for row in sizes for count in row)
+    return pattern(ranks, pairs, "alltoall" if uniform else "alltoallv")
 
 
 def _allreduce(ranks: int) -> Collective:
@@ -222,7 +232,8 @@ def _scan(ranks: int) -> Collective:
 
 def pattern(ranks: int, messages: Sequence[tuple[int, int]], name: str = "pattern") -> Collective:
     """Independent messages ``(source, destination)``, one unit each."""
-    return Collective(name, ranks, _sets([[s] for s, _ in messages]), _sets([[d] for _, d in messages]))
+    sources, destinations = zip(*messages, strict=True) if messages else ((), ())
+    return Collective(name, ranks, _alone(sources), _alone(destinations))
 
 
 # name -> (summary, options it takes); `collective` below builds it
@@ -280,12 +291,9 @@ def collective(
     if any(not 0 <= r < ranks for r in roots) or len(set(roots)) != len(roots):
         outside = sorted({r for r in roots if not 0 <= r < ranks})
         if outside:
-            told = (
-                f"root {outside[0]} is not a rank"
-                if len(outside) == 1
-                else f"roots {', '.join(map(str, outside))} are not ranks"
-            )
-            raise UsageError(f"{told} of 0..{ranks - 1}")
+            names = ", ".join(map(str, outside))
+            fault = f"root {names} is not a rank" if len(outside) == 1 else f"roots {names} are not ranks"
+            raise UsageError(f"{fault} of 0..{ranks - 1}")
         twice = next(r for r in roots if roots.count(r) > 1)
         raise UsageError(f"root {twice} is given twice")
     if "root" in takes:
@@ -350,12 +358,16 @@ def _pair_sizes(name: str, ranks: int, sizes: Sequence | None) -> tuple[tuple[in
                 f"{name} needs --sizes: a {ranks} x {ranks} matrix of chunk counts (a file, or rows split by ';')"
             )
         return ((1,) * ranks,) * ranks
-    given = [sizes] if ranks == 1 and all(isinstance(n, int) for n in sizes) else sizes  # of one rank a row is a matrix
-    rows = tuple(tuple(row) if isinstance(row, Sequence) else () for row in given)
-    if len(rows) != ranks or any(
-        len(row) != ranks or any(not isinstance(n, int) or n < 0 for n in row) for row in rows
-    ):
+    if ranks == 1 and all(isinstance(n, int) for n in sizes):
+        sizes = [sizes]  # of one rank a row is a matrix
+    rows = []
+    for row in sizes:
+        counts = tuple(row) if isinstance(row, Sequence) else ()
+        if len(sizes) != ranks or len(counts) != ranks or not all(isinstance(n, int) and n >= 0 for n in counts):
+            raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
+        rows.append(counts)
+    if len(rows) != ranks:
         raise UsageError(f"{name} over {ranks} ranks needs a {ranks} x {ranks} matrix of chunk counts >= 0")
     if sum(map(sum, rows)) > MAX_UNITS:
         raise UsageError(f"{name}: {sum(map(sum, rows))} units in all, at most {MAX_UNITS} are supported")
-    return rows
+    return tuple(rows)

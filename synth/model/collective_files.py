@@ -77,7 +77,10 @@ def _wanted(
     row: dict[int, frozenset[int] | None], contributors: frozenset[int]
 ) -> tuple[tuple[int, frozenset[int]], ...]:
     """(rank, the contributions that it must end with) of one unit, by rank; None in `row` stands for all of them."""
-    return tuple((rank, contributors if row[rank] is None else row[rank]) for rank in sorted(row))
+    sums = []
+    for rank, contributions in sorted(row.items()):
+        sums.append((rank, contributors if contributions is None else contributions))
+    return tuple(sums)
 
 
 def _reserved() -> set[str]:

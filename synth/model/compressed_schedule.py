@@ -89,9 +89,10 @@ class Bulk:
         """Write a compressed ``.npz`` with a JSON header: whole or not at all. Raises OSError."""
         given, limits = self.topology.links, self.topology.limits
         links = given if isinstance(given, LinkTable) else LinkTable.of(given)
-        widths = sorted({*(s.bandwidth for s in links.sorts), *(m.bandwidth for m in limits)})
+        widths = sorted({item.bandwidth for item in (*links.sorts, *limits)})
         lates = sorted({s.latency for s in links.sorts})
-        wide, late = {w: i for i, w in enumerate(widths)}, {w: i for i, w in enumerate(lates)}
+        wide = {bandwidth: i for i, bandwidth in enumerate(widths)}
+        late = {latency: i for i, latency in enumerate(lates)}
         sorts = np.array(
             [(wide[s.bandwidth], late[s.latency], KINDS.index(s.kind)) for s in links.sorts], np.int64
         ).reshape(-1, 3)

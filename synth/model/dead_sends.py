@@ -1,4 +1,4 @@
-"""Liveness: drop the sends that nothing needs, and those that change nothing."""
+"""Dead-send elimination: drop the sends whose effect is never read, and those that change nothing."""
 
 from __future__ import annotations
 
@@ -6,82 +6,79 @@ from collections.abc import Sequence
 
 from synth.model.schedule import Schedule, Send, Step
 
-ALIKE = 2  # contributions up to which a sum has the same bits whichever order they were added in
+ALIKE = 2  # A sum of up to two contributions has the same bits in whichever order they were added.
 
 
 def prune(schedule: Schedule) -> Schedule:
-    """`schedule` without the sends whose effect is never read, each step with the fewest rounds that carry the rest.
+    """Return `schedule` without dead sends, each step with the fewest rounds that carry the others.
 
     A combined value is needed whole: if an address is read, everything that was added into it since it was last
-    replaced is needed. Where a copy puts there what is there already, bit for bit (a rank's own input over that input,
-    say), it goes too. Steps are kept even when they end empty, so S does not change; every step keeps a round.
+    replaced is needed. A copy of a value onto the same value, bit for bit, is dead too (a rank's own input over that
+    input, say). Steps stay even when they are empty, with one round, so S does not change.
     """
     steps = _needed(schedule, [step.sends for step in schedule.steps])
-    while schedule.collective.combining and (fewer := _telling(schedule, steps)) != steps:
+    while schedule.collective.combining and (fewer := _changing(schedule, steps)) != steps:
         steps = _needed(schedule, fewer)
-    made = tuple(Step(rounds_for(schedule, sends), sends) for sends in steps)
-    return Schedule(schedule.network, schedule.collective, schedule.chunks, made)
+    pruned = tuple(Step(rounds_for(schedule, sends), sends) for sends in steps)
+    return Schedule(schedule.network, schedule.collective, schedule.chunks, pruned)
 
 
 def _needed(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple[Send, ...]]:
-    """Of each step the sends whose effect is read, from the last step to the first."""
+    """The sends of each step whose effect is read; found from the last step to the first."""
     chunks, post = schedule.chunks, schedule.collective.post
     needed = {(u * chunks + i, rank) for u, ranks in enumerate(post) for i in range(chunks) for rank in ranks}
-    kept = []
+    remaining = []
     for sends in reversed(steps):
         live = tuple(send for send in sends if (send.chunk, send.dst) in needed)
         if schedule.collective.combining:
             needed -= {(send.chunk, send.dst) for send in live if send.kind.startswith("copy")}
         needed |= {(send.chunk, send.src) for send in live if not send.kind.endswith("-input")}
-        kept.append(live)
-    return kept[::-1]
+        remaining.append(live)
+    return remaining[::-1]
 
 
-def _telling(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple[Send, ...]]:
-    """Of each step the sends that change something, from the first step to the last; contributions are bits of a
-    number."""
+def _changing(schedule: Schedule, steps: Sequence[tuple[Send, ...]]) -> list[tuple[Send, ...]]:
+    """The sends of each step that change the value of an address; found from the first step to the last.
+
+    The contributions of a value are the bits of a number.
+    """
     if not any(send.kind.startswith("copy") for sends in steps for send in sends):
         return list(steps)
     chunks = schedule.chunks
-    held = {
-        (u * chunks + i, rank): 1 << rank
-        for u, ranks in enumerate(schedule.collective.pre)
-        for i in range(chunks)
-        for rank in ranks
-    }
-    kept = []
+    values: dict[tuple[int, int], int] = {}
+    for unit, ranks in enumerate(schedule.collective.pre):
+        for chunk in range(unit * chunks, (unit + 1) * chunks):
+            values.update({(chunk, rank): 1 << rank for rank in ranks})
+    remaining = []
     for sends in steps:
         arriving: dict[tuple[int, int], int] = {}
         copied: dict[tuple[int, int], int] = {}
         for send in sends:
-            at, value = (
-                (send.chunk, send.dst),
-                1 << send.src if send.kind.endswith("-input") else held.get((send.chunk, send.src), 0),
-            )
+            at = (send.chunk, send.dst)
+            value = 1 << send.src if send.kind.endswith("-input") else values.get((send.chunk, send.src), 0)
             if send.kind.startswith("copy"):
                 copied[at] = value
             arriving[at] = arriving.get(at, 0) | value
-        same = {at for at, value in copied.items() if _alike(value, held.get(at))}
-        idle = {at for at in copied if at not in same and _alike(arriving[at], held.get(at))}
-        kept.append(
-            tuple(
-                s
-                for s in sends
-                if (at := (s.chunk, s.dst)) not in idle and (at not in same or not s.kind.startswith("copy"))
-            )
-        )
+        same = {at for at, value in copied.items() if _alike(value, values.get(at))}
+        idle = {at for at in copied if at not in same and _alike(arriving[at], values.get(at))}
+        changing = []
+        for send in sends:
+            at = (send.chunk, send.dst)
+            if at not in idle and (at not in same or not send.kind.startswith("copy")):
+                changing.append(send)
+        remaining.append(tuple(changing))
         for at, value in arriving.items():
-            held[at] = value if at in copied else held.get(at, 0) | value
-    return kept
+            values[at] = value if at in copied else values.get(at, 0) | value
+    return remaining
 
 
-def _alike(value: int, held: int | None) -> bool:
-    """Whether both are sums of the same contributions, with the same bits."""
-    return value == held and value.bit_count() <= ALIKE
+def _alike(value: int, other: int | None) -> bool:
+    """True if both are sums of the same contributions, with the same bits."""
+    return value == other and value.bit_count() <= ALIKE
 
 
 def rounds_for(schedule: Schedule, sends: tuple) -> int:
-    """The fewest rounds, at least one, in which the network carries `sends`."""
+    """Return the fewest rounds, at least one, in which the network carries `sends`."""
     network = schedule.network
     index = {(route.src, route.dst, route.via): i for i, route in enumerate(network.routes)}
     load = [0] * len(network.routes)

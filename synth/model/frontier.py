@@ -178,12 +178,15 @@ class Frontier:
     answers: tuple[Answer, ...] = ()
 
     def __repr__(self) -> str:
-        said = ", ".join(
-            f"{p.steps}: {show(p.bandwidth)}" + ("" if p.status == "optimal" else " best known") for p in self.points
-        )
+        points = []
+        for point in self.points:
+            status = "" if point.status == "optimal" else " best known"
+            points.append(f"{point.steps}: {show(point.bandwidth)}{status}")
         upto = "" if self.max_steps is None else f" to {self.max_steps} steps"
         state = f"complete{upto}" if self.complete else f"{len(self.open)} open"
-        return f"<Frontier of {self.collective.name} on {self.network.name}: {said or 'no points'}; {state}>"
+        return (
+            f"<Frontier of {self.collective.name} on {self.network.name}: {', '.join(points) or 'no points'}; {state}>"
+        )
 
     def seconds_at(self, point: Point, size: int) -> float:
         """Predicted seconds of `point` at `size` bytes: S·α + (R/C)·unit bytes / unit bandwidth."""

@@ -21,16 +21,23 @@ from synth.model.topology import Limit, Link
 
 
 class Sort(NamedTuple):
-    """What links have in common: GB/s, µs, kind."""
+    """A class of alike links: bandwidth in GB/s, latency in µs, kind."""
 
     bandwidth: Fraction
     latency: Fraction
     kind: str
 
 
+def _numbered(sorts: Sequence[Sort], numbers: dict[Sort, int]) -> np.ndarray:
+    """The number of each sort in `numbers`, to which new ones are added; [0] where there is none."""
+    return np.array([numbers.setdefault(sort, len(numbers)) for sort in sorts] or [0], np.int64)
+
+
 class LinkTable(Sequence[Link]):
-    """Links by column; `src`, `dst` and `sort` are int64 arrays of one length. Read-only, and equal to a tuple of the
-    same links."""
+    """Links by column: `src`, `dst` and `sort` are int64 arrays of one length, `sort` an index into `sorts`.
+
+    Read-only, and equal to a tuple of the same links.
+    """
 
     def __init__(self, src: np.ndarray, dst: np.ndarray, sort: np.ndarray, sorts: Sequence[Sort]) -> None:
         self.src, self.dst, self.sort, self.sorts = src, dst, sort, tuple(sorts)
@@ -38,23 +45,19 @@ class LinkTable(Sequence[Link]):
 
     @staticmethod
     def of(links: Sequence[Link]) -> LinkTable:
-        """The same links by column."""
+        """Return the same links by column."""
         sorts: dict[Sort, int] = {}
         sort = np.array([sorts.setdefault(Sort(k.bandwidth, k.latency, k.kind), len(sorts)) for k in links], np.int64)
         return LinkTable(*ends(links), sort, list(sorts))
 
     @staticmethod
     def joined(parts: Sequence[LinkTable]) -> LinkTable:
-        """The links of all parts, one after the other."""
+        """Return the links of all parts, one after the other."""
         sorts: dict[Sort, int] = {}
-        rows = [
-            np.array([sorts.setdefault(s, len(sorts)) for s in part.sorts] or [0], np.int64)[part.sort]
-            for part in parts
-        ]
-        src, dst = (
-            np.concatenate([column(part) for part in parts]) for column in (attrgetter("src"), attrgetter("dst"))
-        )
-        return LinkTable(src, dst, np.concatenate(rows), list(sorts))
+        numbers = [_numbered(part.sorts, sorts)[part.sort] for part in parts]
+        src = np.concatenate([part.src for part in parts])
+        dst = np.concatenate([part.dst for part in parts])
+        return LinkTable(src, dst, np.concatenate(numbers), list(sorts))
 
     def __len__(self) -> int:
         return len(self.src)
@@ -71,7 +74,7 @@ class LinkTable(Sequence[Link]):
         return Link(int(self.src[at]), int(self.dst[at]), *self.sorts[self.sort[at]])
 
     def __iter__(self) -> Iterator[Link]:
-        if self._made is None:  # whoever asks for all once will do so again
+        if self._made is None:  # A caller that iterates once does so again.
             sorts = self.sorts
             rows = zip(self.src.tolist(), self.dst.tolist(), self.sort.tolist(), strict=True)
             self._made = tuple(Link(a, b, *sorts[s]) for a, b, s in rows)
@@ -81,8 +84,8 @@ class LinkTable(Sequence[Link]):
         if isinstance(other, LinkTable):
             same = len(self) == len(other) and (self.src == other.src).all() and (self.dst == other.dst).all()
             numbers: dict[Sort, int] = {}
-            own, its = ([numbers.setdefault(s, len(numbers)) for s in table.sorts] or [0] for table in (self, other))
-            return bool(same and (np.array(own)[self.sort] == np.array(its)[other.sort]).all())
+            own, its = _numbered(self.sorts, numbers), _numbered(other.sorts, numbers)
+            return bool(same and (own[self.sort] == its[other.sort]).all())
         return isinstance(other, tuple) and tuple(self) == other
 
     def __hash__(self) -> int:

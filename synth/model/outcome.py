@@ -1,4 +1,4 @@
-"""What a query ends with. Only `Unsat` may prune: an interrupted or crashed solve is never "infeasible"."""
+"""Results of a query. Only `Unsat` may prune: an interrupted or crashed solve is never "infeasible"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Why = Literal["time", "memory", "interrupted", "crash", "gave-up"]
 
 @dataclass(frozen=True)
 class Cost:
-    """Where the work went: who won, CPU seconds of encode + solve, of everything that raced, and wall seconds."""
+    """Cost of a query: the engine that answered, its CPU seconds of encoding and solving, CPU seconds of all engines,
+    wall seconds."""
 
     engine: str = ""
     cpu: float = 0.0
@@ -23,7 +24,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Sat:
-    """A schedule exists; here it is (unverified: the caller replays it)."""
+    """A schedule exists. It is not verified yet: the caller replays it."""
 
     schedule: Schedule
     cost: Cost = Cost()
@@ -40,7 +41,7 @@ class Unsat:
 
 @dataclass(frozen=True)
 class Unknown:
-    """Not decided, and why."""
+    """Not decided, with the reason."""
 
     reason: Why
     detail: str = ""
@@ -52,7 +53,7 @@ Verdict = Sat | Unsat | Unknown
 
 @dataclass(frozen=True)
 class Budget:
-    """What one query may spend: wall seconds and bytes of memory (None: no limit), and the seed."""
+    """Limits of one query: wall seconds and bytes of memory (None: no limit), processes, and the random seed."""
 
     seconds: float | None = None
     memory: int | None = 4 << 30

@@ -66,7 +66,7 @@ class Units:
 
 
 def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
-    """The groups, or UsageError where one is none on a machine of `ranks` ranks."""
+    """Return the groups as a tuple. Raises UsageError where one is no group of a machine of `ranks` ranks."""
     if not groups:
         raise UsageError("no groups given")
     for i, group in enumerate(groups):
@@ -74,13 +74,9 @@ def checked(groups: Sequence[Group], ranks: int) -> tuple[Group, ...]:
         if group.collective not in COLLECTIVES:
             raise UsageError(f"{where}: {group.collective!r} is not run in groups; {', '.join(COLLECTIVES)} are")
         if len(group.ranks) < 2 or len(set(group.ranks)) < len(group.ranks):
-            found = (
-                f"the ranks {', '.join(map(str, group.ranks[:20]))}"
-                if len(group.ranks) > 1
-                else "one"
-                if group.ranks
-                else "none"
-            )
+            found = "one" if group.ranks else "none"
+            if len(group.ranks) > 1:
+                found = f"the ranks {', '.join(map(str, group.ranks[:20]))}"
             raise UsageError(f"{where}: two different ranks or more are needed, found {found}")
         if min(group.ranks) < 0 or max(group.ranks) >= ranks:
             raise UsageError(f"{where}: rank {max(group.ranks)} is not in 0..{ranks - 1}")

@@ -1,4 +1,4 @@
-"""Names to things, lazily: tables of ``"module:attr"`` strings, and the plug-ins that add to them.
+"""Registries: tables of ``"module:attr"`` strings, imported lazily, and the plug-ins that add to them.
 
 A package outside this one adds a topology, encoding, solver or exporter by an entry point in the group `GROUP`, named
 ``<table>.<name>``::
@@ -41,7 +41,10 @@ def load(target: str) -> Any:
 
 @cache
 def plugins(table: str) -> Mapping[str, str]:
-    """What installed packages add to `table`, name → target. Raises SynthError for a malformed or repeated name."""
+    """Return the plug-ins of installed packages for `table`, name → target.
+
+    Raises SynthError for a malformed or repeated name.
+    """
     from importlib.metadata import entry_points
 
     found: dict[str, str] = {}
@@ -64,7 +67,7 @@ def plugins(table: str) -> Mapping[str, str]:
 
 
 def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
-    """The plug-ins of `kind`, after checking that none takes a name of `built_in`. Raises SynthError on a clash."""
+    """Return the plug-ins of `kind`. Raises SynthError where one takes a name of `built_in`."""
     added = plugins(kind)
     clash = sorted(set(added) & {name.lower() for name in built_in})
     if clash:
@@ -76,8 +79,10 @@ def table(kind: str, built_in: Iterable[str]) -> Mapping[str, str]:
 
 
 def find(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
-    """The thing called `name` (any case) among `built_in` and the plug-ins of `kind`. Raises UsageError with the
-    nearest names."""
+    """Return the object called `name` (any case) among `built_in` and the plug-ins of `kind`.
+
+    Raises UsageError with the nearest names.
+    """
     known = {**built_in, **table(kind, built_in)}
     if name.lower() not in known:
         raise UsageError(unknown(TABLES[kind], name, list(known), kind))
@@ -85,7 +90,7 @@ def find(kind: str, name: str, built_in: Mapping[str, str]) -> Any:
 
 
 def installed(module: str) -> bool:
-    """Whether `module` could be imported; does not import it (its parent packages, if any, are)."""
+    """True if `module` could be imported. Only its parent packages are."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

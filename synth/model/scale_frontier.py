@@ -82,7 +82,7 @@ class Large:
         return self.unit / (self.bound * self.unit_share)
 
     def gap(self, point: LargePoint) -> Fraction:
-        """How far R / C lies above the bound, as a fraction of the bound."""
+        """Return the distance of R / C from the bound, as a fraction of the bound."""
         return point.bandwidth / self.bound - 1
 
     def seconds_at(self, point: LargePoint, size: int) -> float:
@@ -95,16 +95,16 @@ class Large:
         return size / self.seconds_at(point, size) / 1e9
 
     def within(self, steps: int | None, chunks: int | None) -> Large:
-        """With points of at most so many steps and chunks only, and a note where that leaves some out."""
-        kept = tuple(
+        """Return the frontier with points of at most so many steps and chunks, and a note where some are left out."""
+        points = tuple(
             p for p in self.points if (steps is None or p.steps <= steps) and (chunks is None or p.chunks <= chunks)
         )
-        if len(kept) == len(self.points):
+        if len(points) == len(self.points):
             return self
         limits = [f"{most} {what}" for most, what in ((steps, "steps"), (chunks, "chunks")) if most is not None]
         return replace(
             self,
-            points=kept,
+            points=points,
             notes=(*self.notes, f"points of more than {' or '.join(limits)} are left out, as was asked"),
         )
 
@@ -120,18 +120,13 @@ class Large:
         from synth.model.documents import link_columns
 
         machine = {"name": self.topology.name, "ranks": self.topology.ranks, "unit_gbps": show(self.unit)}
-        rows = [
-            {
-                "steps": p.steps,
-                "rounds": p.rounds,
-                "chunks": p.chunks,
-                "bandwidth": show(p.bandwidth),
-                "engine": p.engine,
-                "gap": show(self.gap(p)),
-                **({"file": files[i]} if files and i in files else {}),
-            }
-            for i, p in enumerate(self.points)
-        ]
+        rows = []
+        for i, p in enumerate(self.points):
+            row: dict = {"steps": p.steps, "rounds": p.rounds, "chunks": p.chunks, "bandwidth": show(p.bandwidth)}
+            row |= {"engine": p.engine, "gap": show(self.gap(p))}
+            if files and i in files:
+                row["file"] = files[i]
+            rows.append(row)
         return {
             "schema": SCHEMA,
             "topology": machine | link_columns.columns(self.topology) if links else machine,

@@ -1,4 +1,4 @@
-"""Plan: what a tuner chose for one machine: for each collective, ranges of message sizes and what to use in each.
+"""Plan: the choice of a tuner for one machine: for each collective, ranges of message sizes and their algorithm.
 
     Algorithm  label backend schedule protocol instances divisor
     Range      low high order
@@ -12,7 +12,6 @@ units).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,8 +25,9 @@ OURS = "synth"
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What may be run. `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone),
-    "nccl", "mpi", …
+    """One algorithm of a plan.
+
+    `backend` is "synth" (then `schedule` is given, or the algorithm is known by name alone), "nccl", "mpi", ...
 
     `divisor`: a call of a multiple of so many elements, counted over the whole buffer, needs no padding; 1 where any
     count will do. This project's executors pad all others. The loaders of MSCCL-IR and MSCCL++ do not, and leave those
@@ -84,6 +84,11 @@ class Range(NamedTuple):
     order: tuple[int, ...]
 
 
+def _excess(seconds: float | None, best: float | None) -> float | None:
+    """(seconds - best) / best, at least 0; None where one is not known."""
+    return None if seconds is None or not best else max(0.0, seconds / best - 1)
+
+
 @dataclass(frozen=True)
 class Table:
     """One collective on so many ranks: disjoint `ranges` by growing size, which leave no gap between the least and the
@@ -111,11 +116,11 @@ class Table:
 
     @property
     def losses(self) -> tuple[float | None, ...]:
-        """What is chosen takes so much longer than the best, as a share of the best, at each of `sizes` (None: not
-        known)."""
-        return tuple(
-            None if t is None or not b else max(0.0, t / b - 1) for t, b in zip(self.seconds, self.best, strict=True)
-        )
+        """Excess time of the chosen algorithm over the best one, as a fraction of the best, at each of `sizes`.
+
+        None where a time is not known.
+        """
+        return tuple(_excess(chosen, best) for chosen, best in zip(self.seconds, self.best, strict=True))
 
     def at(self, size: int) -> Range | None:
         """The range of `size` bytes, None where the table has none."""
@@ -199,12 +204,18 @@ class Plan:
     def choose(
         self, collective: str, size: int, element: int = 1, ranks: int | None = None, *, padding: bool = True
     ) -> Algorithm | None:  # fmt: skip
-        """What to use for `size` bytes in elements of `element` bytes; None beyond the judged sizes. Without `padding`
-        the first that divides the size."""
+        """Return the algorithm for `size` bytes in elements of `element` bytes; None beyond the judged sizes.
+
+        Without `padding` it is the first whose chunks divide the size.
+        """
         table = self.table(collective, ranks)
-        found = table.at(size) if table else None
-        able: Iterable[int] = found.order if found else ()
-        return next((a for i in able if (a := self.algorithms[i]).admits(size, element) or padding), None)
+        size_range = table.at(size) if table else None
+        if size_range is None:
+            return None
+        for i in size_range.order:
+            if padding or self.algorithms[i].admits(size, element):
+                return self.algorithms[i]
+        return None
 
     def to_json(self) -> dict:
         """The plan as a JSON document (schema: docs/formats.md)."""

@@ -59,14 +59,20 @@ def carry(
         places.setdefault((r.src, r.dst, r.via, r.units // scales[1]), []).append(i)
     image = []
     for r in a.routes:
-        via = tuple([switches.get(s, s) for s in r.via]) if r.via else ()
+        via: tuple[str, ...] = ()
+        if r.via:
+            via = tuple([switches.get(s, s) for s in r.via])
         found = places.get((ranks[r.src], ranks[r.dst], via, r.units // scales[0]))
         if not found:
             return None
         image.append(found.pop())
     if a.caps:
         wanted = Counter((cap.units // scales[1], tuple(sorted(cap.routes))) for cap in b.caps)
-        if wanted != Counter((cap.units // scales[0], tuple(sorted([image[i] for i in cap.routes]))) for cap in a.caps):
+        images: Counter[tuple] = Counter()
+        for cap in a.caps:
+            members = tuple(sorted([image[i] for i in cap.routes]))
+            images[cap.units // scales[0], members] += 1
+        if wanted != images:
             return None
     return tuple(image)
 
@@ -149,10 +155,12 @@ class Search:
         target = node.target
         if target is None or target >= ranks:
             return
-        fixed = [path[i].target for i in range(level)]
-        inside = [
-            h.ranks for h in (*known, *found) if all(h.ranks[t] == t for t in fixed if t is not None and t < ranks)
-        ]
+        targets = [path[i].target for i in range(level)]
+        fixed = [t for t in targets if t is not None and t < ranks]
+        inside = []  # the known permutations that fix the ranks above this level
+        for generator in (*known, *found):
+            if all(generator.ranks[t] == t for t in fixed):
+                inside.append(generator.ranks)
         group, failed = orbits(ranks, inside), set()
         for v in range(target + 1, ranks):
             if node.colours[v] != node.colours[target] or group[v] == group[target] or group[v] in failed:
@@ -196,7 +204,7 @@ class Search:
             if named in image:
                 return None
             ranks, a, b = self.a.ranks, self.graph_a.switches, self.graph_b.switches
-            if any(image[i] >= ranks for i in range(ranks)) or any(v < ranks for v in image[ranks:]):
+            if max(image[:ranks]) >= ranks or min(image[ranks:], default=ranks) < ranks:
                 return None
             return self.verified(image[:ranks], {s: b[image[ranks + i] - ranks] for i, s in enumerate(a)})
         wanted = node.colours[node.target]
@@ -226,4 +234,4 @@ def _numbered(colours: list[int], classes: list[list[int]], base: int) -> list[i
 
 
 def _scale(net: Network) -> int:
-    return reduce(gcd, [*(r.units for r in net.routes), *(c.units for c in net.caps)], 0) or 1
+    return reduce(gcd, [item.units for item in (*net.routes, *net.caps)], 0) or 1

@@ -45,7 +45,7 @@ class Graph:
 
     @property
     def named(self) -> int:
-        """How many vertices are ranks or switches: what a permutation is read off from."""
+        """Number of vertices that are ranks or switches: a permutation is read off from them."""
         return self.ranks + len(self.switches)
 
     @property
@@ -124,11 +124,12 @@ def _add_collective(coll: Collective, between: dict[tuple[int, int], list], colo
     for pre, post in units:
         vertex = len(colours)
         colours.append(("unit",))
-        edges += [(vertex, r, ("pre",)) for r in pre] + [(vertex, r, ("post",)) for r in post]
+        edges += [(vertex, r, ("pre",)) for r in pre]
+        edges += [(vertex, r, ("post",)) for r in post]
 
 
 def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int], int]:
-    """The coarsest equitable refinement of `colours`, and a trace that equal vertices of isomorphic graphs share.
+    """Return the coarsest equitable refinement of `colours`, and a trace that isomorphic graphs share.
 
     Colours are numbered in the order of their signatures, so those of two graphs with equal traces correspond.
     """
@@ -136,9 +137,10 @@ def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int],
     current = list(colours)
     while True:
         budget.spend(size)
-        signs = [
-            (c, sum([hash((label, current[w])) for label, w in near])) for c, near in zip(current, g.near, strict=True)
-        ]
+        signs = []
+        for colour, near in zip(current, g.near, strict=True):
+            # A sum of hashes does not depend on the order of the neighbours, and needs no sorting.
+            signs.append((colour, sum([hash((label, current[w])) for label, w in near])))
         order = {sign: i for i, sign in enumerate(sorted(set(signs)))}
         current = [order[sign] for sign in signs]
         trace = hash((trace, tuple(sorted(signs))))
@@ -148,7 +150,7 @@ def refine(g: Graph, colours: Sequence[int], budget: Budget) -> tuple[list[int],
 
 
 def split(g: Graph, colours: Sequence[int], vertex: int, budget: Budget) -> tuple[list[int], int]:
-    """The refinement of `colours` after `vertex` is told apart from the others of its colour."""
+    """Return the refinement of `colours` after `vertex` gets a colour of its own."""
     marked = list(colours)
     marked[vertex] = -1
     return refine(g, marked, budget)

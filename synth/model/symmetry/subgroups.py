@@ -49,8 +49,10 @@ def chain(
     moves = [g.ranks for g in generators]
     elements = _elements(moves, distances)
     free = sorted((pi for pi in elements if _free(pi)), key=lambda pi: _reach(pi, distances))
-    towers = sorted((_tower(start, free) for start in _starts(free or elements)), key=lambda tower: -tower[0][0])
-    offers = [*(tower[0] for tower in towers), *(group for tower in towers for group in tower[1:])]
+    starts = _starts(free or elements)
+    towers = sorted((_tower(start, free) for start in starts), key=lambda tower: -tower[0][0])
+    offers = [tower[0] for tower in towers]
+    offers += [group for tower in towers for group in tower[1:]]
     offers += [(order(pi), (pi,)) for pi in (free or elements)[:STARTS] if order(pi) == _least_prime(order(pi))]
     kept = {_partition(tuple(generators)): tuple(generators)}
     lifted: dict[Permutation, Generator | None] = {}
@@ -80,7 +82,9 @@ def _spread(offers: Sequence[tuple[int, Basis]]) -> list[tuple[int, Basis]]:
 
 def _partition(group: tuple[Generator, ...]) -> tuple[int, ...]:
     first = group[0]
-    return (*orbits(len(first.routes), [g.routes for g in group]), *orbits(len(first.units), [g.units for g in group]))
+    routes = orbits(len(first.routes), [g.routes for g in group])
+    units = orbits(len(first.units), [g.units for g in group])
+    return (*routes, *units)
 
 
 def _elements(generators: Sequence[Permutation], distances: Distances) -> list[Permutation]:
@@ -122,12 +126,12 @@ def _elements(generators: Sequence[Permutation], distances: Distances) -> list[P
 
 
 def _reach(pi: Permutation, distances: Distances) -> int:
-    """Over how many different distances `pi` moves the ranks: 1 for a translation."""
+    """Number of different distances over which `pi` moves the ranks: 1 for a translation."""
     return len({distances[r][image] for r, image in enumerate(pi)})
 
 
 def _free(pi: Permutation) -> bool:
-    """Whether the powers of `pi` other than the identity fix no rank."""
+    """True if the powers of `pi` other than the identity fix no rank."""
     return len(set(cycle_lengths(pi))) == 1
 
 
