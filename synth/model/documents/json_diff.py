@@ -23,8 +23,8 @@ def first(here: object, there: object, path: str = "") -> tuple[str, str, str] |
     if isinstance(here, dict) and isinstance(there, dict):
         for key in sorted(here.keys() | there.keys(), key=str):
             if key not in here or key not in there:
-                texts = ("stands", "is missing") if key in here else ("is missing", "stands")
-                return (f"{path}.{key}", *texts)
+                one, two = ("stands", "is missing") if key in here else ("is missing", "stands")
+                return f"{path}.{key}", one, two
             if difference := first(here[key], there[key], f"{path}.{key}"):
                 return difference
         return None
