@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -127,6 +129,32 @@ def test_the_roots_of_trust_import_values_and_the_standard_library_whichever_way
             else:
                 assert top in sys.stdlib_module_names, (path.name, name)
     assert len(done) > 2
+
+
+# Modules named by strings: registries, whose entries are imported when asked for, and the entry points of processes.
+REGISTRIES = {
+    "__init__.py", "cli/root.py", "cli/catalog/group.py", "encodings/__init__.py", "export/__init__.py",
+    "model/registry.py", "runtime/__init__.py",
+}  # fmt: skip
+PROCESSES = {
+    "catalog/jobs/runners/processes.py", "pareto/combining/attempts.py", "pareto/portfolio/members.py",
+    "runtime/mpi/executor.py",
+}  # fmt: skip
+
+
+def test_modules_are_named_by_strings_in_registries_and_for_processes_alone():
+    places: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                match = re.fullmatch(r"(synth\.[a-z_]+(?:\.[a-z_]+)*)(?::(\w+))?", node.value)
+                if match and file_of(match[1]) == file_of(match[1] + ".x") is not None:
+                    places.setdefault(path.relative_to(ROOT / "synth").as_posix(), set()).add(node.value)
+    assert set(places) - {"view/page/html.py"} == REGISTRIES | PROCESSES  # that one names its folder of assets
+    for names in places.values():
+        for name in names:
+            module, _, attribute = name.partition(":")
+            assert hasattr(importlib.import_module(module), attribute or "__name__"), name
 
 
 def test_every_extra_that_the_design_names_exists():

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from synth.api.inputs import named_topology
 from synth.api.programs import placed
 from synth.errors import UsageError
-from synth.model.registry import load
 from synth.model.topology import Network, Topology
 from synth.model.tuning_plan import Plan
 
@@ -60,7 +59,9 @@ def export_plan(
     if runtime and kind != "msccl-dir":
         raise UsageError(f"--runtime is for msccl-dir; {kind} is for one runtime")
     if kind == "mcrdl-csv":
-        return load("synth.export.plans.mcrdl:export")(plan)
+        from synth.export.plans import mcrdl
+
+        return mcrdl.export(plan)
     if kind == "json":
         return _json(plan)
     wishes = _wishes(

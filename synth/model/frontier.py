@@ -15,7 +15,7 @@ from typing import Any
 
 from synth.model.collective import Collective
 from synth.model.rational import rational, show, size_bytes
-from synth.model.registry import load
+from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 
@@ -209,10 +209,10 @@ class Frontier:
     def plot(self) -> Any:
         """A matplotlib Figure: the points over the staircase of lower bounds. Raises MissingDependencyError without
         matplotlib."""
-        return load("synth.view.plot:frontier_figure")(self)
+        return load(NOTEBOOK["frontier figure"])(self)
 
     def _repr_html_(self) -> str:
-        return load("synth.view.html:frontier_html")(self)
+        return load(NOTEBOOK["frontier"])(self)
 
     def to_json(self) -> dict:
         """The frontier as a JSON document (schema: docs/formats.md)."""

@@ -20,6 +20,12 @@ from typing import Any
 from synth.errors import MissingDependencyError, SynthError, UsageError, unknown
 
 GROUP = "synth.plugins"
+# What notebooks show of a value: the values know these functions by name alone, so that they import no drawing code.
+NOTEBOOK = {
+    "frontier": "synth.view.html:frontier_html",
+    "frontier figure": "synth.view.plot:frontier_figure",
+    "plan": "synth.view.plans:html",
+}
 TABLES = {
     "topologies": "topology",
     "collectives": "collective",

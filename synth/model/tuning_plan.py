@@ -15,7 +15,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from synth.model.registry import load
+from synth.model.registry import NOTEBOOK, load
 from synth.model.schedule import Schedule
 from synth.model.topology import Network
 
@@ -195,7 +195,7 @@ class Plan:
         return f"<Plan of {said or 'nothing'}; {self.source}>"
 
     def _repr_html_(self) -> str:
-        return load("synth.view.plans:html")(self)
+        return load(NOTEBOOK["plan"])(self)
 
     def table(self, collective: str, ranks: int | None = None) -> Table | None:
         """The table of `collective` (on `ranks` ranks, where the plan has more than one), None where there is none."""
