@@ -22,7 +22,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast
 RIDDLE = re.compile(r"(What|Whether|How|That|Those)\b")
 PICTURES = re.compile(
     r"(?i)(?<![a-z])(loom|weave|woven|weaving|evening|even_out|roads?|nursery|nurseries|racers?|entrants?|told|tau|fences?|"
-    r"fenced|desk|crews?|scribe|awaited|blind|sharpened|sharper|until\.apart)(?![a-z])"
+    r"fenced|desk|crews?|scribe|awaited|sharpened|sharper|until\.apart)(?![a-z])"
 )
 
 

@@ -1,4 +1,4 @@
-"""What notebooks and the command line call. Every function takes names or values and returns values.
+"""Functions for notebooks and the command line. Each takes names or values and returns values.
 
 `topology` arguments are a name in the grammar of docs/topologies.md, a path to a file or dump, or a `Topology`;
 `collective` arguments a name, a path to a file, or a `Collective`.

@@ -53,16 +53,20 @@ def listed(
     state: str | None = None,
     ranks: int | None = None,
 ) -> tuple[list[Row], list[str]]:
-    """The entries that `Store.ls` finds, and a line for each that is damaged."""
-    found = list(store.ls(topology, collective, state, ranks))
-    return [row for row in found if not isinstance(row, FormatError)], [
-        str(row) for row in found if isinstance(row, FormatError)
-    ]
+    """Return the entries that `Store.ls` finds, and a line for each that is damaged."""
+    rows: list[Row] = []
+    damaged: list[str] = []
+    for row in store.ls(topology, collective, state, ranks):
+        if isinstance(row, FormatError):
+            damaged.append(str(row))
+        else:
+            rows.append(row)
+    return rows, damaged
 
 
 def document(entry: Entry) -> dict:
-    """An entry as the JSON document ``synth.entry/1`` (docs/catalog.md)."""
-    found = entry.frontier
+    """Return an entry as the JSON document ``synth.entry/1`` (docs/catalog.md)."""
+    frontier = entry.frontier
     return {
         "schema": "synth.entry/1",
         "fingerprint": entry.fingerprint,
@@ -76,21 +80,26 @@ def document(entry: Entry) -> dict:
         "seconds": entry.seconds,
         "provenance": entry.provenance.to_json(),
         "certificate": entry.certificate,
-        "frontier": None if found is None else found.to_json(),
+        "frontier": None if frontier is None else frontier.to_json(),
         "measurements": list(entry.measurements),
     }
 
 
 def verify(store: Store) -> Iterator[Checked]:
-    """Every entry of the catalog, replayed and re-checked without a solver; bad ones are told like good ones, not
-    raised."""
+    """Replay and re-check every entry of the catalog, without a solver.
+
+    Yields a result for each entry, a bad one too: nothing is raised for it.
+    """
     from synth.catalog.store.verify import check
 
     return check(store)
 
 
 def gc(store: Store, *, dry: bool = False) -> tuple[list[Waste], int]:
-    """What was removed (with `dry`: what would be), and by how many bytes the file is smaller."""
+    """Remove unused content. Returns the removed objects and the bytes by which the file shrank.
+
+    With `dry` nothing is removed: the objects are those that would be.
+    """
     from synth.catalog.store import gc as store_gc
 
     return (store_gc.waste(store), 0) if dry else store_gc.collect(store)

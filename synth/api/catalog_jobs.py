@@ -60,8 +60,10 @@ def plan_catalog(
     fleet: str | Path, db: str | Path = "catalog.db", *, time_limit: float | None = None, retry_open: bool = False,
     retry_failed: bool = False,
 ) -> list[Item]:  # fmt: skip
-    """What `build_catalog` would do: each task, whether the catalog answers it, and an estimate of its seconds, in its
-    order."""
+    """Return the tasks of a job in the order of `build_catalog`, which is not started.
+
+    Each has its state (whether the catalog answers it) and an estimate of its CPU seconds.
+    """
     from synth.catalog.jobs.queue import Queue, items
     from synth.catalog.store.store import Store
 
@@ -77,7 +79,7 @@ def plan_catalog(
 
 
 def catalog_table(fleet: str | Path, db: str | Path = "catalog.db", *, title: str = "Results") -> str:
-    """What the catalog answers of a job, as Markdown. Raises FormatError, SynthError."""
+    """Return the answers of the catalog to a job, as Markdown. Raises FormatError, SynthError."""
     from synth.catalog.jobs.table import markdown
     from synth.catalog.store.store import Store
 

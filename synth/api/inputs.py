@@ -72,7 +72,10 @@ def collective(
 
 
 def workers(jobs: int | None) -> int:
-    """How many processes: `jobs`, or one a core that this process may use, 8 at most. Raises UsageError below 1."""
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"jobs is {jobs}; it must be at least 1")
-    return jobs or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+    """Return the number of processes: `jobs`, or one for each usable core, 8 at most. Raises UsageError below 1."""
+    if jobs is not None:
+        if jobs < 1:
+            raise UsageError(f"jobs is {jobs}; it must be at least 1")
+        return jobs
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return min(cores or 1, 8)

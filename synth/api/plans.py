@@ -109,7 +109,10 @@ def _wishes(
     low: int,
     high: int | None,
 ):
-    """What is asked for schedules on a network: the machine is the one named, or the one that the network is."""
+    """Return a function from a network to the export request for schedules on it.
+
+    The machine is the one named by `topology`, or the one whose network it is.
+    """
     from synth.export.exported_files import Wish
     from synth.export.request import Machine, Request
     from synth.topologies import rank_placement

@@ -35,7 +35,7 @@ def lower(
     lanes: int | None = None,
     name: str | None = None,
 ) -> Program:
-    """What thread blocks do to carry out `schedule`, which is replayed first, in the form that `runtime` takes.
+    """Return the Program of `schedule` in the form that `runtime` takes. The schedule is replayed first.
 
     The options are those of synth.program.lowering.lower. Raises VerificationError for a wrong schedule, SynthError
     naming the limit of the runtime that is met, UsageError for more sends than synth.program.checked_lowering takes.
@@ -58,8 +58,10 @@ def lower(
 def read(
     path: Path, collective: Collective | None = None, root: int | None = None, runtime: str | None = None
 ) -> Program | Schedule | Frontier:  # fmt: skip
-    """What a file holds; a compact schedule of the flow methods (``.npz``) is written out. Raises FormatError,
-    UsageError."""
+    """Return the program, schedule or frontier in a file. A compressed schedule (``.npz``) is written out.
+
+    Raises FormatError, UsageError.
+    """
     if path.suffix == ".npz":
         from synth.checker.documents import schedule_archive
         from synth.scale.greedy.bulk_expansion import schedule
@@ -141,8 +143,9 @@ def lint(
     in_place: InPlace | None = None,
     point: int | None = None,
 ) -> Report:
-    """What is wrong with a program, or with the one in a file of any kind that `load_program` reads, and what is proved
-    of it.
+    """Analyse a program, or the one in a file of any kind that `load_program` reads.
+
+    Returns the report: the faults that were found, and the properties that are proved.
 
     `runtime`: whose rules hold and whose FIFOs it gets (default: this project's executors). `collective`, `roots`: what
     a file computes where it does not say. `in_place`: how it is called, where not as it claims. Raises FormatError for
@@ -262,7 +265,7 @@ def placed(
 
 
 def _timeline(program: Program, network: Network, size: int | None) -> Sequence[Event]:
-    """What happens when, in a run of the reference executor for its time alone."""
+    """The events of a run of the reference executor, for its time alone."""
     from synth.runtime import call as calls
 
     call = calls.Call(program, network, size, in_place=program.in_place == "in", values=False, bound=False)

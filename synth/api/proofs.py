@@ -1,4 +1,4 @@
-"""What is proved to have no schedule, as a document that `synth verify` re-checks."""
+"""Proofs that a problem has no schedule, as documents that `synth verify` re-checks."""
 
 from __future__ import annotations
 

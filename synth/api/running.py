@@ -271,13 +271,14 @@ def trace(done: Ran) -> str:
 def _opened(
     given: object, runtime: str | None, collective: str | Path | Collective | None, roots: Sequence[int]
 ) -> Program | Schedule | Frontier:
-    """What is to be run, read from a file where it is one, and said what it computes."""
+    """Return the program, schedule or frontier to run; read it where a file is given.
+
+    `collective`, `roots`: the collective that a file computes, where the file does not say.
+    """
     from synth.program.program import Program
 
-    path, root = (
-        Path(given) if isinstance(given, str | Path) else None,
-        roots[0] if collective is None and len(roots) == 1 else None,
-    )
+    path = Path(given) if isinstance(given, str | Path) else None
+    root = roots[0] if collective is None and len(roots) == 1 else None
     found = given if path is None else read(path, None, root, runtime)
     if not isinstance(found, Program | Schedule | Frontier):
         raise UsageError(f"a {type(found).__name__} cannot be run; programs, schedules and frontiers can")

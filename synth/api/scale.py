@@ -37,10 +37,10 @@ def large_bound(
     engine: str = "flow",
     time_limit: float | None = None,
 ) -> Large | None:
-    """The bound of a machine of any size by flow methods, with its certificate; None where `engine` "auto" leaves it to
-    `bound`.
+    """Return the lower bound of a machine of any size by flow methods, with its certificate.
 
-    After `time_limit` seconds it is the best bound so far, and `Large.open` says that there may be a sharper one.
+    None where `engine` is "auto" and the machine is small enough for `bound`. After `time_limit` seconds it is the best
+    bound so far, and `Large.open` says that there may be a higher one.
     """
     from synth.scale.search import bound as flow_bound
 

@@ -180,8 +180,10 @@ def _flow(
     most: int | None,
     chunks: int | None,
 ) -> Large:
-    """What flow methods find, as far as so many steps and chunks go; what they sum ends with the same bits on all ranks
-    anyway."""
+    """Return the frontier of flow methods, limited to so many steps and chunks.
+
+    Their sums end with the same bits on all ranks in any case.
+    """
     from synth.frontiers import engine_choice
 
     try:
@@ -363,16 +365,15 @@ def verify(given: str | Path | dict | Frontier | Schedule, proof: Path | None = 
 
 
 def _verified(given: str | Path | dict | Frontier | Schedule, proof: Path | None) -> list[str]:
-    """`verify` of anything but a compact schedule."""
+    """`verify` of anything but a compressed schedule."""
     from synth.checker.documents import exact_frontier, refutation
 
-    doc = (
-        given
-        if isinstance(given, dict)
-        else given.to_json()
-        if isinstance(given, Frontier | Schedule)
-        else exact_frontier.read(Path(given))
-    )
+    if isinstance(given, dict):
+        doc = given
+    elif isinstance(given, Frontier | Schedule):
+        doc = given.to_json()
+    else:
+        doc = exact_frontier.read(Path(given))
     try:
         if doc.get("schema") == LARGE_SCHEMA:
             from synth.checker.documents import scale_frontier

@@ -40,7 +40,7 @@ REFERENCE_PROTOCOLS = (
 
 
 class _Wish(NamedTuple):
-    """What holds for every collective."""
+    """Settings that hold for every collective."""
 
     sizes: tuple[int, ...]
     element: int
@@ -71,8 +71,11 @@ def tune(
     jobs: int | None = None,
     on_event: Listener | None = None,
 ) -> Plan:
-    """What to run at which size: of every point of the frontiers in every way, ring, tree and direct and other
-    `baselines`, other backends' logs, and without any times NCCL's own ring and tree by the same model.
+    """Choose the algorithm for each message size, and return the choices as a Plan.
+
+    Candidates are every point of the frontiers in every protocol and number of instances; ring, tree, direct and other
+    `baselines`; the algorithms in other backends' logs; and, where nothing is measured, NCCL's own ring and tree by the
+    same model.
 
     `collective`: one name or several (default: those of the frontiers and the measurements). Their frontiers are those
     given (values or files), else those that `catalog` keeps for `topology`, else synthesized; with `dividing` (default:
@@ -101,8 +104,11 @@ def tune(
     divide = topology is not None and dividing is not False
     end = None if time_limit is None else time.monotonic() + time_limit
     search = Search(end, jobs, on_event, FOR_FRONTIERS if divide else 1.0)
-    machine, opened = None if topology is None else named_topology(topology), [frontier(given) for given in frontiers]
-    name = machine.name if machine else next((f.network.name for f in opened), None)
+    machine = None if topology is None else named_topology(topology)
+    opened = [frontier(given) for given in frontiers]
+    name = machine.name if machine else None
+    if machine is None and opened:
+        name = opened[0].network.name
     held = measurements(measured, catalog, name, in_place)
     works = works_of(machine, collective, root, ranks, opened, held, search, catalog)
     if dividing and machine is None:
@@ -186,27 +192,31 @@ def _answer(
     if model is None and not measured and work.network is not None:
         model = cost_model.nominal(work.network)
     ranks = work.ranks or measured[0].ranks
-    tolerance = wish.tolerance if wish.tolerance is not None else tune.TOLERANCE if measured else 0.0
+    tolerance = wish.tolerance
+    if tolerance is None:
+        tolerance = tune.TOLERANCE if measured else 0.0
     question = tune.Question(work.name, ranks, wish.sizes, wish.element, tolerance, work.root)
     answer = tune.answer(question, offered, model)
     return answer._replace(notes=(*work.notes, *found.notes, *answer.notes)), model, measured
 
 
 def _schedules(work: Work, wish: _Wish, search: Search) -> list[Named]:
-    """Every point, the baselines asked for, and those that measurements name, ring, tree and direct where the links
-    carry them."""
+    """Return every point, the baselines asked for or named by measurements, and ring, tree and direct.
+
+    The last three are left out where the links do not carry them.
+    """
     from synth.catalog.tuner.candidates import Named
     from synth.catalog.tuner.cost_terms import shape
     from synth.scale.baselines.algorithms import SUMMARIES
 
     points = [*(p.schedule for f in work.frontiers for p in f.points), *work.dividing]
-    timed = (
-        not work.measured and search.end is not None
-    )  # then times of the points are predicted first, while there is time
-    made = [
-        Named(f"S{len(s.steps)}-R{s.rounds}-C{s.chunks}", s, shape=shape(s) if timed and search.left else None)
-        for s in points
-    ]
+    # Under a time limit the times of the points are predicted first, as long as there is time.
+    timed = not work.measured and search.end is not None
+    made = []
+    for schedule in points:
+        predicted = shape(schedule) if timed and search.left else None
+        label = f"S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
+        made.append(Named(label, schedule, shape=predicted))
     if work.network is None or not work.frontiers:
         if wish.baselines:
             raise UsageError("baselines run on the links of a machine: name it, or give its frontier")
@@ -237,38 +247,44 @@ def _plan(
     for work, (answer, model, measured) in zip(works, answers, strict=True):
         shift = len(algorithms)
         algorithms += answer.algorithms
-        moved = tuple(row._replace(order=tuple(k + shift for k in row.order)) for row in answer.table.ranges)
-        chosen = tuple(None if k is None else k + shift for k in answer.table.chosen)
-        tables.append(replace(answer.table, ranges=moved, chosen=chosen))
+        ranges = []
+        for row in answer.table.ranges:
+            ranges.append(row._replace(order=tuple(k + shift for k in row.order)))
+        chosen: list[int | None] = []
+        for k in answer.table.chosen:
+            chosen.append(None if k is None else k + shift)
+        tables.append(replace(answer.table, ranges=tuple(ranges), chosen=tuple(chosen)))
         if model is not None:
             unit = float(work.network.unit) if work.network else None
             models[work.name] = model.to_json() | {"words": cost_model.lines(model.to_json(), unit)}
-        says += [m.says for m in measured] or [model.says if model else ""]
+        if measured:
+            says += [m.says for m in measured]
+        else:
+            says.append(model.says if model else "")
         before = f"{work.name}: " if len(works) > 1 else ""
         notes += [before + note for note in answer.notes]
-        notes += [
-            before + "the frontier is not complete: what is open may hold better points"
-            for f in work.frontiers
-            if not f.complete
-        ][:1]
+        if not all(f.complete for f in work.frontiers):
+            notes.append(before + "the frontier is not complete: its open intervals may hold better points")
         if len({m.modelled for m in measured}) > 1:
             notes.append(before + "modelled and measured times are compared here, which says little about a machine")
         if len({m.protocol for m in measured if m.modelled}) > 1:
             notes.append(before + REFERENCE_PROTOCOLS)
     labels = next((f.labels for work in works for f in work.frontiers if f.labels), ())
-    source = "measured" if any(not m.modelled for _, _, measured in answers for m in measured) else "model"
+    real = any(not m.modelled for _, _, measured in answers for m in measured)
     said = "; ".join(dict.fromkeys(text for text in says if text))
+    kinds: list[tuple[str, ...]] = []
+    if facts is not None:
+        for route in networks[0].routes:
+            kinds.append(tuple(sorted(facts.kinds[route.src, route.dst])))
     return Plan(
         tuple(algorithms),
         tuple(tables),
-        source,
+        "measured" if real else "model",
         said,
         networks[0] if networks else None,
         labels,
         models,
         tuple(dict.fromkeys(notes)),
-        ()
-        if facts is None
-        else tuple(tuple(sorted(facts.kinds[route.src, route.dst])) for route in networks[0].routes),
+        tuple(kinds),
         () if facts is None else facts.nodes,
     )

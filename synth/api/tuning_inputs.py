@@ -1,4 +1,4 @@
-"""What a plan is made from: frontiers, the measurements of their programs, and other libraries' logs, by collective."""
+"""Inputs of a tuning plan, by collective: frontiers, measurements of their programs, other libraries' logs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ if TYPE_CHECKING:
     from synth.catalog.tuner.measurements import Measurement
     from synth.pareto.events import Listener
 
-MOST_CHUNKS = 32  # of a unit, in schedules that are to divide every size
-TRIES = 3  # numbers of chunks, the best first
-SECONDS = 3.0  # wall time for one of them, where nothing limits all
-DIVIDING_SECONDS = (
-    20.0  # wall time for all of them, where nobody limited it: they are looked for in every run on a machine
-)
-
-
-# Of a time limit: what frontiers may take where schedules that divide every size are looked for too. And of the time of
-# one frontier:
-# what flow methods may add to it, about.
-FOR_FRONTIERS, FLOWS_ADD = 0.6, 0.1
-# what the baselines and predictions of the points take after they are written out, at most about, per second of that
+# Schedules whose chunks divide every size have at most this many chunks of a unit.
+MOST_CHUNKS = 32
+# So many numbers of chunks are tried at each number of steps, the least rounds per chunk first.
+TRIES = 3
+# Wall seconds for one such schedule, where there is no time limit.
+SECONDS = 3.0
+# Wall seconds for all such schedules, where there is no time limit: every run on a machine looks for them.
+DIVIDING_SECONDS = 20.0
+# Fraction of a time limit for frontiers, where dividing schedules are looked for too.
+FOR_FRONTIERS = 0.6
+# Flow methods add about this fraction to the time of a frontier.
+FLOWS_ADD = 0.1
+# After a frontier is written out, its baselines and predictions take at most about so many times as long.
 AFTER = 3.0
 
 
 @dataclass(frozen=True)
 class Search:
-    """How frontiers and schedules are searched: all of it until `end` (seconds of `clock`; None: no limit), which
-    `limit` names."""
+    """Options of the search for frontiers and schedules.
+
+    `end`: seconds of `clock` at which all of it ends (None: no limit); `limit` is the name of that limit in messages.
+    """
 
     end: float | None = None
     jobs: int | None = None
@@ -112,15 +114,15 @@ def measurements(
 
 
 def logged(logs: Sequence[tuple[str, str | Path]], work: Work, in_place: bool) -> list[Measurement]:
-    """What the logs say of the collective of `work`. Raises FormatError, UsageError where they are of different numbers
-    of ranks."""
+    """Return the measurements of the collective of `work` in the logs.
+
+    Raises FormatError for a bad log, UsageError where numbers of ranks differ.
+    """
     from synth.catalog.tuner import logs as readers
 
-    found = [
-        m
-        for backend, file in logs
-        for m in readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)
-    ]
+    found = []
+    for backend, file in logs:
+        found += readers.load(Path(file), backend, work.name, work.ranks, work.root, in_place)
     counts = {m.ranks for m in (*work.measured, *found)}
     if len(counts) > 1:
         raise UsageError(
@@ -147,14 +149,17 @@ def works(
     """
     network = None if machine is None else machine.network()
     asked = [collective] if isinstance(collective, str) else list(collective)
-    names = list(dict.fromkeys(asked)) or list(
-        dict.fromkeys([f.collective.name for f in frontiers] + [m.collective for m in held])
-    )
+    if not asked:
+        asked = [f.collective.name for f in frontiers]
+        asked += [m.collective for m in held]
+    names = list(dict.fromkeys(asked))
     if not names:
         raise UsageError("which collective? name one (--coll), or give frontiers or measurements that say")
     found = []
     for place, name in enumerate(names):
-        count = next((n for n in (ranks, network and network.ranks, *(f.network.ranks for f in frontiers)) if n), None)
+        sizes = [ranks, network and network.ranks]
+        sizes += [f.network.ranks for f in frontiers]
+        count = next((size for size in sizes if size), None)
         own = [f for f in frontiers if f.collective.name == name.lower() and root in (None, *f.collective.roots)]
         if len({f.collective for f in own}) > 1:
             raise UsageError(
@@ -170,12 +175,17 @@ def works(
                 made, notes, flows = _synthesized(machine, task, search, len(names) - place)
                 own = [made]
         there = next((f.network for f in own), network)
-        for other in (*(f.network for f in own), *((network,) if network else ())):
+        networks = [f.network for f in own]
+        if network is not None:
+            networks.append(network)
+        for other in networks:
             if there is not None and not _same(other, there):
                 raise UsageError(
                     f"{name}: a frontier of {other.name} and one of {there.name}; a plan is for one machine"
                 )
-        wanted, title = (None, name) if task is None else (task.roots[0] if len(task.roots) == 1 else None, task.name)
+        wanted, title = None, name
+        if task is not None:
+            wanted, title = task.roots[0] if len(task.roots) == 1 else None, task.name
         measured = [m for m in held if m.collective == title and count in (None, m.ranks) and m.root in (None, wanted)]
         found.append(Work(title, count, wanted, there, tuple(own), tuple(measured), notes=notes, flows=flows))
     return found
@@ -272,13 +282,15 @@ def _written_out(found: Large, network: Network, task: Collective, search: Searc
 def dividing(
     found: Frontier, machine: Topology, sizes: Sequence[int], element: int, search: Search, to_come: int = 1
 ) -> tuple[list[Schedule], list[int]]:
-    """Schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit: for each number of steps of
-    the frontier that has none, one of about its rounds per chunk, where it is better than what fewer steps give.
+    """Search for schedules whose chunks divide every one of `sizes`, at most `MOST_CHUNKS` of a unit.
 
-    And the numbers of steps at which the time was over before all were tried. `to_come`: frontiers that share what is
-    left of it.
+    At each number of steps whose point does not divide them, a schedule of about the point's rounds per chunk is
+    sought, if it is better than those of fewer steps. Returns the schedules, and the numbers of steps at which the time
+    was over first. `to_come`: the number of frontiers that share the remaining time.
     """
-    count = gcd(*sizes) // element if all(size % element == 0 for size in sizes) else 0
+    count = 0
+    if all(size % element == 0 for size in sizes):
+        count = gcd(*sizes) // element
     units = found.collective.buffer_units
     able = [c for c in range(1, MOST_CHUNKS + 1) if count and count % (c * units) == 0]
     made: list[Schedule] = []
@@ -288,7 +300,7 @@ def dividing(
         if point.chunks in able:
             best = point.bandwidth
             continue
-        tries = sorted((Fraction(max(point.steps, ceil(c * point.bandwidth)), c), c) for c in able)
+        tries = sorted((Fraction(max(point.steps, ceil(c * point.bandwidth)), c), c) for c in able)  # (R/C, C)
         for rate, chunks in tries[:TRIES]:
             if best is not None and rate >= best:
                 break
