@@ -1,5 +1,4 @@
-"""What every builder of topologies uses: links both ways, crossbars, the limits of ports and NICs, permutations to
-declare."""
+"""Parts of topologies: links both ways, crossbars, limits of ports and NICs, permutations to declare."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ Permutation = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Nic:
-    """How a box reaches others: `bandwidth` GB/s each way per NIC, `latency` µs, `count` NICs a box (0: one per
-    rank)."""
+    """Network cards of a box: `bandwidth` in GB/s each way per NIC, `latency` in µs, `count` a box (0: one a rank)."""
 
     bandwidth: Fraction
     latency: Fraction
@@ -32,8 +30,7 @@ class Nic:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of `synth list topologies`: `build(sizes, options)` makes the topology; `sizes` shows the form of its
-    sizes."""
+    """A line of `synth list topologies`. `build(sizes, options)` makes the topology; `sizes` shows their form."""
 
     summary: str
     build: Callable[[tuple[int, ...], dict[str, str]], Topology]
@@ -116,7 +113,7 @@ def table_limits(
 
 
 def _exceeds(widths: Iterable[Fraction], bandwidth: Fraction) -> bool:
-    """Whether the widths add up to more; looks at no more of them than it takes."""
+    """True if the widths add up to more than `bandwidth`. Stops at the first partial sum that does."""
     total = Fraction(0)
     return any((total := total + width) > bandwidth for width in widths)
 

@@ -85,26 +85,32 @@ def _copies(box: Topology, boxes: int) -> tuple[list[Link], list[Limit]]:
 
         start = len(links)
         links += [Link(end(k.src), end(k.dst), k.bandwidth, k.latency, k.kind) for k in box.links]
-        limits += [Limit(f"box {b} {m.name}", tuple(start + i for i in m.links), m.bandwidth) for m in box.limits]
+        for limit in box.limits:
+            members = tuple(start + i for i in limit.links)
+            limits.append(Limit(f"box {b} {limit.name}", members, limit.bandwidth))
     return links, limits
 
 
 def _members(text: str, size: int, name: str) -> list[int]:
     parts = text.split("+")
-    if not all(p.isdecimal() and len(p) < 6 and int(p) < size for p in parts) or len({int(p) for p in parts}) < len(
-        parts
-    ):
+    members = [int(part) for part in parts if part.isdecimal() and len(part) < 6]
+    if len(set(members)) < len(parts) or max(members) >= size:
         raise UsageError(f"{name}: cross={text} must be distinct ranks of 0..{size - 1} joined by +, such as cross=0+2")
-    return [int(p) for p in parts]
+    return members
 
 
 def _wires(box: Topology, boxes: int, members: list[int]) -> list[Link]:
     unit = box.unit_bandwidth()
     latency = max((k.latency for k in box.links), default=Fraction(0))
     kind = box.links[0].kind if box.links else "unknown"
-    pairs = [(b, (b + 1) % boxes) for b in range(boxes if boxes > 2 else 1)]
-    ends = [(b * box.ranks + m, c * box.ranks + m) for b, c in pairs for m in members]
-    return [Link(u, v, unit, latency, kind) for a, b in ends for u, v in ((a, b), (b, a))]
+    count = boxes if boxes > 2 else 1  # two boxes have one pair
+    links = []
+    for b in range(count):
+        c = (b + 1) % boxes
+        for m in members:
+            one, other = b * box.ranks + m, c * box.ranks + m
+            links += [Link(one, other, unit, latency, kind), Link(other, one, unit, latency, kind)]
+    return links
 
 
 def _chosen(nic: Nic, options: dict[str, str], size: int, name: str) -> Nic:
@@ -144,7 +150,9 @@ def _network(
     if count > LARGE:
         table = _table(links, [list(peers(i)) for i in range(size)], boxes, nic)
         return table, table_limits(table, boxes * size, share, nic.bandwidth, "NIC", start)
-    ends = [[c * size + j for c in range(boxes) for j in peers(i)] for i in range(size)]
+    ends: list[list[int]] = []  # of rank i: its peers in all boxes
+    for i in range(size):
+        ends.append([c * size + j for c in range(boxes) for j in peers(i)])
     own = [len(peers(i)) for i in range(size)]
     for b in range(boxes):
         for i in range(size):
@@ -187,7 +195,10 @@ def _candidates(box: Topology, boxes: int, options: dict[str, str]) -> Iterator[
         return tuple(b * size + p for b in range(boxes) for p in pi)
 
     yield shuffled([(b + 1) % boxes for b in range(boxes)])
-    yield shuffled([1, 0, *range(2, boxes)] if "cross" not in options else [-b % boxes for b in range(boxes)])
+    if "cross" in options:
+        yield shuffled([-b % boxes for b in range(boxes)])
+    else:
+        yield shuffled([1, 0, *range(2, boxes)])
     inner = list(box.generators)
     if options.get("net") == "odd-even":
         inner += [*symmetric_group(range(0, size, 2), size), *symmetric_group(range(1, size, 2), size)]

@@ -22,15 +22,15 @@ DENSE = 4
 
 
 def is_permutation(pi: Sequence[int], ranks: int) -> bool:
-    """Whether `pi` lists each of 0..ranks-1 once."""
+    """True if `pi` lists each of 0..ranks-1 once."""
     return len(pi) == ranks and set(pi) == set(range(ranks))
 
 
 def preserves(topology: Topology, pi: Sequence[int]) -> bool:
-    """Whether the rank permutation `pi` maps links to links of equal bandwidth and limits to equal limits.
+    """True if the rank permutation `pi` maps links to links of equal bandwidth and limits to equal limits.
 
-    Explicit switches follow their neighbours (any images that make the links agree will do). May say no of a true
-    automorphism only where switches look alike yet are wired differently; never says yes of a false one.
+    Explicit switches follow their neighbours: any images that make the links agree will do. The answer may be False for
+    an automorphism where switches look alike yet are connected differently. It is never True for another permutation.
     """
     if not is_permutation(pi, topology.ranks):
         return False
@@ -44,8 +44,11 @@ def preserves(topology: Topology, pi: Sequence[int]) -> bool:
         moved.append(target[0])
     if not topology.limits:
         return True
-    limits = sorted((limit.bandwidth, sorted(limit.links)) for limit in topology.limits)
-    return limits == sorted((limit.bandwidth, sorted(moved[i] for i in limit.links)) for limit in topology.limits)
+    limits, images = [], []
+    for limit in topology.limits:
+        limits.append((limit.bandwidth, sorted(limit.links)))
+        images.append((limit.bandwidth, sorted(moved[i] for i in limit.links)))
+    return sorted(limits) == sorted(images)
 
 
 def with_generators(topology: Topology, candidates: Iterable[Sequence[int]]) -> Topology:
@@ -150,7 +153,7 @@ class Large:
         return not len(self.sizes) or self._limits(target)
 
     def _limits(self, target: np.ndarray) -> bool:
-        """Whether each set of links goes to one of as many, as wide and as often a limit, and no two to the same."""
+        """True if each limit goes to an equal one (as many links, as wide, as often declared), no two to the same."""
         np, none = self.np, len(self.sizes)
         goes = np.full(none + 1, none, np.int32)
         image = [row[target] for row in self.sides]
@@ -173,8 +176,8 @@ class Large:
         none = len(self.sizes)
         goes: set[int] = set()
         for k, links in enumerate(self.held):
-            found = [(int(row[0]), row) for row in (side[target[links]] for side in self.sides)]
-            fits = [at for at, row in found if at < none and (row == at).all()]
+            images = [side[target[links]] for side in self.sides]
+            fits = [int(row[0]) for row in images if row[0] < none and (row == row[0]).all()]
             fits = [at for at in fits if self.sizes[at] == self.sizes[k] and (self.like[at] == self.like[k]).all()]
             if not fits:
                 return False

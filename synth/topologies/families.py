@@ -87,7 +87,9 @@ def _table(edges: np.ndarray, ranks: int, units: Fraction, latency: Fraction) ->
 
 
 def _cyclic(n: int) -> list[Permutation]:
-    return [tuple((i + 1) % n for i in range(n)), tuple(-i % n for i in range(n))]
+    turn = tuple((i + 1) % n for i in range(n))
+    mirror = tuple(-i % n for i in range(n))
+    return [turn, mirror]
 
 
 def ring(n: int, options: Options) -> Topology:
@@ -138,9 +140,13 @@ def hypercube(n: int, options: Options) -> Topology:
             f"hypercube:{n}: the size counts ranks and must be a power of two, such as {1 << bits} or {2 << bits}"
         )
     edges = ((i, i ^ (1 << b)) for i in range(n) for b in range(bits) if i < i ^ (1 << b))
-    turn = [((i << 1) | (i >> (bits - 1))) & (n - 1) for i in range(n)] if bits else []
-    swap = [(i & ~3) | ((i & 1) << 1) | ((i >> 1) & 1) for i in range(n)] if bits > 1 else []
-    return _direct(f"hypercube:{n}", n, edges, options, [[i ^ 1 for i in range(n)] if bits else [], turn, swap])
+    symmetries: list[list[int]] = []
+    if bits:
+        symmetries.append([i ^ 1 for i in range(n)])  # one bit of all ranks flipped
+        symmetries.append([((i << 1) | (i >> (bits - 1))) & (n - 1) for i in range(n)])  # bits rotated
+    if bits > 1:
+        symmetries.append([(i & ~3) | ((i & 1) << 1) | ((i >> 1) & 1) for i in range(n)])  # two bits exchanged
+    return _direct(f"hypercube:{n}", n, edges, options, symmetries)
 
 
 def _grid(sizes: tuple[int, ...], options: Options, name: str, wrap: bool) -> Topology:
@@ -292,9 +298,11 @@ def _two_levels(n: int, options: Options, levels: int) -> tuple[list[tuple[int, 
     leaves = n // leaf
     if leaves * spines > MAX_LINKS:
         raise UsageError(f"fat-tree:{n} with {spines} spines has more than {MAX_LINKS} links")
-    wires = [(i, n + i // leaf) for i in range(n)]
-    wires += [(n + b, n + leaves + s) for b in range(leaves) for s in range(spines)]
-    return wires, (*(f"leaf{b}" for b in range(leaves)), *(f"spine{s}" for s in range(spines)))
+    pairs = [(i, n + i // leaf) for i in range(n)]
+    pairs += [(n + b, n + leaves + s) for b in range(leaves) for s in range(spines)]
+    names = [f"leaf{b}" for b in range(leaves)]
+    names += [f"spine{s}" for s in range(spines)]
+    return pairs, tuple(names)
 
 
 def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
@@ -305,17 +313,16 @@ def _three_levels(n: int, options: Options) -> tuple[list[tuple[int, int]], tupl
     if {"leaf", "spines"} & set(options):
         raise UsageError("leaf= and spines= are for two levels; levels=3 follows from the size")
     pods, edge, upper, core = 2 * half, n, n + 2 * half * half, n + 4 * half * half
-    wires = [(i, edge + i // half) for i in range(n)]
-    wires += [
-        (edge + p * half + a, upper + p * half + b) for p in range(pods) for a in range(half) for b in range(half)
-    ]
-    wires += [
-        (upper + p * half + b, core + b * half + c) for p in range(pods) for b in range(half) for c in range(half)
-    ]
-    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)] + [
-        f"aggr{p}.{b}" for p in range(pods) for b in range(half)
-    ]
-    return wires, (*names, *(f"core{b}.{c}" for b in range(half) for c in range(half)))
+    squares = [(a, b) for a in range(half) for b in range(half)]
+    pairs = [(i, edge + i // half) for i in range(n)]
+    for p in range(pods):
+        pairs += [(edge + p * half + a, upper + p * half + b) for a, b in squares]
+    for p in range(pods):
+        pairs += [(upper + p * half + b, core + b * half + c) for b, c in squares]
+    names = [f"edge{p}.{a}" for p in range(pods) for a in range(half)]
+    names += [f"aggr{p}.{b}" for p in range(pods) for b in range(half)]
+    names += [f"core{b}.{c}" for b, c in squares]
+    return pairs, tuple(names)
 
 
 def rail(sizes: tuple[int, ...], options: Options) -> Topology:
@@ -349,7 +356,8 @@ def rail(sizes: tuple[int, ...], options: Options) -> Topology:
     ]
     limits += port_limits(links, [(i,) for i in range(n)], outer, "rail port", inside)
     symmetries = [_blockwise(pi, size) for pi in symmetric_group(range(boxes), boxes)]
-    symmetries += [tuple(b * size + p for b in range(boxes) for p in pi) for pi in symmetric_group(range(size), size)]
+    for pi in symmetric_group(range(size), size):
+        symmetries.append(tuple(b * size + p for b in range(boxes) for p in pi))
     nodes = tuple(i // size for i in range(n))
     return with_generators(
         Topology(f"rail:{boxes}x{size}", n, tuple(links), tuple(limits), (), nodes, Fraction(1)), symmetries

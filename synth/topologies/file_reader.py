@@ -63,8 +63,10 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
         """The path of the next value, its line noted unless its key's is."""
         if lines is None:
             return ""
-        top, at = stack[-1], paths[-1] if paths else ""
-        path = "" if not paths else f"{at}[{len(top)}]" if isinstance(top, list) else f"{at}.{keys[-1]}".lstrip(".")
+        path = ""
+        if paths:
+            top = stack[-1]
+            path = f"{paths[-1]}[{len(top)}]" if isinstance(top, list) else f"{paths[-1]}.{keys[-1]}".lstrip(".")
         lines.setdefault(path, line)
         return path
 
@@ -94,7 +96,10 @@ def parse_yaml(text: str, file: str, lines: dict[str, int] | None = None) -> Any
                 quoted = not event.implicit[0]
                 if not isinstance(stack[-1], dict):
                     marked(line)
-                put(event.value if quoted else None if event.value in ("", "~", "null") else Plain(event.value), line)
+                if quoted:
+                    put(event.value, line)
+                else:
+                    put(None if event.value in ("", "~", "null") else Plain(event.value), line)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 if len(stack) > MAX_DEPTH:
                     raise FormatError("is nested too deeply", file, line)

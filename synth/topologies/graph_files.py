@@ -17,7 +17,7 @@ _DOCTYPE = re.compile(r"<!\s*(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 
 def is_node_link(doc: Any) -> bool:
-    """Whether a parsed document is networkx's node-link form rather than a topology file."""
+    """True if a parsed document is networkx's node-link form rather than a topology file."""
     return (
         isinstance(doc, dict)
         and "ranks" not in doc
@@ -100,13 +100,18 @@ def _document(graph: Any, file: str) -> dict:
     switch = {n for n, d in graph.nodes(data=True) if str(d.get("switch", "")).lower() in ("true", "1", "yes")}
     ids = [n for n in graph.nodes if n not in switch]
     notes = []
-    if {str(n) for n in ids} == {str(i) for i in range(len(ids))}:
+    numbers = set(map(str, range(len(ids))))
+    if set(map(str, ids)) == numbers:
         rank = {n: int(n) for n in ids}
     else:
         rank = {n: i for i, n in enumerate(ids)}
-        shown = ", ".join(f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])) + (", ..." if len(ids) > 8 else "")
-        notes.append(f"ranks in the order of the file: {shown}")
-    names = {n: f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n) for n in switch}
+        shown = [f"{i} is {str(n)[:30]}" for i, n in enumerate(ids[:8])]
+        if len(ids) > 8:
+            shown.append("...")
+        notes.append(f"ranks in the order of the file: {', '.join(shown)}")
+    names = {}
+    for n in switch:
+        names[n] = f"switch {n}" if str(n).lstrip("-").isdecimal() else str(n)
 
     def end(node: Any) -> Plain | str:
         return Plain(rank[node]) if node in rank else names[node]

@@ -53,7 +53,8 @@ def large_grid(sizes: tuple[int, ...], wrap: bool) -> tuple[np.ndarray, Iterable
     for d, size in enumerate(sizes):
         ends.append(np.roll(rank, -1, axis=d).reshape(-1))
         joined = (np.arange(size) + 1 < size) | (wrap and size > 1)
-        shape = [size if e == d else 1 for e in range(len(sizes))]
+        shape = [1] * len(sizes)
+        shape[d] = size
         there.append(np.broadcast_to(joined.reshape(shape), sizes).reshape(-1))
     kept = np.stack(there, axis=1)
     edges = np.stack(np.broadcast_arrays(rank.reshape(-1, 1), np.stack(ends, axis=1)), axis=2)[kept]

@@ -51,8 +51,11 @@ def dgx1_v100() -> Topology:
 def dgx1_p100() -> Topology:
     """DGX-1 with P100: two complete quads and a link between equal positions, 20 GB/s each."""
     unit = Fraction(20)
-    links = duplex([*HIVES, *((i, i + 4) for i in range(4))], unit, NVLINK_US, "nvlink")
-    both = [tuple(4 * h + p for h in (0, 1) for p in quad) for quad in ((1, 2, 3, 0), (1, 0, 2, 3))]
+    across = [(i, i + 4) for i in range(4)]
+    links = duplex([*HIVES, *across], unit, NVLINK_US, "nvlink")
+    both = []  # permutations of a quad, on both quads at once
+    for quad in ((1, 2, 3, 0), (1, 0, 2, 3)):
+        both.append((*quad, *(4 + position for position in quad)))
     return with_generators(
         Topology("dgx1-p100", 8, links, nodes=(0,) * 8, unit=unit), [*both, (4, 5, 6, 7, 0, 1, 2, 3)]
     )
@@ -78,11 +81,10 @@ def mi50_z52() -> Topology:
     the other."""
     ring = (0, 1, 3, 2, 6, 7, 5, 4)
     near = {frozenset((2, 6)), frozenset((0, 4))}
-    links = tuple(
-        Link(u, v, VEGA_GBPS, PCIE_US, "pcie") if {a, b} in near else Link(u, v, VEGA_GBPS, NVLINK_US, "xgmi")
-        for a, b in zip(ring, (*ring[1:], ring[0]), strict=True)
-        for u, v in ((a, b), (b, a))
-    )
+    links = []
+    for a, b in zip(ring, (*ring[1:], ring[0]), strict=True):
+        latency, kind = (PCIE_US, "pcie") if {a, b} in near else (NVLINK_US, "xgmi")
+        links += [Link(a, b, VEGA_GBPS, latency, kind), Link(b, a, VEGA_GBPS, latency, kind)]
     turn, flip = [0] * 8, [0] * 8
     for i, rank in enumerate(ring):
         turn[rank], flip[rank] = ring[(i + 1) % 8], ring[-i % 8]
@@ -90,7 +92,9 @@ def mi50_z52() -> Topology:
         "the hives are joined by PCIe 4.0 x16 (0-4 and 2-6), counted at 24 GB/s, which is also RCCL's figure for "
         "one xGMI link"
     )
-    return with_generators(Topology("mi50-z52", 8, links, nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,)), [turn, flip])
+    return with_generators(
+        Topology("mi50-z52", 8, tuple(links), nodes=(0,) * 8, unit=VEGA_GBPS, notes=(note,)), [turn, flip]
+    )
 
 
 def mi100_4p3l() -> Topology:
@@ -115,7 +119,9 @@ def mi250() -> Topology:
         ends, count = item.split(":")
         a, b = map(int, ends.split("-"))
         links += duplex([(a, b)], unit * int(count), NVLINK_US, "xgmi")
-    flips = [tuple(i ^ 3 for i in range(16)), tuple(i ^ 8 for i in range(16))]
+    flips = []
+    for mask in (3, 8):
+        flips.append(tuple(i ^ mask for i in range(16)))
     return with_generators(Topology("mi250", 16, tuple(links), nodes=(0,) * 16, unit=unit), flips)
 
 

@@ -62,8 +62,8 @@ def match(topology: Topology, candidates: Sequence[str] | None = None) -> Match 
     Preferred in this order: equal, equal but for the speed of all links, equal in NVLink and xGMI (PCIe is assumed, not
     measured, in most dumps), a machine with one pair of links missing. The map is the lexicographically least one.
     """
-    known = [named(name) for name in (candidates if candidates is not None else list(_names(topology.ranks)))]
-    known = [machine for machine in known if machine.ranks == topology.ranks]
+    names = list(_names(topology.ranks)) if candidates is None else candidates
+    known = [machine for machine in map(named, names) if machine.ranks == topology.ranks]
     whole = topology.network()
     found = _best(topology, whole, [(machine, machine.network()) for machine in known])
     if found is None and any(link.kind == "pcie" for link in topology.links):
@@ -145,9 +145,13 @@ def _fast(topology: Topology) -> Network:
     """The network without PCIe."""
     kept = [i for i, k in enumerate(topology.links) if k.kind != "pcie"]
     place = {old: new for new, old in enumerate(kept)}
-    limits = [replace(m, links=tuple(place[i] for i in m.links if i in place)) for m in topology.limits]
+    limits = []
+    for limit in topology.limits:
+        members = tuple(place[i] for i in limit.links if i in place)
+        if members:
+            limits.append(replace(limit, links=members))
     links = tuple(topology.links[i] for i in kept)
-    return replace(topology, links=links, limits=tuple(m for m in limits if m.links), unit=None).network()
+    return replace(topology, links=links, limits=tuple(limits), unit=None).network()
 
 
 def _total(net: Network) -> Fraction:
@@ -159,4 +163,5 @@ def _is_machine(name: str) -> bool:
 
 
 def _labels(topology: Topology, ranks: Sequence[int]) -> tuple[int, ...]:
-    return tuple(topology.labels[r] for r in ranks) if topology.labels else tuple(ranks)
+    labels = topology.labels or range(topology.ranks)
+    return tuple(labels[rank] for rank in ranks)

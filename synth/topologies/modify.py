@@ -1,5 +1,4 @@
-"""What a user changes on a machine: an allocation of its ranks, broken, slow or measured links. Topology in, topology
-out.
+"""Changes of a machine by a user: an allocation of its ranks; broken, slow or measured links.
 
 Links and ranks are named by the machine's own numbers, whatever the order of the options: measured values first,
 then slow links, then broken ones, the allocation last. A declared symmetry that no longer holds is dropped.
@@ -70,13 +69,22 @@ def with_ranks(topology: Topology, ranks: Sequence[int]) -> Topology:
         raise UsageError(f"--ranks: {','.join(map(str, ranks))} names a rank twice")
     n, place = len(ranks), {rank: i for i, rank in enumerate(ranks)}
     place |= {topology.ranks + s: n + s for s in range(len(topology.switches))}
-    old_nodes, old_labels = topology.nodes or (0,) * topology.ranks, topology.labels or tuple(range(topology.ranks))
-    boxes = {box: i for i, box in enumerate(sorted({old_nodes[r] for r in ranks}))}
-    kept = _relinked(
-        topology,
-        lambda k: replace(k, src=place[k.src], dst=place[k.dst]) if k.src in place and k.dst in place else None,
-    )
-    restricted = [[place[pi[r]] for r in ranks] for pi in topology.generators if {pi[r] for r in ranks} == set(ranks)]
+    old_nodes = topology.nodes or (0,) * topology.ranks
+    old_labels = topology.labels or tuple(range(topology.ranks))
+    used = {old_nodes[rank] for rank in ranks}
+    boxes = {box: i for i, box in enumerate(sorted(used))}
+
+    def moved(link: Link) -> Link | None:
+        if link.src not in place or link.dst not in place:
+            return None
+        return replace(link, src=place[link.src], dst=place[link.dst])
+
+    kept = _relinked(topology, moved)
+    restricted = []  # the symmetries that keep the allocation
+    for pi in topology.generators:
+        image = [pi[rank] for rank in ranks]
+        if set(image) == set(ranks):
+            restricted.append([place[rank] for rank in image])
     # Cheap to try, and right wherever all links are alike.
     likely = [*symmetric_group(range(n), n), tuple(range(n))[::-1]]
     smaller = replace(
@@ -176,9 +184,9 @@ def _relinked(topology: Topology, change: Callable[[Link], Link | None]) -> Topo
 
 
 def _ends(topology: Topology) -> dict[str, int]:
-    return {str(r): r for r in range(topology.ranks)} | {
-        name: topology.ranks + i for i, name in enumerate(topology.switches)
-    }
+    ends = {str(rank): rank for rank in range(topology.ranks)}
+    ends.update({name: topology.ranks + i for i, name in enumerate(topology.switches)})
+    return ends
 
 
 def _name(topology: Topology, end: int) -> str:
@@ -188,8 +196,11 @@ def _name(topology: Topology, end: int) -> str:
 def _existing(topology: Topology, option: str, one: int, other: int) -> set[tuple[int, int]]:
     ends = {(one, other), (other, one)}
     if not any((k.src, k.dst) in ends for k in topology.links):
-        near = sorted({k.dst for k in topology.links if k.src == one} | {k.src for k in topology.links if k.dst == one})
-        known = ", ".join(_name(topology, e) for e in near[:12]) + (", ..." if len(near) > 12 else "")
+        near = {k.dst for k in topology.links if k.src == one}
+        near |= {k.src for k in topology.links if k.dst == one}
+        known = ", ".join(_name(topology, e) for e in sorted(near)[:12])
+        if len(near) > 12:
+            known += ", ..."
         a, b = _name(topology, one), _name(topology, other)
         raise UsageError(
             f"--{option} {a}-{b}: {topology.name} has no link between {a} and {b}; {a} is joined to "

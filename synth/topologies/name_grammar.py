@@ -90,18 +90,19 @@ def topology(name: str) -> Topology:
 
 
 def summaries() -> list[tuple[str, str]]:
-    """Name and summary (with the form of its sizes) of everything built in: machines, then families."""
-    return [
-        (name, f"{entry.summary}; {name}:{entry.sizes}" if entry.sizes else entry.summary)
-        for name, entry in (MACHINES | FAMILIES).items()
-    ]
+    """Return name and summary (with the form of its sizes) of every built-in topology: machines, then families."""
+    rows = []
+    for name, entry in (MACHINES | FAMILIES).items():
+        sizes = f"; {name}:{entry.sizes}" if entry.sizes else ""
+        rows.append((name, entry.summary + sizes))
+    return rows
 
 
 def _plugin(key: str) -> Entry:
-    """What an installed package adds under this name: a function of sizes and key=value options that makes a
-    `Topology`.
+    """The topology that an installed package adds under this name.
 
-    Raises UsageError with the nearest names when there is none.
+    Its function takes the sizes and the key=value options, and returns a `Topology`. Raises UsageError with the nearest
+    names where there is none.
     """
     from inspect import signature
 

@@ -21,10 +21,9 @@ def known(network: Network) -> Topology | None:
 
 
 def same(one: Network, other: Network) -> bool:
-    """Whether the two have the same routes, rank for rank."""
-    return sorted((r.src, r.dst, r.via, r.units) for r in one.routes) == sorted(
-        (r.src, r.dst, r.via, r.units) for r in other.routes
-    )
+    """True if the two have the same routes, rank for rank."""
+    routes = sorted((r.src, r.dst, r.via, r.units) for r in one.routes)
+    return routes == sorted((r.src, r.dst, r.via, r.units) for r in other.routes)
 
 
 def place(network: Network, machine: Network, default: Sequence[int]) -> tuple[tuple[int, ...], bool]:
@@ -33,9 +32,8 @@ def place(network: Network, machine: Network, default: Sequence[int]) -> tuple[t
     `default` where it already carries every route to one of the machine that is as wide, or where no renumbering makes
     them equal.
     """
-    if sorted((default[r.src], default[r.dst], r.units) for r in network.routes) == sorted(
-        (r.src, r.dst, r.units) for r in machine.routes
-    ):
+    placed = sorted((default[r.src], default[r.dst], r.units) for r in network.routes)
+    if placed == sorted((r.src, r.dst, r.units) for r in machine.routes):
         return tuple(default), False
     found = symmetry.isomorphism(network, machine)
     return (tuple(default), False) if found is None else (tuple(found), True)

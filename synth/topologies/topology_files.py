@@ -98,17 +98,21 @@ def dump(topology: Topology) -> dict:
         for k in topology.links
     ]
     if topology.limits:
-        doc["limits"] = [
-            {"name": m.name, "links": [ends(topology.links[i]) for i in m.links], "bandwidth": _plain(m.bandwidth)}
-            for m in topology.limits
-        ]
+        doc["limits"] = []
+        for limit in topology.limits:
+            members = [ends(topology.links[i]) for i in limit.links]
+            doc["limits"].append({"name": limit.name, "links": members, "bandwidth": _plain(limit.bandwidth)})
     lists = {
         "nodes": topology.nodes,
         "symmetries": topology.generators,
         "labels": topology.labels,
         "notes": topology.notes,
     }
-    doc |= {key: [list(x) if isinstance(x, tuple) else x for x in value] for key, value in lists.items() if value}
+    for key, values in lists.items():
+        if values:
+            doc[key] = []
+        for value in values:
+            doc[key].append(list(value) if isinstance(value, tuple) else value)
     return doc
 
 
@@ -217,7 +221,10 @@ def _check_units(
 
 
 def _ends(link: Link, switches: tuple[str, ...], ranks: int) -> str:
-    return "→".join(str(end) if end < ranks else switches[end - ranks] for end in (link.src, link.dst))
+    def name(end: int) -> str:
+        return str(end) if end < ranks else switches[end - ranks]
+
+    return f"{name(link.src)}→{name(link.dst)}"
 
 
 def _integers(read: Fields, value: Any, place: str, ranks: int) -> tuple[int, ...]:

@@ -50,7 +50,8 @@ def chain(
     elements = _elements(moves, distances)
     free = sorted((pi for pi in elements if _free(pi)), key=lambda pi: _reach(pi, distances))
     starts = _starts(free or elements)
-    towers = sorted((_tower(start, free) for start in starts), key=lambda tower: -tower[0][0])
+    towers = [_tower(start, free) for start in starts]
+    towers.sort(key=lambda tower: -tower[0][0])
     offers = [tower[0] for tower in towers]
     offers += [group for tower in towers for group in tower[1:]]
     offers += [(order(pi), (pi,)) for pi in (free or elements)[:STARTS] if order(pi) == _least_prime(order(pi))]

@@ -45,11 +45,10 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         start = len(links)
         for r in range(ranks):
             at = r // stride % size
-            ahead = (
-                sorted({(at + 1) % size, (at - 1) % size} - {at})
-                if shape == "ring"
-                else [j for j in range(size) if j != at]
-            )
+            if shape == "ring":
+                ahead = sorted({(at + 1) % size, (at - 1) % size} - {at})
+            else:
+                ahead = [j for j in range(size) if j != at]
             links += [Link(r, r + (j - at) * stride, gbps, late) for j in ahead]
         if shape == "switch" and size > 2:
             for r in range(ranks):

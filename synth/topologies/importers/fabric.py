@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 
 from synth.model.rational import show
 from synth.model.topology import Limit, Link, Topology
@@ -59,10 +60,11 @@ class Fabric:
     def parts(self) -> list[int]:
         """For each GPU the least one that it is connected with by links or the switch."""
         part = list(range(self.ranks))
-        joined = list(self.pairs) + list(zip(sorted(self.ports), sorted(self.ports)[1:], strict=False))
+        joined = [*self.pairs, *pairwise(sorted(self.ports))]
         for u, v in joined:
             old, new = max(part[u], part[v]), min(part[u], part[v])
-            part = [new if p == old else p for p in part]
+            for rank, p in enumerate(part):
+                part[rank] = new if p == old else p
         return part
 
 
@@ -124,8 +126,8 @@ def _host(apart: list[tuple[int, int]], pcie: Pcie, links: list[Link]) -> list[L
     for name, members in users.items():
         offer = (capacity[name], name)
         tightest[tuple(members)] = min(offer, tightest.get(tuple(members), offer))
-    return [
-        Limit(name, members, gbps)
-        for members, (gbps, name) in tightest.items()
-        if sum(links[i].bandwidth for i in members) > gbps
-    ]
+    limits = []
+    for members, (gbps, name) in tightest.items():
+        if sum(links[i].bandwidth for i in members) > gbps:
+            limits.append(Limit(name, members, gbps))
+    return limits

@@ -79,7 +79,8 @@ def _gpus(elements: list[Element], file: str) -> list[Element]:
     twice = [bus for bus, n in Counter(map(_bus, gpus)).items() if n > 1]
     if twice:
         raise FormatError(f"two GPUs have the bus id {twice[0][:40]}", file)
-    key = "rank" if len({gpu.attributes.get("rank") for gpu in gpus} - {None}) == len(gpus) else "dev"
+    numbered = {gpu.attributes.get("rank") for gpu in gpus} - {None}
+    key = "rank" if len(numbered) == len(gpus) else "dev"
     return sorted(gpus, key=lambda gpu: _number(gpu, key, file))
 
 
@@ -96,7 +97,10 @@ def _number(element: Element, key: str, file: str) -> int:
 
 def _nodes(gpus: list[Element]) -> tuple[int, ...]:
     """The box of each GPU: NCCL tells hosts apart by the host_hash of their CPUs."""
-    hosts = [next((a.attributes.get("host_hash", "") for a in gpu.ancestors() if a.tag == "cpu"), "") for gpu in gpus]
+    hosts = []
+    for gpu in gpus:
+        cpus = [a for a in gpu.ancestors() if a.tag == "cpu"]
+        hosts.append(cpus[0].attributes.get("host_hash", "") if cpus else "")
     order = {host: i for i, host in enumerate(dict.fromkeys(hosts))}
     return tuple(order[host] for host in hosts)
 
@@ -201,5 +205,7 @@ def _socket(cpu: Element) -> Fraction:
         return Fraction(16)
     if a.get("vendor") == "GenuineIntel":
         number = int(model) if model.isdecimal() and len(model) < 6 else 85
-        return Fraction(40 if number >= 143 else 10 if number >= 85 else 6)
+        if number >= 143:
+            return Fraction(40)
+        return Fraction(10 if number >= 85 else 6)
     return Fraction(32 if a.get("arch") == "ppc64" else 6)

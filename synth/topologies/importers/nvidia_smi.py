@@ -87,11 +87,13 @@ def _matrix(lines: list[str], file: str) -> tuple[tuple[int, ...], Matrix, list[
     legend = dict(re.findall(r"(?m)^\s*(NIC\d+):\s*(\S+)\s*$", "\n".join(lines)))
     nics = [legend.get(c, c) for c in columns if c not in gpus]
     numbers = [_GPU.fullmatch(gpu) for gpu in gpus]
-    return tuple(int(m[1]) for m in numbers if m), [rows[gpu][1] for gpu in gpus], nics, [near[gpu] for gpu in gpus]
+    indices = tuple(int(m[1]) for m in numbers if m)
+    matrix = [rows[gpu][1] for gpu in gpus]
+    return indices, matrix, nics, [near[gpu] for gpu in gpus]
 
 
 def _is_header(words: list[str]) -> bool:
-    """Whether the line names columns: GPU0, then no cell of a matrix."""
+    """True if the line names columns: GPU0, then no cell of a matrix."""
     return bool(words) and bool(_GPU.fullmatch(words[0])) and not any(_CELL.fullmatch(w) for w in words[1:2])
 
 
@@ -111,10 +113,14 @@ def _check_row(i: int, gpus: list[str], rows: dict[str, tuple[int, list[str]]], 
 def _links(fabric: Fabric, counts: dict[tuple[int, int], int], gbps: Fraction | None) -> None:
     """Sets links or switch ports from the NV# of all pairs, and the bandwidth of a link."""
     ranks = fabric.ranks
-    sums = [sum(n for pair, n in counts.items() if u in pair) for u in range(ranks)]
+    sums, widest = [0] * ranks, [0] * ranks  # NVLinks of a GPU: in all, and to one other
+    for pair, count in counts.items():
+        for u in pair:
+            sums[u] += count
+            widest[u] = max(widest[u], count)
     switched = max(sums) > MOST_LINKS
     if switched:
-        fabric.ports = {u: max(n for pair, n in counts.items() if u in pair) for u in range(ranks) if sums[u]}
+        fabric.ports = {u: widest[u] for u in range(ranks) if sums[u]}
         most = max(fabric.ports.values())
         fabric.notes.append(
             f"NV{most} between all pairs is more than the {MOST_LINKS} NVLinks a GPU can have: taken for an "
@@ -142,17 +148,17 @@ def _host(matrix: Matrix, affinity: list[str], gbps: Fraction | None) -> Pcie:
     """
     slot, ranks = gbps or PCIE3_GBPS, len(matrix)
     pcie = Pcie([(f"PCIe slot {u}", frozenset([u]), slot) for u in range(ranks)])
-    behind = _classes([[cell in ("PIX", "PXB") for cell in row] for row in matrix])
+    same_switch, same_socket = [], []
+    for u, row in enumerate(matrix):
+        same_switch.append([cell in ("PIX", "PXB") for cell in row])
+        near = []
+        for v, cell in enumerate(row):
+            beside = cell.startswith("NV") and affinity[u] == affinity[v]
+            near.append(beside or cell in ("PIX", "PXB", "PHB", "NODE"))
+        same_socket.append(near)
+    behind = _classes(same_switch)
     pcie.groups += [(f"PCIe switch {i}", members, slot) for i, members in enumerate(behind) if len(members) > 1]
-    sockets = _classes(
-        [
-            [
-                cell in ("PIX", "PXB", "PHB", "NODE") or (cell.startswith("NV") and affinity[u] == affinity[v])
-                for v, cell in enumerate(row)
-            ]
-            for u, row in enumerate(matrix)
-        ]
-    )
+    sockets = _classes(same_socket)
     for i, one in enumerate(sockets):
         for j in range(i + 1, len(sockets)):
             pcie.bridges.append((f"sockets {i}-{j}", one, sockets[j], min(slot, SOCKET_GBPS)))
@@ -166,5 +172,9 @@ def _classes(near: list[list[bool]]) -> list[frozenset[int]]:
         for v, joined in enumerate(row):
             if joined and part[u] != part[v]:
                 old, new = max(part[u], part[v]), min(part[u], part[v])
-                part = [new if p == old else p for p in part]
-    return [frozenset(u for u, q in enumerate(part) if q == p) for p in sorted(set(part))]
+                for rank, p in enumerate(part):
+                    part[rank] = new if p == old else p
+    classes: dict[int, set[int]] = {}
+    for u, p in enumerate(part):
+        classes.setdefault(p, set()).add(u)
+    return [frozenset(classes[p]) for p in sorted(classes)]

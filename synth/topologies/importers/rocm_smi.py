@@ -88,7 +88,7 @@ def _table(lines: list[str], title: str, file: str) -> tuple[tuple[int, ...], Ta
 
 
 def _is_near(tables: dict[str, Table], u: int, v: int) -> bool:
-    """Whether the two are joined by xGMI without another GPU between them."""
+    """True if the two are joined by xGMI without another GPU between them."""
     if "type" in tables and tables["type"][u][v] != "XGMI":
         return False
     if "hops" in tables and "type" in tables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synth.errors import FormatError
 from synth.model.rational import show
@@ -51,9 +51,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
         f"TE-CCL's {title} with {boxes} chassis is taken for {spec}; the rest of its file concerns its solver",
     ]
     inside = max(k.bandwidth for k in made.links if k.kind != "net")
-    wanted = (
-        gbps if assumed.gbps_per_link is None else assumed.gbps_per_link * inside / made.unit if made.unit else None
-    )
+    wanted = gbps if assumed.gbps_per_link is None else None
+    if assumed.gbps_per_link is not None and made.unit:
+        wanted = assumed.gbps_per_link * inside / made.unit
     if wanted is not None and wanted != inside:
         made = _scaled(made, wanted / inside)
         notes.append(
@@ -64,8 +64,9 @@ def read(text: str, file: str, name: str, assumed: Assumed) -> Topology:
 
 
 def _scaled(made: Topology, factor: Fraction) -> Topology:
-    links = tuple(k if k.kind == "net" else replace(k, bandwidth=k.bandwidth * factor) for k in made.links)
-    limits = tuple(
-        m if made.links[m.links[0]].kind == "net" else replace(m, bandwidth=m.bandwidth * factor) for m in made.limits
-    )  # fmt: skip
+    def scaled(item: Any, kind: str) -> Any:
+        return item if kind == "net" else replace(item, bandwidth=item.bandwidth * factor)
+
+    links = tuple(scaled(link, link.kind) for link in made.links)
+    limits = tuple(scaled(limit, made.links[limit.links[0]].kind) for limit in made.limits)
     return replace(made, links=links, limits=limits, unit=None, generators=made.generators)
