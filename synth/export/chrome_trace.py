@@ -47,7 +47,8 @@ def chrome(program: Program, events: Sequence[Event]) -> str:
 
 
 def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
-    links = {link: i for i, link in enumerate(sorted({event.link for event in events if event.link is not None}))}
+    used_links = {event.link for event in events if event.link is not None}
+    links = {link: i for i, link in enumerate(sorted(used_links))}
     for gpu in program.gpus:
         yield from _named("process", gpu.rank, 0, f"rank {gpu.rank}")
         for b, block in enumerate(gpu.blocks):

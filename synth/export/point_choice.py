@@ -16,7 +16,7 @@ from synth.program.program import Program
 
 @dataclass(frozen=True)
 class Candidate:
-    """Point `number` (from 1, in the order of the frontier) and its program, which has the range of sizes it may serve."""
+    """Point `number` (from 1, in the order of the frontier) and its program, which has the sizes that it may serve."""
 
     number: int
     point: Point
@@ -104,7 +104,7 @@ def indivisible(program: Program, size: int, element: int) -> str | None:
 
 
 def serves(program: Program, size: int, element: int) -> str | None:
-    """Return the reason why a call of `size` bytes in elements of `element` bytes cannot run `program`; None if it can."""
+    """Return the reason why a call of `size` bytes, of elements of `element` bytes, cannot run `program`, or None."""
     reason = indivisible(program, size, element)
     if reason is None and (size < program.min_bytes or not _reaches(program.max_bytes, size)):
         top = "" if program.max_bytes is None else program.max_bytes
@@ -121,7 +121,7 @@ def losses(candidates: Sequence[Candidate], sizes: Sequence[int], element: int) 
 
 
 def preferred(frontier: Frontier, candidates: Sequence[Candidate], sizes: Sequence[int], element: int) -> Candidate:
-    """Of those that serve the maximum of `sizes` the one with the least predicted time for all of them together."""
+    """Return the candidate that serves most of `sizes`; of equals, the one with the least predicted time for all."""
     lost = losses(candidates, sizes, element)
     fixed, growing = len(sizes), sum(sizes)
 

@@ -106,7 +106,8 @@ def _renamed(task: Collective, ranks: Sequence[int], moved: Sequence[tuple]) -> 
         return collective(task.name, task.ranks, roots)
     if options == ("sizes",):  # units lie in the order of the ranks that they come from and go to
         order = sorted(range(task.units), key=lambda u: (sorted(moved[u][0]), sorted(moved[u][1])))
-        pre, post = (tuple(moved[u][side] for u in order) for side in (0, 1))
+        pre = tuple(moved[u][0] for u in order)
+        post = tuple(moved[u][1] for u in order)
         return Collective(task.name, task.ranks, pre, post, task.combining)
     return task
 

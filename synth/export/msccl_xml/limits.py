@@ -147,12 +147,17 @@ def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
     _at_most(program.channels, runtime.channels, "channels", runtime, FEWER)
     nodes = 1 + program.ranks + len(gpu.blocks) + sum(len(block.ops) for block in gpu.blocks)
     _at_most(nodes, MAX_NODES, f"{where}: XML elements", runtime, FEWER)
-    senders, receivers = [b.send for b in gpu.blocks], [b.recv for b in gpu.blocks]
+    senders = [block.send for block in gpu.blocks]
+    receivers = [block.recv for block in gpu.blocks]
     for way, ends in (("sending", senders), ("receiving", receivers)):
         used = Counter(block.channel for block, peer in zip(gpu.blocks, ends, strict=True) if peer is not None)
         for channel, count in sorted(used.items()):
             _at_most(
-                count, runtime.channel_blocks, f"{where}: {way} thread blocks on channel {channel}", runtime, FEWER
+                count,
+                runtime.channel_blocks,
+                f"{where}: {way} thread blocks on channel {channel}",
+                runtime,
+                FEWER,
             )
         for (peer, channel), count in Counter(
             (p, b.channel) for p, b in zip(ends, gpu.blocks, strict=True) if p is not None

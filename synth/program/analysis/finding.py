@@ -54,7 +54,7 @@ class Wait(NamedTuple):
 
 
 def cycle_first(waits: list[Wait]) -> list[Wait]:
-    """Return `waits` with a cycle first, if there is one: each wait is on the block of the next, the last on the first."""
+    """Return `waits` with a cycle first, if any: each wait is on the block of the next one, the last on the first."""
     wait_of = {(wait.gpu, wait.block): wait for wait in waits}
     for start in wait_of:
         seen: dict[tuple[int, int], int] = {}
