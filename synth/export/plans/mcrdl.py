@@ -62,8 +62,11 @@ def text(plan: Plan, table: Table) -> str:
         row = table.at(size)
         if row is not None:
             rows.append(f"{size},{backend(plan.algorithms[row.order[0]])}")
-    comments = [f"# {line}" if line else "#" for line in lines]
-    return "\n".join([*comments, HEADER, *rows]) + "\n"
+    return "\n".join([*map(_comment, lines), HEADER, *rows]) + "\n"
+
+
+def _comment(line: str) -> str:
+    return f"# {line}" if line else "#"
 
 
 def backend(algorithm: Algorithm) -> str:

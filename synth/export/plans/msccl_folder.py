@@ -52,11 +52,13 @@ def left(plan: Plan, made: Sequence[Made]) -> list[str]:
     """Return remarks on the sizes at which NCCL's own algorithms run, and on the loss against the best candidates."""
     choices = [(m.shares.table, s) for m in made for s in m.shares.shares if s.choice is not None]
     own = [(table, s) for table, s in choices if s.choice is not None and plan.algorithms[s.choice].backend == NCCL]
-    lines = [
-        f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` "
-        f"says which"
-    ]
-    return [*(lines if own else ()), *(line for m in made for line in compared(plan, m.shares))]
+    remarks: list[str] = []
+    if own:
+        ranges = f"{len(own)} range{'s are' if len(own) > 1 else ' is'}"
+        remarks.append(f"{ranges} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which")
+    for m in made:
+        remarks += compared(plan, m.shares)
+    return remarks
 
 
 def _count(made: Sequence[Made]) -> Callable[[Share], int]:
