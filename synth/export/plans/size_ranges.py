@@ -227,7 +227,7 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
 
 
 def _refused_line(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
-    """Return the line of algorithm i, which is refused in `rows`: (low, high, served instead); adjacent ones are joined."""
+    """Return the line of algorithm i, which is refused in `rows`: (low, high, served instead); adjacent are joined."""
     ends: list[tuple[int, int | None]] = []
     for low, high, _ in rows:
         meets = ends and ends[-1][1] == low - 1
