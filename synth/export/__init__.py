@@ -7,7 +7,7 @@ An exporter is a frozen class, found by its name in `EXPORTERS` or brought by a 
         runtimes = ("executor", "msccl")       # what it can write for; schedules are lowered for the one chosen
         def emit(self, program: Program, request: Request) -> str
 
-`emit` prints the program as it stands or raises SynthError naming what the runtime cannot take, and what would fit.
+`emit` prints the program unchanged, or raises SynthError that names an exceeded limit of the runtime and a remedy.
 The same program and request give the same text.
 """
 

@@ -1,8 +1,8 @@
 """The timeline of a run as Chrome trace events (JSON), which Perfetto and chrome://tracing open.
 
-A process for each rank with a thread for each thread block: what it did, and in lighter slices named "waits" what it
-waited for; one more process with a thread for each link: what it carried. Times are those of the cost model, in
-microseconds, as the format has it.
+Each rank is a process with a thread for each thread block: its ops, and lighter slices named "waits" before them. One
+more process has a thread for each link, with the transfers that it carried. Times are those of the cost model, in
+microseconds, the unit of the format.
 
 Format: "Trace Event Format", Google, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -19,18 +19,18 @@ from synth.program.events import Event
 from synth.program.program import Block, Program
 from synth.program.text import op_text
 
-PICOSECONDS = 1_000_000  # in the format's unit
+PICOSECONDS = 1_000_000  # picoseconds in a microsecond, the unit of the format
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The exporter of timelines. It draws what `Request.timeline` gives: a run of the program by an executor."""
+    """The exporter of timelines. It draws the events of `Request.timeline`: a run of the program by an executor."""
 
     suffix: str = ".json"
     runtimes: tuple[str, ...] = ("synth",)
 
     def emit(self, program: Program, request: Request) -> str:
-        """The timeline. Raises SynthError where no times are known."""
+        """Return the timeline. Raises SynthError if no times are known."""
         if request.timeline is None or request.network is None:
             raise SynthError(
                 "a timeline needs the times of the links: export a schedule, or name the machine with --topo"
@@ -39,15 +39,16 @@ class Trace:
 
 
 def chrome(program: Program, events: Sequence[Event]) -> str:
-    """The trace of `events`, one a line; the same events give the same text."""
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _all(program, events))
+    """Return the trace of `events`, one a line; the same events give the same text."""
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in _trace_events(program, events))
     return (
         f'{{"displayTimeUnit":"ns","otherData":{json.dumps({"program": program.name})},"traceEvents":[\n{lines}\n]}}\n'
     )
 
 
-def _all(program: Program, events: Sequence[Event]) -> Iterator[dict]:
-    links = {link: i for i, link in enumerate(sorted({event.link for event in events if event.link is not None}))}
+def _trace_events(program: Program, events: Sequence[Event]) -> Iterator[dict]:
+    used_links = {event.link for event in events if event.link is not None}
+    links = {link: i for i, link in enumerate(sorted(used_links))}
     for gpu in program.gpus:
         yield from _named("process", gpu.rank, 0, f"rank {gpu.rank}")
         for b, block in enumerate(gpu.blocks):
@@ -55,7 +56,8 @@ def _all(program: Program, events: Sequence[Event]) -> Iterator[dict]:
     if links:
         yield from _named("process", program.ranks, 0, "links")
     for (src, dst, via), i in links.items():
-        yield from _named("thread", program.ranks, i, " ".join([f"{src} to {dst}", *(["via", *via] if via else [])]))
+        switches = ["via", *via] if via else []
+        yield from _named("thread", program.ranks, i, " ".join([f"{src} to {dst}", *switches]))
     drawn: set[tuple[int, int, int, int, int]] = set()
     for event in events:
         if event[:5] not in drawn:  # an op of several transfers has an event for each
@@ -90,17 +92,18 @@ def _slice(process: int, thread: int, start: int, end: int, name: str, kind: str
     return {"ph": "X", "pid": process, "tid": thread, **times, "name": name, "cat": kind, "args": args}
 
 
-def _named(what: str, process: int, thread: int, name: str) -> Iterator[dict]:
-    yield {"ph": "M", "pid": process, "tid": thread, "name": f"{what}_name", "args": {"name": name}}
+def _named(row: str, process: int, thread: int, name: str) -> Iterator[dict]:
+    """Yield the events that name and sort a process or thread; `row` is "process" or "thread"."""
+    yield {"ph": "M", "pid": process, "tid": thread, "name": f"{row}_name", "args": {"name": name}}
     yield {
         "ph": "M",
         "pid": process,
         "tid": thread,
-        "name": f"{what}_sort_index",
-        "args": {"sort_index": thread if what == "thread" else process},
+        "name": f"{row}_sort_index",
+        "args": {"sort_index": thread if row == "thread" else process},
     }
 
 
 def _role(block: Block) -> str:
-    ends = [f"{way} {peer}" for way, peer in (("to", block.send), ("from", block.recv)) if peer is not None]
+    ends = [f"{word} {peer}" for word, peer in (("to", block.send), ("from", block.recv)) if peer is not None]
     return f": {', '.join(ends)}, channel {block.channel}" if ends else ""

@@ -1,7 +1,7 @@
-"""From a frontier, schedule or program to the files of one format: what `synth export` and `synth.export_program` do.
+"""Export of a frontier, schedule or program to the files of one format, for `synth export` and `synth.export_program`.
 
-Wish      what the user asked for
-Exported  the texts that answer it, and what the user should know
+Wish      the user's request: format, runtime, sizes, ranks
+Exported  the files, and remarks for the user
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from synth.program.checked_lowering import lower, onesided
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import RUNTIMES
 
-MSCCL_FILES = 4
-SCRATCH_SIZE = 1 << 30  # msccl reserves scratch for the largest size at the start: this one, where nobody says another
+MSCCL_FILES = 4  # files that msccl loads
+# the largest size in bytes of a program with scratch for msccl, which reserves scratch for it at the start, if neither
+# the program nor the user sets one
+SCRATCH_SIZE = 1 << 30
 
 
 @dataclass(frozen=True)
 class Wish:
-    """`ranks`: the machine's rank of each rank of the schedule; `links`: the machine's, to be checked (None: not
-    known).
+    """The request for one export.
 
-    `sizes` in bytes, of elements of `element` bytes, are to be served; `low` and `high` bound the sizes offered.
-    `protocol` and `instances` None: Simple and 1, or as the program has them.
+    `to`: the exporter's name. `ranks`: the machine's rank of each rank of the schedule. `links`: the machine's network,
+    whose links are checked (None: not known). `point`: the number of the frontier's point, from 1. `sizes`: sizes in
+    bytes to be served, of elements of `element` bytes. `low`, `high`: bounds in bytes of the sizes offered. `protocol`
+    and `instances` None: Simple and 1, or those of the program.
     """
 
     to: str = "msccl-xml"
@@ -53,9 +56,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Exported:
-    """`files`: name → text, "" for the only one; more than one only of a folder or where a runtime wants two.
+    """The result of an export.
 
-    `env` and `notes` belong beside a folder.
+    `files`: (name, text) of each; the only file of an export has the name "". There are several only for a folder, or
+    if a runtime needs two. `env` and `notes` belong beside a folder.
     """
 
     files: tuple[tuple[str, str], ...]
@@ -66,18 +70,22 @@ class Exported:
 
 
 def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
-    """One program's file, or two where the runtime wants one in place and one out of place. Raises SynthError,
-    UsageError."""
+    """Export one program: one file, or two if the runtime needs one in place and one out of place.
+
+    Raises SynthError, UsageError.
+    """
     exporter, wish = _exporter(wish)
     remarks: list[str] = []
     if isinstance(source, Frontier):
         candidate = _chosen(source, wish, remarks)
-        program, task = candidate.program, candidate.point.schedule
+        program, schedule = candidate.program, candidate.point.schedule
         remarks.insert(0, candidate.text)
     else:
         program = offered(source, wish)
-        task = source if isinstance(source, Schedule) else None
-    network = rank_map.network(task.network, wish.ranks or range(task.network.ranks)) if task else wish.links
+        schedule = source if isinstance(source, Schedule) else None
+    network = wish.links
+    if schedule:
+        network = rank_map.network(schedule.network, wish.ranks or range(schedule.network.ranks))
     request = replace(wish.request, network=network)
     files = [(suffix, exporter.emit(placed, request)) for suffix, placed in places(program, wish)]
     proved(program, wish)
@@ -90,22 +98,31 @@ def one(source: Frontier | Schedule | Program, wish: Wish) -> Exported:
 
 
 def folder(frontier: Frontier, wish: Wish) -> Exported:
-    """All points of `frontier`, each for the sizes at which it is predicted fastest. Raises SynthError, UsageError."""
+    """Export all points of `frontier`, each for the sizes at which it is predicted fastest.
+
+    Raises SynthError, UsageError.
+    """
     exporter, wish = _exporter(wish)
     if wish.to != "msccl-xml":
         raise UsageError(f"--all writes a folder of MSCCL-IR files; export points to {wish.to} one by one with --point")
     lost: list[str] = []
-    able = _able(frontier, wish, lost)
-    kept = [c for c in able if not any(point_choice.indivisible(c.program, size, wish.element) for size in wish.sizes)]
-    for c in able:
-        if kept and c not in kept:
+    candidates = _candidates(frontier, wish, lost)
+
+    def divides(candidate: Candidate) -> bool:
+        """True if every size of the request can be cut into the candidate's chunks."""
+        return not any(point_choice.indivisible(candidate.program, size, wish.element) for size in wish.sizes)
+
+    dividing = list(filter(divides, candidates))
+    for c in candidates:
+        if dividing and c not in dividing:
             lost.append(f"{c.text}: {_reasons(c, wish)}")
-    most = MSCCL_FILES // len(places(able[0].program, wish)) if wish.request.runtime == "msccl" else None
-    served, out = point_choice.fewest(frontier, kept or able, most)
+    maximum = MSCCL_FILES // len(places(candidates[0].program, wish)) if wish.request.runtime == "msccl" else None
+    served, out = point_choice.fewest(frontier, dividing or candidates, maximum)
     lost += [f"{c.text}: msccl loads at most {MSCCL_FILES} files; export it alone with --point {c.number}" for c in out]
     used = {item.candidate.number for item in served}
-    lost += [f"{c.text}: predicted slower than the others at every size that it may serve" for c in kept or able
-             if c.number not in used and c not in out]  # fmt: skip
+    for c in dividing or candidates:
+        if c.number not in used and c not in out:
+            lost.append(f"{c.text}: predicted slower than the others at every size that it may serve")
     request = replace(wish.request, network=frontier.network)
     files: list[tuple[str, str]] = []
     rows = []
@@ -117,17 +134,13 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
             names.append(f"{len(files) + 1:02d}-{stem}{suffix}{exporter.suffix}")
             files.append((names[-1], exporter.emit(program, request)))
         rows.append((item, names))
-    remarks = (
-        [f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone"]
-        if not frontier.network.latency
-        else []
-    )
+    remarks: list[str] = []
+    if not frontier.network.latency:
+        remarks.append(f"{frontier.network.name} gives its links no latency, so the prediction favours bandwidth alone")
     remarks += [warning] if (warning := root_warning(served[0].candidate.program)) else []
-    remarks += (
-        [f"no point divides every one of the listed sizes: {'; '.join(_reasons(c, wish) for c in able)}"]
-        if not kept
-        else []
-    )
+    if not dividing:
+        reasons = "; ".join(_reasons(c, wish) for c in candidates)
+        remarks.append(f"no point divides every one of the listed sizes: {reasons}")
     remarks += placement(frontier, wish)
     runtime = wish.request.runtime
     page = notes.notes(runtime, f"{frontier.collective.name} on {frontier.network.name}", rows, lost, remarks)
@@ -135,19 +148,19 @@ def folder(frontier: Frontier, wish: Wish) -> Exported:
 
 
 def placement(source: Frontier | Schedule | Program, wish: Wish) -> list[str]:
-    """What a user must know of the ranks: which devices they are, and that links were not checked."""
-    said = []
+    """Return remarks on the ranks: the devices that they stand for, and links that were not checked."""
+    remarks = []
     if wish.links is None and wish.ranks and list(wish.ranks) != sorted(wish.ranks):
-        said.append(
+        remarks.append(
             "the ranks are renumbered, and the machine's links are not known, so none was checked; name it with --topo"
         )
     labels = sorted(source.labels) if isinstance(source, Frontier) else []
     if wish.links is None and labels and labels != list(range(len(labels))):
-        said.append(
+        remarks.append(
             f"made for the devices {','.join(map(str, labels))}, which must be ranks 0 to {len(labels) - 1} of the "
             f"communicator"
         )
-    return said
+    return remarks
 
 
 def _exporter(wish: Wish) -> tuple:
@@ -175,15 +188,15 @@ def _chosen(frontier: Frontier, wish: Wish, remarks: list[str]) -> Candidate:
         raise UsageError(
             f"the frontier has {len(points)} points; choose with --point K, with --sizes, or export --all of them"
         )
-    able = _able(frontier, wish, remarks)
-    best = point_choice.preferred(frontier, able, wish.sizes, wish.element)
-    remarks += [f"{c.text}: {why}" for c in able if (why := _reasons(c, wish))]
+    candidates = _candidates(frontier, wish, remarks)
+    best = point_choice.preferred(frontier, candidates, wish.sizes, wish.element)
+    remarks += [f"{c.text}: {why}" for c in candidates if (why := _reasons(c, wish))]
     return best
 
 
-def _able(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
-    """The points that the runtime takes; why not the others goes to `lost`."""
-    able: list[Candidate] = []
+def _candidates(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
+    """Return the points that the runtime takes; the reasons against the others are added to `lost`."""
+    candidates: list[Candidate] = []
     error: SynthError | None = None
     for number, point in enumerate(frontier.points, 1):
         try:
@@ -191,15 +204,15 @@ def _able(frontier: Frontier, wish: Wish, lost: list[str]) -> list[Candidate]:
             for _, placed in places(program, wish):
                 find("exporters", wish.to, EXPORTERS)().emit(placed, replace(wish.request, network=frontier.network))
             proved(program, wish)
-            able.append(Candidate(number, point, program))
+            candidates.append(Candidate(number, point, program))
         except (UsageError, VerificationError):
             raise
         except SynthError as refused:
             error = error or refused
             lost.append(f"point {number} (S={point.steps}, R={point.rounds}, C={point.chunks}): {refused}")
-    if not able:
+    if not candidates:
         raise error or SynthError("the frontier has no point")
-    return able
+    return candidates
 
 
 def _reasons(candidate: Candidate, wish: Wish) -> str:
@@ -207,7 +220,7 @@ def _reasons(candidate: Candidate, wish: Wish) -> str:
 
 
 def offered(source: Schedule | Program, wish: Wish) -> Program:
-    """The program for the wish's runtime, with the sizes at which it may be used."""
+    """Return the program for the runtime of `wish`, with the sizes at which it may be used."""
     runtime = wish.request.runtime
     if isinstance(source, Program):
         if wish.instances is not None or wish.ranks is not None:
@@ -229,7 +242,7 @@ def offered(source: Schedule | Program, wish: Wish) -> Program:
 
 
 def proved(program: Program, wish: Wish) -> None:
-    """Follows the data through the program before its file is handed out. Raises SynthError with the first finding."""
+    """Prove the program right by the analysis of its data flow. Raises SynthError with the first finding."""
     runtime = wish.request.runtime
     if runtime in RUNTIMES and runtime != "synth" and not check(program, runtime).ok:
         raise SynthError(f"{program.name} is wrong: {_first(program, runtime)}")
@@ -252,7 +265,8 @@ def _lowered(schedule: Schedule, wish: Wish) -> Program:
 
 
 def places(program: Program, wish: Wish) -> Sequence[tuple[str, Program]]:
-    """The program, twice where it is right in place and out of place and the runtime wants a file for each."""
+    """Return (suffix, program) of each file: two if the program is for both kinds of call and the runtime needs a file
+    for each, else one."""
     if (
         program.in_place == "both"
         and wish.request.runtime in RUNTIMES

@@ -1,4 +1,4 @@
-"""What lies beside a folder of MSCCL-IR files: the variables to set, and how to know that the algorithms run.
+"""Texts beside a folder of MSCCL-IR files: the variables to set, and a page on the files and how to see that they run.
 
 Facts of the runtimes: see `synth.program.runtimes`, and docs/exporting.md.
 """
@@ -53,25 +53,27 @@ CAVEATS = {
 
 
 def env(runtime: str, folder: str, files: Sequence[str]) -> str:
-    """One KEY=VALUE a line. `folder` is the path as the job will see it, `files` the names in it."""
-    where = [f"MSCCL_ALGO_DIR={folder}"]
+    """Return the variables to set, one KEY=VALUE a line.
+
+    `folder`: the path as the job will see it. `files`: the names in it.
+    """
+    paths = [f"MSCCL_ALGO_DIR={folder}"]
     if runtime == "msccl":
-        where = [f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}"]
-    return "\n".join([*(where if runtime != "mscclpp" else []), *ENABLE[runtime]]) + "\n"
+        paths = [f"MSCCL_XML_FILES={':'.join(f'{folder}/{name}' for name in files)}"]
+    return "\n".join([*(paths if runtime != "mscclpp" else []), *ENABLE[runtime]]) + "\n"
 
 
 def divisor(program: Program) -> str:
-    """Which counts a program serves, as the call's own argument says them."""
-    whole, task = program.loop_chunks, program.collective
+    """Return a sentence on the counts that a program serves, in terms of the call's own argument."""
+    chunks, task = program.loop_chunks, program.collective
     if task is None or task.name not in PER_RANK:
-        return f"the element count is a multiple of {whole}"
-    return (
-        f"the element count per rank is a multiple of {whole // gcd(whole, task.ranks)} ({whole} in the larger buffer)"
-    )
+        return f"the element count is a multiple of {chunks}"
+    per_rank = chunks // gcd(chunks, task.ranks)
+    return f"the element count per rank is a multiple of {per_rank} ({chunks} in the larger buffer)"
 
 
 def span(low: int, high: int | None) -> str:
-    """Such as ``0 to 4096 bytes``."""
+    """Return a range of sizes as text, such as ``0 to 4096 bytes``."""
     return f"{low} bytes and more" if high is None else f"{low} to {high} bytes"
 
 
@@ -82,7 +84,7 @@ def notes(
     lost: Sequence[str],
     remarks: Sequence[str],
 ) -> str:
-    """The Markdown page beside the folder."""
+    """Return the Markdown page beside the folder; `lost` and `remarks` are its lists of sentences."""
     lines = [
         f"# {title}",
         "",

@@ -1,6 +1,6 @@
-"""Whatever file a program can come from: told apart by what it holds, not by its name.
+"""Reader of every kind of file that a program can come from; the kind follows from the contents, not from the name.
 
-Frontier and schedule documents, Program as JSON or text, MSCCL-IR and MSCCL++ plans of anyone's.
+Kinds: frontier and schedule documents, Program as JSON or text, MSCCL-IR and MSCCL++ plans from any source.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from synth.program.program import SCHEMA as PROGRAM
 from synth.program.program import Program
 
 PLAN_READER = "synth.export.mscclpp.read:read"
-MAX_TEXT = 1 << 26
+MAX_TEXT = 1 << 26  # characters of a text that is read
 
 
 def load(
     path: Path, task: Collective | None = None, root: int | None = None, runtime: str | None = None
 ) -> Frontier | Schedule | Program:
-    """What `path` holds. `task`, `root`, `runtime`: see `msccl_xml_read.read`. Raises FormatError, with the place."""
+    """Read the document in `path`. `task`, `root`, `runtime`: see `synth.export.msccl_xml.read.read`.
+
+    Raises FormatError with the place of the fault.
+    """
     head = _head(path)
     if head.startswith("<"):
         return read.read(text_of(path, read.MAX_BYTES), str(path), task, root, runtime)
@@ -60,7 +63,7 @@ def load(
 
 
 def _head(path: Path) -> str:
-    """The first characters that are no white space."""
+    """Return the beginning of the file without leading white space."""
     try:
         with path.open("rb") as file:
             return file.read(4096).decode("utf-8-sig", "replace").lstrip()

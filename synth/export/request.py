@@ -1,4 +1,4 @@
-"""What an exporter is told besides the program: the machine it is for, and what the user asserts.
+"""The request that an exporter gets besides the program: the target machine, and the user's assertions.
 
     Machine  kinds nodes
     Request  runtime machine network size assume_root assume_nvlink assume_one_node timeline
@@ -27,7 +27,7 @@ class Machine:
 
     @staticmethod
     def of(topology: Topology) -> Machine:
-        """What `topology` says; a route through switches has the kinds of all its links."""
+        """Return the machine of `topology`; a route through switches has the kinds of all its links."""
         number = {name: topology.ranks + i for i, name in enumerate(topology.switches)}
         links: dict[tuple[int, int], set[str]] = {}
         for link in topology.links:
@@ -35,25 +35,25 @@ class Machine:
         kinds: dict[tuple[int, int], set[str]] = {}
         for route in topology.network().routes:
             ends = [route.src, *(number[name] for name in route.via), route.dst]
-            found = kinds.setdefault((route.src, route.dst), set())
-            found.update(*(links[hop] for hop in itertools.pairwise(ends)))
-        nodes = topology.nodes or (0,) * topology.ranks  # a topology that names no boxes is one
-        return Machine({pair: frozenset(found) for pair, found in kinds.items()}, nodes)
+            route_kinds = kinds.setdefault((route.src, route.dst), set())
+            route_kinds.update(*(links[hop] for hop in itertools.pairwise(ends)))
+        nodes = topology.nodes or (0,) * topology.ranks  # a topology without named boxes is one box
+        return Machine({pair: frozenset(pair_kinds) for pair, pair_kinds in kinds.items()}, nodes)
 
     @staticmethod
     def of_plan(plan: Plan, ranks: Sequence[int]) -> Machine | None:
-        """What `plan` says of its machine, rank r called ``ranks[r]``; None where it says nothing."""
+        """Return the machine of `plan` with rank r renamed ``ranks[r]``; None if the plan does not describe it."""
         if plan.topology is None or not plan.kinds:
             return None
         kinds = {
-            (route.src, route.dst): frozenset(found)
-            for route, found in zip(plan.topology.routes, plan.kinds, strict=True)
+            (route.src, route.dst): frozenset(route_kinds)
+            for route, route_kinds in zip(plan.topology.routes, plan.kinds, strict=True)
         }
         return Machine(kinds, plan.nodes or (0,) * plan.topology.ranks).relabelled(ranks)
 
     def relabelled(self, ranks: Sequence[int]) -> Machine:
-        """The machine with rank r called ``ranks[r]``."""
-        kinds = {(ranks[a], ranks[b]): found for (a, b), found in self.kinds.items()}
+        """Return the machine with rank r renamed ``ranks[r]``."""
+        kinds = {(ranks[a], ranks[b]): pair_kinds for (a, b), pair_kinds in self.kinds.items()}
         nodes = [0] * len(self.nodes)
         for rank, node in zip(ranks, self.nodes, strict=True):
             nodes[rank] = node
@@ -62,12 +62,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Request:
-    """`runtime` is one of the exporter's; `machine` None where nothing is known of it.
+    """The request to an exporter.
 
-    `network` has the α and β of the links (None for a program that came without a schedule), `size` is the one that a
-    timeline is drawn for, bytes in nccl-tests' sense. `assume_root`: the user says that every call has this root;
-    `assume_nvlink`, `assume_one_node`: that all links are NVLink, that all ranks share a box. `timeline` runs a program
-    at a size (None: the executor's own) on a network; exporters do not know the executors.
+    `runtime`: one of the exporter's. `machine`: None if it is not known. `network`: the α and β of the links, None for
+    a program that came without a schedule. `size`: the size in bytes (nccl-tests' sense) that a timeline is drawn for.
+    `assume_root`: the user asserts that every call has this root. `assume_nvlink`, `assume_one_node`: the user asserts
+    that all links are NVLink, that all ranks share a box. `timeline`: runs a program at a size (None: the executor's
+    own) on a network; it is a function because exporters do not import executors.
     """
 
     runtime: str = ""

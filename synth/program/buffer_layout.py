@@ -1,11 +1,12 @@
-"""Where the chunks of a collective lie in each rank's input and output buffers, and what "in place" means.
+"""Layout of a collective's chunks in each rank's input and output buffers, out of place and in place.
 
 Chunk ids are unit-major (``unit * chunks + i``), as in schedules. A rank's input holds the chunks that it has (or
-contributes to) before, its output those that it must end with, both in the order of their ids: for allgather,
-reduce-scatter, allreduce, alltoall, gather and scatter this is the layout of MPI, NCCL and MSCCL.
+contributes to) at the start, its output the chunks that it must end with, both in the order of their ids. For
+allgather, reduce-scatter, allreduce, alltoall, gather and scatter this is the layout of MPI, NCCL and MSCCL.
 
-In place, the smaller buffer is a part of the larger: chunk by chunk the same data at the same place (NCCL: allreduce
-input = output; allgather input = output + rank * n; reduce-scatter output = input + rank * n).
+In place, the smaller buffer is a part of the larger: each chunk of the smaller one shares memory with the same chunk of
+the larger one (NCCL: allreduce input = output; allgather input = output + rank * n; reduce-scatter output = input +
+rank * n).
 """
 
 from __future__ import annotations
@@ -36,43 +37,42 @@ class Layout:
         return self._buffers(self.collective.post)
 
     def _buffers(self, sets: tuple[frozenset[int], ...]) -> tuple[tuple[int, ...], ...]:
-        found: list[list[int]] = [[] for _ in range(self.collective.ranks)]
+        buffers: list[list[int]] = [[] for _ in range(self.collective.ranks)]
         for unit, ranks in enumerate(sets):
             for rank in ranks:
-                found[rank].extend(range(unit * self.chunks, (unit + 1) * self.chunks))
-        return tuple(map(tuple, found))
+                buffers[rank].extend(range(unit * self.chunks, (unit + 1) * self.chunks))
+        return tuple(map(tuple, buffers))
 
     @cached_property
     def overlaps(self) -> tuple[int | None, ...]:
-        """`overlaps[rank]`: the place of the output's first chunk, counted from the input's first, when called in
-        place.
+        """`overlaps[rank]`: the offset of the output's first chunk from the input's first, in chunks, in place.
 
-        Negative where the input lies inside the output (allgather: ``-rank * n``), 0 where one buffer is empty. None
-        where the call cannot be in place: no place makes every chunk that both buffers hold the same memory, and
-        only those (alltoall, for example).
+        It is negative if the input lies inside the output (allgather: ``-rank * n``), and 0 if one buffer is empty. It
+        is None if the call cannot be in place: no offset makes exactly the chunks that both buffers hold share memory
+        (alltoall, for example).
         """
         return tuple(self._overlap(rank) for rank in range(self.collective.ranks))
 
     def _overlap(self, rank: int) -> int | None:
-        held, wanted = self.inputs[rank], self.outputs[rank]
-        if not held or not wanted:
+        inputs, outputs = self.inputs[rank], self.outputs[rank]
+        if not inputs or not outputs:
             return 0
-        small, large = (held, wanted) if len(held) <= len(wanted) else (wanted, held)
+        small, large = (inputs, outputs) if len(inputs) <= len(outputs) else (outputs, inputs)
         if small[0] not in large:
             return None
-        at = large.index(small[0])
-        if large[at : at + len(small)] != small:
+        offset = large.index(small[0])
+        if large[offset : offset + len(small)] != small:
             return None
-        return -at if small is held else at
+        return -offset if small is inputs else offset
 
     @property
     def placeable(self) -> bool:
-        """Whether the collective can be called in place at all."""
+        """True if the collective can be called in place."""
         return None not in self.overlaps
 
 
 def layout_of(program: Program) -> Layout:
-    """Where the chunks of what `program` computes lie. Raises SynthError where it does not say what that is."""
+    """Return the layout of the collective of `program`. Raises SynthError if the program does not name one."""
     if program.collective is None:
         raise SynthError(f"{program.name}: the file does not say which collective this is; name it")
     return Layout(program.collective, program.chunks)

@@ -1,8 +1,8 @@
-"""The one door into lowering: a schedule is replayed first, and one that is wrong becomes no program.
+"""Lowering of schedules that are replayed first, so that a wrong schedule never becomes a program.
 
-`lower` and `onesided` are those of synth.program, which themselves believe the schedule that they are given. Beside
-what those raise, they raise VerificationError with the place in the schedule, and UsageError for more than `MOST_SENDS`
-sends.
+`lower` and `onesided` call the functions of the same names in synth.program.lowering and synth.program.onesided, which
+trust their schedule. Beside their errors, they raise VerificationError with the place in the schedule, and UsageError
+for more than `MOST_SENDS` sends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from synth.program.lowering import lower as two_sided
 from synth.program.onesided import lower as one_sided
 from synth.program.program import Program
 
-# Sends of a schedule up to which it becomes a program: about 0.1 ms and 4 kB each.
+# The most sends of a schedule that is lowered; each takes about 0.1 ms and 4 kB.
 MOST_SENDS = 1 << 20
 
 Options = ParamSpec("Options")
@@ -29,7 +29,7 @@ Lowering = Callable[Concatenate[Schedule, Options], Program]
 def _replayed(lowering: Lowering[Options]) -> Lowering[Options]:
     @wraps(lowering)
     @collector_off()
-    def behind(schedule: Schedule, *args: Options.args, **options: Options.kwargs) -> Program:
+    def checked(schedule: Schedule, *args: Options.args, **options: Options.kwargs) -> Program:
         sends = sum(len(step.sends) for step in schedule.steps)
         if sends > MOST_SENDS:
             raise UsageError(
@@ -39,11 +39,11 @@ def _replayed(lowering: Lowering[Options]) -> Lowering[Options]:
         try:
             replay.schedule(schedule)
         except VerificationError as error:
-            what = f"{schedule.collective.name} on {schedule.network.name}"
-            raise VerificationError(f"{what}: no program is made of a wrong schedule: {error}") from None
+            title = f"{schedule.collective.name} on {schedule.network.name}"
+            raise VerificationError(f"{title}: no program is made of a wrong schedule: {error}") from None
         return lowering(schedule, *args, **options)
 
-    return behind
+    return checked
 
 
 lower = _replayed(two_sided.lower)

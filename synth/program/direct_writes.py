@@ -1,11 +1,12 @@
-"""Which messages may be written straight into the receiver's buffer, and whether a rank's own order orders its memory.
+"""Messages that may be written straight into the receiver's buffer, and programs whose ranks order their own memory.
 
-The i-th send on a connection pairs with its i-th receive, so where a receive that stores what arrives (``r``, ``rcs``)
-will put it is known beforehand, and the sender may write there at once, instead of into a slot of the FIFO. It writes
-earlier than the receive would have. That is safe where whatever else touches those chunks has either ended before the
-send starts, or starts after the receive has ended, in every execution. What orders ops is their place in a block,
-dependencies, and messages: a receive starts when its send has ended. Room in a FIFO is left out: it depends on the
-FIFO. An op of more chunks than a message holds is as many ops here, and is put directly where all of them may be.
+The i-th send on a connection pairs with its i-th receive. So the place at which a receive stores the message (``r``,
+``rcs``) is known beforehand, and the sender may write there at once, instead of into a slot of the FIFO. It writes
+earlier than the receive would have. That is safe if every other op that touches those chunks has either ended before
+the send starts, or starts after the receive has ended, in every execution. Ops are ordered by their place in a block,
+by dependencies, and by messages: a receive starts when its send has ended. Waiting for space in a FIFO is not counted,
+because it depends on the FIFO. An op of more chunks than a message holds counts as several ops here, and is written
+directly if all of them may be.
 """
 
 from __future__ import annotations
@@ -22,22 +23,26 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, SENDING, Dep, Op, Program, Span
 
 Place = tuple[int, int, int]  # rank, block, op
-Seat = tuple[int, int]  # rank, block
+BlockId = tuple[int, int]  # rank, block
 READING = frozenset({"s", "rrs", "rrc", "rrcs", "cpy", "re"})
 WRITING = frozenset({"r", "rcs", "rrc", "rrcs", "cpy", "re"})
-STORING = frozenset({"r", "rcs"})  # what arrives, as it is
-MOST = 1 << 26  # entries of all clocks together
+STORING = frozenset({"r", "rcs"})  # receives that store the message unchanged
+CLOCK_ENTRIES = 1 << 26  # the most entries of all clocks together, 4 bytes each; larger programs are not analysed
 
 
 def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
-    """The sends of a two-sided program that may write the receiver's buffer, each with the receive that it pairs with;
-    for calls in place or not, and messages of at most `part` chunks. None where it is too large to tell, or its ops
-    wait in a circle."""
+    """Return the sends of a two-sided program that may write the receiver's buffer, each with its receive.
+
+    `in_place`: the kind of call. `part`: the most chunks of a message. The result is empty if the program is too large
+    to analyse, or if its ops wait in a circle.
+    """
     if program.one_sided or program.collective is None:
         return {}
-    whole, (split, origin) = _pairs(program), _split(program, part)
+    unsplit_pairs, (split, origin) = _pairs(program), _split(program, part)
+    if not unsplit_pairs:
+        return {}
     pairs = _pairs(split)
-    orders = _Orders.of(split, {receive: send for send, receive in pairs.items()}) if whole else None
+    orders = _Orders.of(split, {receive: send for send, receive in pairs.items()})
     if orders is None:
         return {}
     touched: dict[tuple, list[Place]] = {}
@@ -52,18 +57,18 @@ def puts(program: Program, in_place: bool, part: int) -> dict[Place, Place]:
 
     unsafe = {origin[send] for send, receive in pairs.items() if not safe(send, receive)}
     paired = {origin[send] for send in pairs}
-    return {
-        send: receive for send, receive in whole.items()
-        if _op(program, receive).code in STORING and send in paired and send not in unsafe
-    }  # fmt: skip
+
+    def is_direct(send: Place, receive: Place) -> bool:
+        return _op(program, receive).code in STORING and send in paired and send not in unsafe
+
+    return {send: receive for send, receive in unsplit_pairs.items() if is_direct(send, receive)}
 
 
 def ordered_alone(program: Program, in_place: bool) -> bool:
-    """Whether the blocks' own order and dependencies order all accesses to a chunk of which one writes, without
-    messages.
+    """True if dependencies and the order of each block alone order any two accesses to a chunk of which one writes.
 
-    Programs made by lowering are; foreign ones may rely on a message that went round. Packets order nothing but
-    themselves.
+    This holds for programs that were lowered here. Foreign programs may rely on a message that went through other
+    ranks. Packets order nothing but themselves.
     """
     orders = _Orders.of(program, {})
     if orders is None:
@@ -75,12 +80,12 @@ def ordered_alone(program: Program, in_place: bool) -> bool:
             reads.setdefault(cell, []).append(place)
         for cell in _cells(program, place[0], op, in_place, reads=False):
             writes.setdefault(cell, []).append(place)
-    return all(
-        first == other or orders.before(first, other) or orders.before(other, first)
-        for cell, found in writes.items()
-        for k, first in enumerate(found)
-        for other in (*found[k + 1 :], *reads.get(cell, ()))
-    )
+    for cell, writers in writes.items():
+        for k, first in enumerate(writers):
+            for other in (*writers[k + 1 :], *reads.get(cell, ())):
+                if first != other and not orders.before(first, other) and not orders.before(other, first):
+                    return False
+    return True
 
 
 def _ops(program: Program) -> Iterator[tuple[Place, Op]]:
@@ -95,56 +100,72 @@ def _op(program: Program, place: Place) -> Op:
 
 
 def _pairs(program: Program) -> dict[Place, Place]:
-    """Sends and their receives, on connections where they are as many and of the same numbers of chunks."""
-    found: dict[Place, Place] = {}
-    for key, senders in program.senders.items():
-        ends = [
-            [(r, b, i) for r, b in seats for i, op in enumerate(program.gpus[r].blocks[b].ops) if op.code in codes]
-            for seats, codes in ((senders, SENDING), (program.receivers.get(key, []), RECEIVING))
-        ]
-        if any(len({place[:2] for place in end}) > 1 for end in ends) or len(ends[0]) != len(ends[1]):
+    """Return each send with its receive, on connections whose two ends have the same counts in the same order."""
+    pairs: dict[Place, Place] = {}
+    for connection, senders in program.senders.items():
+        sends = _ops_with(program, senders, SENDING)
+        receives = _ops_with(program, program.receivers.get(connection, []), RECEIVING)
+        one_sender = len({place[:2] for place in sends}) <= 1
+        if not one_sender or len({place[:2] for place in receives}) > 1 or len(sends) != len(receives):
             continue
-        if all(_op(program, s).count == _op(program, r).count for s, r in zip(*ends, strict=True)):
-            found.update(zip(*ends, strict=True))
-    return found
+        if all(_op(program, s).count == _op(program, r).count for s, r in zip(sends, receives, strict=True)):
+            pairs.update(zip(sends, receives, strict=True))
+    return pairs
+
+
+def _ops_with(program: Program, blocks: list[BlockId], codes: frozenset[str]) -> list[Place]:
+    """Return the ops of `blocks` that have one of `codes`, in order."""
+    places: list[Place] = []
+    for rank, b in blocks:
+        ops = program.gpus[rank].blocks[b].ops
+        places += [(rank, b, i) for i, op in enumerate(ops) if op.code in codes]
+    return places
 
 
 def _cells(
     program: Program, rank: int, op: Op, in_place: bool, *, reads: bool = True, writes: bool = True
 ) -> list[tuple]:
-    """The chunks of memory that an op of `rank` reads and writes; in place, input and output that are one memory are
-    one."""
-    src = (
-        [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)] if op.code in READING and op.src else []
-    )
-    dst = (
-        [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)] if op.code in WRITING and op.dst else []
-    )
-    if op.code == "cpy" and src == dst:  # it is there already, and nothing is done
+    """Return the chunks of memory that an op of `rank` reads and writes.
+
+    In place, chunks of input and output that share memory are one.
+    """
+    src: list[tuple] = []
+    dst: list[tuple] = []
+    if op.code in READING and op.src:
+        src = [_cell(program, rank, op.src[0], k, in_place) for k in range(op.count)]
+    if op.code in WRITING and op.dst:
+        dst = [_cell(program, rank, op.dst[0], k, in_place) for k in range(op.count)]
+    if op.code == "cpy" and src == dst:  # a copy onto itself does nothing
         return []
-    read = [*src, *(dst if op.code == "re" else ())]
-    return [*(read if reads else ()), *(dst if writes else ())]
+    cells: list[tuple] = []
+    if reads:
+        cells += src
+        if op.code == "re":
+            cells += dst
+    if writes:
+        cells += dst
+    return cells
 
 
 def _cell(program: Program, rank: int, span: Span, k: int, in_place: bool) -> tuple:
-    at = span.offset + k
+    offset = span.offset + k
     if not in_place or span.buffer == "s" or program.collective is None:
-        return rank, span.buffer, at
+        return rank, span.buffer, offset
     shift = Layout(program.collective, program.chunks).overlaps[rank] or 0
-    return rank, "i", at + (shift if span.buffer == "o" else 0)
+    return rank, "i", offset + (shift if span.buffer == "o" else 0)
 
 
 def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
-    """`program` with an op for each message of at most `part` chunks, and which op each of its ops comes from."""
+    """Return `program` with one op for each message of at most `part` chunks, and the original op of each new op."""
     origin: dict[Place, Place] = {}
     gpus = []
     for gpu in program.gpus:
-        last: list[list[int]] = []
+        last: list[list[int]] = []  # of each block: the last new op of each old op
         for block in gpu.blocks:
-            ends, at = [], 0
+            ends, length = [], 0
             for op in block.ops:
-                at += -(-op.count // part) if op.code in SENDING | RECEIVING else 1
-                ends.append(at - 1)
+                length += -(-op.count // part) if op.code in SENDING | RECEIVING else 1
+                ends.append(length - 1)
             last.append(ends)
         blocks = []
         for b, block in enumerate(gpu.blocks):
@@ -153,9 +174,8 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
                 deps = tuple(Dep(dep.block, last[dep.block][dep.op]) for dep in op.deps)
                 step = part if op.code in SENDING | RECEIVING else op.count
                 for low in range(0, op.count, step):
-                    src, dst = (
-                        tuple(span._replace(offset=span.offset + low) for span in spans) for spans in (op.src, op.dst)
-                    )
+                    src = tuple(span._replace(offset=span.offset + low) for span in op.src)
+                    dst = tuple(span._replace(offset=span.offset + low) for span in op.dst)
                     origin[gpu.rank, b, len(ops)] = (gpu.rank, b, i)
                     ops.append(op._replace(src=src, dst=dst, count=min(step, op.count - low), deps=() if low else deps))
             blocks.append(block._replace(ops=tuple(ops)))
@@ -164,35 +184,40 @@ def _split(program: Program, part: int) -> tuple[Program, dict[Place, Place]]:
 
 
 class _Orders(NamedTuple):
-    """`start[first[seat] + i][number[other]]`: how many ops of block `other` have certainly ended when op i of `seat`
-    starts."""
+    """Vector clocks of all ops.
 
-    number: Mapping[Seat, int]
-    first: Mapping[Seat, int]
+    ``start[first[block] + i][number[other]]``: the number of ops of block `other` that have certainly ended when op i
+    of `block` starts.
+    """
+
+    number: Mapping[BlockId, int]
+    first: Mapping[BlockId, int]
     start: np.ndarray
 
     def before(self, one: Place, other: Place) -> bool:
-        """Whether `one` has always ended when `other` starts."""
+        """True if `one` has always ended when `other` starts."""
         return bool(self.start[self.first[other[:2]] + other[2], self.number[one[:2]]] > one[2])
 
     @staticmethod
     def of(program: Program, sends: Mapping[Place, Place]) -> _Orders | None:
-        """The orders of `program`; `sends`: by receive. None where it is too large, or its ops wait for each other in a
-        circle."""
-        seats = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
-        blocks = [program.gpus[rank].blocks[b].ops for rank, b in seats]
-        number = {seat: n for n, seat in enumerate(seats)}
-        first = dict(zip(seats, accumulate(map(len, blocks), initial=0), strict=False))
+        """Return the orders of `program`; `sends[receive]`: its send.
+
+        The result is None if the program is too large, or if its ops wait for each other in a circle.
+        """
+        ids: list[BlockId] = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
+        blocks = [program.gpus[rank].blocks[b].ops for rank, b in ids]
+        number = {block: n for n, block in enumerate(ids)}
+        first = dict(zip(ids, accumulate(map(len, blocks), initial=0), strict=False))
         total = sum(map(len, blocks))
-        if total * len(seats) > MOST:
+        if total * len(ids) > CLOCK_ENTRIES:
             return None
-        start = np.zeros((total, len(seats)), np.int32)
-        ended = [0] * len(seats)
+        start = np.zeros((total, len(ids)), np.int32)
+        ended = [0] * len(ids)
         sleepers: dict[int, list[int]] = {}
-        queue = deque(range(len(seats)))
+        queue = deque(range(len(ids)))
         while queue:
             n = queue.popleft()
-            rank, b = seats[n]
+            rank, b = ids[n]
             while ended[n] < len(blocks[n]):
                 place = (rank, b, ended[n])
                 needed = [(rank, dep.block, dep.op) for dep in blocks[n][ended[n]].deps]
@@ -202,7 +227,9 @@ class _Orders(NamedTuple):
                     sleepers.setdefault(missing, []).append(n)
                     break
                 row = start[first[rank, b] + ended[n]]
-                for p in [*needed, *([(rank, b, ended[n] - 1)] if ended[n] else [])]:
+                if ended[n]:
+                    needed.append((rank, b, ended[n] - 1))
+                for p in needed:
                     other = number[p[:2]]
                     np.maximum(row, start[first[p[:2]] + p[2]], out=row)
                     row[other] = max(row[other], p[2] + 1)

@@ -1,6 +1,6 @@
-"""What happened when a program ran: one `Event` for each part of each op, in integer picoseconds.
+"""Events of one run of a program: one `Event` for each part of each op, in integer picoseconds.
 
-Executors make them, the Chrome-trace exporter draws them. They say nothing of buffers: the op they name does.
+Executors record them, the Chrome-trace exporter draws them. They name no buffers: the op that they refer to does.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 class Event(NamedTuple):
     """One part of an op of a thread block.
 
-    `slice`: the loop over the chunk, 0 unless chunks exceed a FIFO operation. `part`: the piece of `count`. The block
-    was free for the op at `ready` and worked on it from `start` to `end`; between the two it waited. `link`: the route
-    (src, dst, via) that carried `bytes` from `sent` on, and where the last byte arrived at `arrival`; None for what
-    stays on the rank. An op of several transfers (put to many) has an event for each.
+    `slice`: the loop over the chunk, 0 unless chunks exceed a FIFO operation. `part`: the part of `count`. The block
+    was free for the op at `ready`, waited until `start`, and worked on it until `end`. `link`: the route (src, dst,
+    via) that carried `bytes` bytes from `sent` on; the last byte arrived at `arrival`. It is None if the data stays on
+    the rank. An op of several transfers (put to many) has an event for each.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""What one MSCCL++ execution plan can hold (microsoft/mscclpp 0.9: execution_common.hpp, execution_plan.cc,
+"""Limits of one MSCCL++ execution plan (microsoft/mscclpp 0.9: execution_common.hpp, execution_plan.cc,
 execution_kernel.hpp).
 
 The loader checks only the number of operations; the other limits are sizes of fixed arrays that it writes past.
@@ -13,8 +13,8 @@ BLOCK_CHANNELS = 16  # channels of one kind that a thread block uses
 BLOCK_BUFFERS = 16  # remote buffers that a thread block reaches through one kind of channel
 OP_CHANNELS = 8  # channels of one operation
 OP_BUFFERS = 10  # source buffers, and destination buffers, of one operation
-BARRIERS = 16
-OP_SEMAPHORES = 16
+BARRIERS = 16  # barriers of a rank
+OP_SEMAPHORES = 16  # semaphores of one operation
 OFFSET_BYTES = (1 << 32) - 1  # offsets are 32 bit
 ALIGNMENT = 16  # buffer_alignment: every chunk is a multiple of so many bytes
 # blocks of 1024 threads, one a multiprocessor: all must be resident at once, and a V100 has 80 multiprocessors
@@ -22,17 +22,18 @@ GPU_BLOCKS = 80
 
 
 def chunk_counts(gpu: Gpu) -> tuple[int, int]:
-    """`input_chunks` and `output_chunks` of a plan: at least 1 each."""
+    """Return `input_chunks` and `output_chunks` of a plan: at least 1 each."""
     return gpu.input or gpu.output or 1, gpu.output or gpu.input or 1
 
 
 def counted_side(program: Program) -> int:
-    """Which of `chunk_counts` makes MSCCL++'s message size: the input's, for allgather the output's."""
+    """Return the index in `chunk_counts` of the buffer whose size is MSCCL++'s message size: 0, the input; for
+    allgather 1, the output."""
     return int(program.collective is not None and program.collective.name == "allgather")
 
 
 def largest_size(program: Program) -> int:
-    """The most bytes (nccl-tests' size) for which every offset fits 32 bits, whatever allocations the buffers lie in.
+    """Return the largest size in bytes (nccl-tests' size) for which every offset fits 32 bits in any allocation.
 
     A packet takes twice its chunk's bytes, and every second launch begins in the middle of the scratch. The loader
     sizes the scratch by the allocation that the input lies in, up to the largest message: in place an allgather's input
@@ -42,12 +43,12 @@ def largest_size(program: Program) -> int:
     scratch = max((gpu.scratch for gpu in program.gpus), default=0)
     if program.protocol == "LL":
         message = max((pair[counted_side(program)] for pair in counts), default=1)
-        scratch *= 2 + 2 * max((-(-message // held) for held, _ in counts), default=1)
+        scratch *= 2 + 2 * max((-(-message // input_chunks) for input_chunks, _ in counts), default=1)
     farthest = max(1, scratch, *(max(pair) for pair in counts))
     return OFFSET_BYTES // farthest // ALIGNMENT * ALIGNMENT * program.loop_chunks
 
 
 def plan_ops(ops: tuple[Op, ...]) -> int:
-    """How many operations of a plan these ops become: waiting for another block, and being waited for, are operations
-    there."""
+    """Return the number of plan operations that `ops` become: waiting for another block, and letting others wait, are
+    operations of their own there."""
     return len(ops) + sum(bool(op.deps) + op.flag for op in ops)

@@ -108,11 +108,11 @@ class Gpu(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What all ranks do for one call of a collective.
+    """The ops of all ranks for one call of a collective.
 
-    `collective` is None only where a foreign file does not say what it computes. `chunks`: per unit of data, after
-    instances. `in_place` says for which calls the program is meant. It is offered for `min_bytes` <= size <=
-    `max_bytes` (None: no limit), sizes in nccl-tests' sense.
+    `collective` is None only for a foreign file that does not name its collective. `chunks`: per unit of data, after
+    instances. `in_place`: the calls that the program is for. It is offered for `min_bytes` <= size <= `max_bytes`
+    (None: no limit), sizes in nccl-tests' sense.
     """
 
     name: str
@@ -126,13 +126,12 @@ class Program:
 
     @property
     def ranks(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks."""
         return len(self.gpus)
 
     @property
     def loop_chunks(self) -> int:
-        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop): the divisor of the element count
-        there."""
+        """Chunks in the larger of one rank's buffers (MSCCL's nchunksperloop), which divide its element count."""
         return self.chunks * (1 if self.collective is None else self.collective.buffer_units)
 
     @cached_property
@@ -142,36 +141,36 @@ class Program:
 
     @cached_property
     def ops(self) -> int:
-        """Instructions of all ranks together."""
+        """The number of instructions of all ranks together."""
         return sum(len(block.ops) for gpu in self.gpus for block in gpu.blocks)
 
     @cached_property
     def one_sided(self) -> bool:
-        """Whether ranks write into each other's memory (ports) rather than through FIFOs."""
+        """True if ranks write into each other's memory (ports) rather than send through FIFOs."""
         return any(block.ports for gpu in self.gpus for block in gpu.blocks)
 
     @cached_property
     def senders(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
         """(src rank, dst rank, channel) → the blocks (rank, block) that send on it; more than one is a fault."""
-        found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        senders: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for gpu in self.gpus:
             for b, block in enumerate(gpu.blocks):
                 if block.send is not None:
-                    found.setdefault((gpu.rank, block.send, block.channel), []).append((gpu.rank, b))
-        return found
+                    senders.setdefault((gpu.rank, block.send, block.channel), []).append((gpu.rank, b))
+        return senders
 
     @cached_property
     def receivers(self) -> dict[tuple[int, int, int], list[tuple[int, int]]]:
         """(src rank, dst rank, channel) → the blocks (rank, block) that receive on it; more than one is a fault."""
-        found: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+        receivers: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for gpu in self.gpus:
             for b, block in enumerate(gpu.blocks):
                 if block.recv is not None:
-                    found.setdefault((block.recv, gpu.rank, block.channel), []).append((gpu.rank, b))
-        return found
+                    receivers.setdefault((block.recv, gpu.rank, block.channel), []).append((gpu.rank, b))
+        return receivers
 
     def to_json(self) -> dict:
-        """The program as a JSON document (schema: docs/formats.md); what has its default value is left out."""
+        """Return the program as a JSON document (schema: docs/formats.md); fields with default values are omitted."""
         doc: dict = {
             "schema": SCHEMA,
             "name": self.name,
@@ -183,21 +182,12 @@ class Program:
             doc["collective"] = self.collective.to_json(1)
         doc["min_bytes"] = self.min_bytes
         doc["max_bytes"] = self.max_bytes
-        doc["gpus"] = [
-            {
-                "rank": g.rank,
-                "input": g.input,
-                "output": g.output,
-                "scratch": g.scratch,
-                "blocks": [_block_json(b) for b in g.blocks],
-            }
-            for g in self.gpus
-        ]
+        doc["gpus"] = [_gpu_json(gpu) for gpu in self.gpus]
         return doc
 
     @staticmethod
     def from_json(doc: dict) -> Program:
-        """The inverse of `to_json`. Raises KeyError, ValueError, TypeError on a malformed document."""
+        """Return the program of a document that `to_json` gave. Raises KeyError, ValueError, TypeError if malformed."""
         if doc["schema"] != SCHEMA:
             raise ValueError(f"schema {doc['schema']!r}, expected {SCHEMA!r}")
         collective = Collective.from_json(doc["collective"], 1) if doc.get("collective") is not None else None
@@ -205,10 +195,10 @@ class Program:
             raise ValueError(f"protocol {doc['protocol']!r}, in_place {doc['in_place']!r}")
         gpus = tuple(
             Gpu(
-                _whole(g["rank"]),
-                _whole(g["input"]),
-                _whole(g["output"]),
-                _whole(g["scratch"]),
+                _natural(g["rank"]),
+                _natural(g["input"]),
+                _natural(g["output"]),
+                _natural(g["scratch"]),
                 tuple(map(_block, g["blocks"])),
             )
             for g in doc["gpus"]
@@ -217,13 +207,23 @@ class Program:
         return Program(
             str(doc["name"]),
             collective,
-            _whole(doc["chunks"]),
+            _natural(doc["chunks"]),
             gpus,
             doc["protocol"],
             doc["in_place"],
-            _whole(doc["min_bytes"]),
-            None if limit is None else _whole(limit),
+            _natural(doc["min_bytes"]),
+            None if limit is None else _natural(limit),
         )
+
+
+def _gpu_json(gpu: Gpu) -> dict:
+    return {
+        "rank": gpu.rank,
+        "input": gpu.input,
+        "output": gpu.output,
+        "scratch": gpu.scratch,
+        "blocks": [_block_json(block) for block in gpu.blocks],
+    }
 
 
 def _block_json(block: Block) -> dict:
@@ -265,11 +265,11 @@ def _span_json(span: Span) -> list:
 
 
 def _block(doc: dict) -> Block:
-    ports = tuple(Port(str(k), _whole(p), _whole(i)) for k, p, i in doc.get("ports", ()))
+    ports = tuple(Port(str(k), _natural(p), _natural(i)) for k, p, i in doc.get("ports", ()))
     if any(port.kind not in PORT_KINDS for port in ports):
         raise ValueError(f"port kinds are {', '.join(PORT_KINDS)}; got {doc['ports']}")
     return Block(
-        _peer(doc["send"]), _peer(doc["recv"]), _whole(doc["channel"]), tuple(map(_op, doc["ops"])),
+        _peer(doc["send"]), _peer(doc["recv"]), _natural(doc["channel"]), tuple(map(_op, doc["ops"])),
         tuple(str(name) for name in doc.get("via", ())), ports,
     )  # fmt: skip
 
@@ -281,11 +281,11 @@ def _op(doc: dict) -> Op:
         doc["code"],
         tuple(map(_span, doc.get("src", ()))),
         tuple(map(_span, doc.get("dst", ()))),
-        _whole(doc.get("count", 1)),
-        tuple(Dep(_whole(b), _whole(s)) for b, s in doc.get("deps", ())),
+        _natural(doc.get("count", 1)),
+        tuple(Dep(_natural(b), _natural(s)) for b, s in doc.get("deps", ())),
         bool(doc.get("flag", False)),
-        tuple(_whole(p) for p in doc.get("ports", ())),
-        tuple(_whole(b) for b in doc.get("group", ())),
+        tuple(_natural(p) for p in doc.get("ports", ())),
+        tuple(_natural(b) for b in doc.get("group", ())),
     )
 
 
@@ -294,16 +294,15 @@ def _span(row: list) -> Span:
     if buffer not in BUFFERS:
         raise ValueError(f"buffer {buffer!r}; i, o and s exist")
     rank = rest[0] if rest else None
-    return Span(
-        buffer, _whole(offset), None if rank is None else _whole(rank), bool(rest[1]) if len(rest) > 1 else False
-    )
+    packet = len(rest) > 1 and bool(rest[1])
+    return Span(buffer, _natural(offset), None if rank is None else _natural(rank), packet)
 
 
 def _peer(value: object) -> int | None:
-    return None if value is None else _whole(value)
+    return None if value is None else _natural(value)
 
 
-def _whole(value: object) -> int:
+def _natural(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a whole number >= 0")
     return value

@@ -1,4 +1,4 @@
-"""What each runtime accepts and how its FIFOs behave: the facts that lowering, exporters and lint share.
+"""Limits and FIFO sizes of each runtime: the facts that lowering, exporters and the analysis share.
 
 From microsoft/msccl b23e9cd (`msccl`, NCCL 2.12), Azure/msccl-executor-nccl c6f6b36 (`executor`, NCCL 2.23),
 ROCm/rccl 0cbce2a7 (`rccl`) and microsoft/mscclpp 1f5f065d (`mscclpp`, 0.9). `synth` is this project's own
@@ -13,18 +13,23 @@ from dataclasses import dataclass
 from synth.program.program import ONE_SIDED, TWO_SIDED
 
 KIB, MIB = 1 << 10, 1 << 20
-# operations that a connection holds before its sender waits: NCCL_STEPS 8, of which a Simple operation takes 4
+# operations that a connection holds before its sender waits: of NCCL_STEPS = 8 a Simple operation takes 4
 FIFO_DEPTH: Mapping[str, int] = {"Simple": 2, "LL": 8, "LL128": 8}
-LL128_BYTES = 576_000
+LL128_BYTES = 576_000  # bytes of one LL128 operation
 ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """The limits of one runtime. `None`: no limit of its own.
+    """The limits of one runtime; None stands for no limit of its own.
 
-    `collectives`: our name → its name in the runtime's files, for those that it dispatches. `block_ops`: the most
-    instructions of a thread block. `dep_block`: the greatest block that may be waited for.
+    `codes`: the instructions that it runs. `collectives`: our name → the name in the runtime's files, for the
+    collectives that it dispatches. `blocks`: the most thread blocks of a rank. `channels`: the most channels.
+    `channel_blocks`: the most blocks of a rank that send, or that receive, on one channel. `block_ops`: the most
+    instructions of a thread block. `count`: the most chunks of an instruction. `dep_block`: the greatest block that may
+    be waited for. `single_dep`: an instruction has at most one dependency. `inclusive_max`: the largest size is itself
+    served. `exact_in_place`: a file is for calls in place or for calls out of place, not for both. `operators`: the
+    reductions that it runs.
     """
 
     name: str
@@ -42,7 +47,8 @@ class Runtime:
     operators: tuple[str, ...] = ("sum", "prod", "min", "max")
 
     def operation_bytes(self, protocol: str, collective: str) -> int:
-        """The most bytes of one FIFO operation, at the default NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE."""
+        """Return the most bytes of one FIFO operation, at the default NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE and
+        NCCL_LL128_BUFFSIZE."""
         if protocol == "LL":
             return 16 * KIB if self.name == "rccl" else 32 * KIB
         if protocol == "LL128":

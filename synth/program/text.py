@@ -33,7 +33,7 @@ _BLOCK = re.compile(r"block (\d+): send (\d+|-) recv (\d+|-) channel (\d+)(?: vi
 
 
 def dump(program: Program) -> str:
-    """The text of `program`: one line an op, stable."""
+    """Return the text of `program`, one line for each op; equal programs have equal texts."""
     top = "" if program.max_bytes is None else str(program.max_bytes)
     lines = [
         f"program {program.name}",
@@ -50,7 +50,7 @@ def dump(program: Program) -> str:
 
 
 def op_text(op: Op) -> str:
-    """One op, such as ``rrc o[3] -> o[3] after 1.2 flag``."""
+    """Return the text of one op, such as ``rrc o[3] -> o[3] after 1.2 flag``."""
     parts = [op.code, *(span_text(span, op.count) for span in op.src)]
     if op.dst:
         parts += ["->", *(span_text(span, op.count) for span in op.dst)]
@@ -68,14 +68,14 @@ def op_text(op: Op) -> str:
 
 
 def span_text(span: Span, count: int) -> str:
-    """One span of `count` chunks, such as ``2.s[4:6]!``."""
-    where = "" if span.rank is None else f"{span.rank}."
+    """Return the text of one span of `count` chunks, such as ``2.s[4:6]!``."""
+    owner = "" if span.rank is None else f"{span.rank}."
     end = f":{span.offset + count}" if count != 1 else ""
-    return f"{where}{span.buffer}[{span.offset}{end}]{'!' if span.packet else ''}"
+    return f"{owner}{span.buffer}[{span.offset}{end}]{'!' if span.packet else ''}"
 
 
 def parse(text: str, file: str | None = None) -> Program:
-    """The inverse of `dump`. Raises FormatError with the line."""
+    """Return the program of a text that `dump` gave. Raises FormatError with the line."""
     return _Reader(text, file).program()
 
 
@@ -87,37 +87,44 @@ def _collective_text(task: Collective | None) -> str:
         and COLLECTIVES[task.name][1] in ((), ("root",))
         and collective(task.name, task.ranks, task.roots) == task
     ):
-        return f"{task.name} ranks {task.ranks}" + (f" roots {','.join(map(str, task.roots))}" if task.roots else "")
+        roots = f" roots {','.join(map(str, task.roots))}" if task.roots else ""
+        return f"{task.name} ranks {task.ranks}{roots}"
     if task.name in ("allgather", "reduce-scatter", "alltoall") and collective(task.name, task.ranks) == task:
         return f"{task.name} ranks {task.ranks}"
     return json.dumps(task.to_json(1), separators=(",", ":"), sort_keys=True)
 
 
 def _block_text(number: int, block: Block) -> str:
-    send, recv = ("-" if peer is None else peer for peer in (block.send, block.recv))
-    via = f" via {','.join(block.via)}" if block.via else ""
-    ports = f" ports {','.join(f'{p.kind}:{p.peer}:{p.index}' for p in block.ports)}" if block.ports else ""
-    return f"block {number}: send {send} recv {recv} channel {block.channel}{via}{ports}"
+    send = "-" if block.send is None else block.send
+    recv = "-" if block.recv is None else block.recv
+    text = f"block {number}: send {send} recv {recv} channel {block.channel}"
+    if block.via:
+        text += f" via {','.join(block.via)}"
+    if block.ports:
+        text += f" ports {','.join(f'{port.kind}:{port.peer}:{port.index}' for port in block.ports)}"
+    return text
 
 
 class _Reader:
+    """Recursive-descent reader of the text; `at` is the index of the next line that is not empty."""
+
     def __init__(self, text: str, file: str | None) -> None:
         self.lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         self.at, self.file = 0, file
 
-    def fail(self, what: str) -> NoReturn:
+    def fail(self, fault: str) -> NoReturn:
         line = self.lines[min(self.at, len(self.lines) - 1)][0] if self.lines else 1
-        raise FormatError(what, self.file, line)
+        raise FormatError(fault, self.file, line)
 
     def peek(self) -> str:
         return self.lines[self.at][1] if self.at < len(self.lines) else ""
 
-    def match(self, pattern: re.Pattern[str], wanted: str) -> re.Match[str]:
-        found = pattern.fullmatch(self.peek())
-        if found is None:
-            self.fail(f"expected {wanted}, found {self.peek()[:60]!r}")
+    def match(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
+        match = pattern.fullmatch(self.peek())
+        if match is None:
+            self.fail(f"expected {expected}, found {self.peek()[:60]!r}")
         self.at += 1
-        return found
+        return match
 
     def program(self) -> Program:
         name = self.match(re.compile(r"program (.*)"), "`program NAME`")[1]
@@ -135,49 +142,50 @@ class _Reader:
     def collective(self, text: str) -> Collective | None:
         if text == "unknown":
             return None
-        found = re.fullmatch(r"(\S+) ranks (\d{1,6})(?: roots ([\d,]+))?", text)
+        match = re.fullmatch(r"(\S+) ranks (\d{1,6})(?: roots ([\d,]+))?", text)
         try:
             if text.startswith("{"):
                 return Collective.from_json(json.loads(text), 1)
-            if found is None:
+            if match is None:
                 raise ValueError(f"expected `collective NAME ranks N [roots R,..]`, found {text[:60]!r}")
-            return collective(found[1], int(found[2]), [int(r) for r in (found[3] or "").split(",") if r])
+            return collective(match[1], int(match[2]), [int(r) for r in (match[3] or "").split(",") if r])
         except (UsageError, ValueError, KeyError, TypeError, RecursionError) as error:
             self.at -= 1
             self.fail(f"{error}")
 
     def gpu(self) -> Gpu:
-        rank, held, wanted, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
+        rank, inputs, outputs, scratch = map(int, self.match(_RANK, "`rank R: input N output N scratch N`").groups())
         blocks: list[Block] = []
         while self.peek().startswith("block "):
             blocks.append(self.block(len(blocks)))
-        return Gpu(rank, held, wanted, scratch, tuple(blocks))
+        return Gpu(rank, inputs, outputs, scratch, tuple(blocks))
 
     def block(self, number: int) -> Block:
         head = self.match(_BLOCK, "`block B: send P recv P channel C`")
         if int(head[1]) != number:
             self.at -= 1
             self.fail(f"block {head[1]}, expected block {number}: blocks are numbered from 0 without gaps")
-        ports = tuple(self.port(item) for item in head[6].split(",")) if head[6] else ()
+        ports = tuple(map(self.port, head[6].split(","))) if head[6] else ()
         ops: list[Op] = []
         while (line := self.peek()) and line[0].isdigit():
             ops.append(self.op(line, len(ops)))
             self.at += 1
-        send, recv = (None if peer == "-" else int(peer) for peer in (head[2], head[3]))
+        send = None if head[2] == "-" else int(head[2])
+        recv = None if head[3] == "-" else int(head[3])
         return Block(send, recv, int(head[4]), tuple(ops), tuple(head[5].split(",")) if head[5] else (), ports)
 
     def port(self, text: str) -> Port:
         kind, _, rest = text.partition(":")
-        found = re.fullmatch(r"(\d+):(\d+)", rest)
-        if kind not in PORT_KINDS or found is None:
+        match = re.fullmatch(r"(\d+):(\d+)", rest)
+        if kind not in PORT_KINDS or match is None:
             self.at -= 1
             self.fail(f"expected a port such as memory:2:0, found {text!r}")
-        return Port(kind, int(found[1]), int(found[2]))
+        return Port(kind, int(match[1]), int(match[2]))
 
     def op(self, line: str, number: int) -> Op:
-        place, code, *words = [*line.split(), ""][: max(2, len(line.split()))]
-        if place != str(number):
-            self.fail(f"op {place}, expected op {number}: ops are numbered from 0 without gaps")
+        index, code, *words = [*line.split(), ""][: max(2, len(line.split()))]
+        if index != str(number):
+            self.fail(f"op {index}, expected op {number}: ops are numbered from 0 without gaps")
         if code not in CODES:
             self.fail(f"unknown instruction {code!r}")
         src: list[Span] = []
@@ -198,7 +206,8 @@ class _Reader:
             self.fail(f"the spans of one op have one length; found {sorted(counts)}")
         count = counts.pop() if counts else self.numbers(fields.get("count", "1"))[0]
         deps = tuple(Dep(*self.numbers(pair, ".", 2)) for pair in fields.get("after", "").split(",") if pair)
-        ports, group = (tuple(self.numbers(fields[key])) if key in fields else () for key in ("ports", "group"))
+        ports = tuple(self.numbers(fields["ports"])) if "ports" in fields else ()
+        group = tuple(self.numbers(fields["group"])) if "group" in fields else ()
         return Op(code, tuple(src), tuple(dst), count, deps, flag, ports, group)
 
     def numbers(self, text: str, separator: str = ",", count: int | None = None) -> list[int]:
@@ -208,9 +217,9 @@ class _Reader:
         return list(map(int, parts))
 
     def span(self, word: str, counts: set[int]) -> Span:
-        found = _SPAN.fullmatch(word)
-        if found is None or found[2] not in BUFFERS:
+        match = _SPAN.fullmatch(word)
+        if match is None or match[2] not in BUFFERS:
             self.fail(f"expected a span such as o[3] or 2.s[0:4], found {word!r}")
-        start = int(found[3])
-        counts.add(int(found[4]) - start if found[4] else 1)
-        return Span(found[2], start, None if found[1] is None else int(found[1]), bool(found[5]))
+        start = int(match[3])
+        counts.add(int(match[4]) - start if match[4] else 1)
+        return Span(match[2], start, None if match[1] is None else int(match[1]), bool(match[5]))

@@ -1,4 +1,4 @@
-"""Where MSCCL++'s kernel needs the threads of a block joined (`nop`) so that its ops take effect in order.
+"""Thread joins (`nop`) that MSCCL++'s kernel needs so that the ops of a block take effect in order.
 
 The kernel runs the ops of a block without joining its threads in between (executor kernel, execution_kernel.hpp):
 only some threads wait and signal, and each data op deals the bytes out to threads in its own way. So a `nop` stands
@@ -21,7 +21,7 @@ JOINING = frozenset({"nop", "barrier"})
 
 
 class Threads:
-    """What the threads of a block have done since they were last joined."""
+    """The memory and ports that the threads of a block have used since they were last joined."""
 
     def __init__(self) -> None:
         self._reset()
@@ -30,11 +30,11 @@ class Threads:
         self.reads: set[Key] = set()
         self.writes: set[Key] = set()
         self.data = self.waited = False
-        self.on: set[tuple[str, int]] = set()  # (wait or signal, port)
+        self.port_ops: set[tuple[str, int]] = set()  # (wait or signal, port)
 
     def must_join(self, op: Op, reads: set[Key], writes: set[Key]) -> bool:
-        """Whether a `nop` is needed before `op`, which reads and writes this memory of the rank."""
-        if op.code in ("wait", "signal") and any((op.code, port) in self.on for port in op.ports):
+        """True if a `nop` is needed before `op`, which reads and writes this memory of the rank."""
+        if op.code in ("wait", "signal") and any((op.code, port) in self.port_ops for port in op.ports):
             return True
         if op.code == "signal":
             return self.data or self.waited
@@ -42,8 +42,8 @@ class Threads:
             return self.data
         return op.code in DATA and (self.waited or bool(reads & self.writes or writes & (self.reads | self.writes)))
 
-    def did(self, op: Op, reads: set[Key], writes: set[Key]) -> None:
-        """`op` comes next."""
+    def record(self, op: Op, reads: set[Key], writes: set[Key]) -> None:
+        """Record `op` as the next op of the block."""
         if op.code in JOINING:
             self._reset()
         elif op.code in DATA:
@@ -52,23 +52,25 @@ class Threads:
             self.writes |= writes
         else:
             self.waited |= op.code in ("wait", "flush")
-            self.on |= {(op.code, port) for port in op.ports}
+            self.port_ops |= {(op.code, port) for port in op.ports}
 
 
 def touched(rank: int, op: Op, keys: Keys) -> tuple[set[Key], set[Key]]:
-    """The plain memory of the rank itself that `op` reads, and that it writes."""
-    found: list[set[Key]] = []
+    """Return the keys of the rank's own plain memory that `op` reads, and of that which it writes."""
+    accessed: list[set[Key]] = []
     for spans in (op.src, op.dst):
-        found.append(
+        accessed.append(
             {key for span in spans if span.rank is None and not span.packet for key in keys(rank, span, op.count)}
         )
-    return found[0], found[1]
+    return accessed[0], accessed[1]
 
 
 def memory_keys(program: Program) -> Keys:
-    """The keys of a program's memory. Where it is not known what input and output share, they are all one chunk."""
-    task = program.collective
-    layout = None if task is None else Layout(task, program.chunks)
+    """Return the function that gives the memory keys of a span of `program`.
+
+    If the memory that input and output share is not known, both buffers together count as one chunk.
+    """
+    layout = None if program.collective is None else Layout(program.collective, program.chunks)
 
     def keys(rank: int, span: Span, count: int) -> tuple[Key, ...]:
         if span.buffer == "s" or program.in_place == "out":
@@ -83,10 +85,10 @@ def memory_keys(program: Program) -> Keys:
 
 
 def joined(program: Program) -> Program:
-    """The one-sided `program` with every `nop` that the kernel needs; itself, if it has them.
+    """Return the one-sided `program` with every `nop` that the kernel needs; an equal program if it has them.
 
-    Waiting for another block of the rank and being waited for is done by `nop` too (or `barrier`), as it is done by
-    one thread.
+    One thread waits for another block of the rank, or lets others wait. So a `nop` (or `barrier`) carries the
+    dependencies and the flag of an op.
     """
     keys = memory_keys(program)
     return Program(
@@ -102,29 +104,33 @@ def joined(program: Program) -> Program:
 
 
 def _gpu(gpu: Gpu, keys: Keys) -> Gpu:
-    bodies = [_body(gpu.rank, block, keys) for block in gpu.blocks]
-    places = [place for _, place in bodies]
+    bodies = [_joined_ops(gpu.rank, block, keys) for block in gpu.blocks]
+    new_index = [index for _, index in bodies]
 
-    def moved(op: Op) -> Op:
-        return op._replace(deps=tuple(Dep(d.block, places[d.block][d.op]) for d in op.deps)) if op.deps else op
+    def renumbered(op: Op) -> Op:
+        if not op.deps:
+            return op
+        return op._replace(deps=tuple(Dep(dep.block, new_index[dep.block][dep.op]) for dep in op.deps))
 
-    blocks = (block._replace(ops=tuple(map(moved, ops))) for block, (ops, _) in zip(gpu.blocks, bodies, strict=True))
+    blocks = []
+    for block, (ops, _) in zip(gpu.blocks, bodies, strict=True):
+        blocks.append(block._replace(ops=tuple(map(renumbered, ops))))
     return gpu._replace(blocks=tuple(blocks))
 
 
-def _body(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int]]:
-    """The ops with joins, and where each old op went (the `nop` after it, if others wait for that)."""
-    threads, ops, places = Threads(), [], []
+def _joined_ops(rank: int, block: Block, keys: Keys) -> tuple[list[Op], list[int]]:
+    """Return the ops with joins, and the new index of each old op: that of the `nop` after it, if it has a flag."""
+    threads, ops, new_index = Threads(), [], []
     for op in block.ops:
         reads, writes = touched(rank, op, keys)
         plain = op.code not in JOINING
         if (plain and op.deps) or threads.must_join(op, reads, writes):
             ops.append(Op("nop", deps=op.deps if plain else ()))
-            threads.did(ops[-1], set(), set())
+            threads.record(ops[-1], set(), set())
         ops.append(op._replace(deps=(), flag=False) if plain else op)
-        threads.did(op, reads, writes)
+        threads.record(op, reads, writes)
         if plain and op.flag:
             ops.append(Op("nop", flag=True))
-            threads.did(ops[-1], set(), set())
-        places.append(len(ops) - 1)
-    return ops, places
+            threads.record(ops[-1], set(), set())
+        new_index.append(len(ops) - 1)
+    return ops, new_index

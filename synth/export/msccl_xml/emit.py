@@ -1,12 +1,12 @@
 """MSCCL-IR in the forms that msccl, msccl-executor-nccl and RCCL load (`RUNTIMES`), one text for one Program.
 
 The lexers of the three are NCCL's: no declaration, no tabs, one blank between attributes, double quotes, no entities.
-Every attribute of a step is written; an operand that the instruction does not use repeats the one that it does, so
-that a loader which looks at it finds a place inside a buffer.
+Every attribute of a step is written. An operand that the instruction does not use repeats one that it does use, so that
+a loader which looks at it finds an offset inside a buffer.
 
-Sizes are the same figure for all three as for nccl-tests: allgather and reduce-scatter count one rank's part times the
-ranks, alltoall the whole buffer, the others the buffer. What differs is the upper end: the others' `maxBytes` is the
-last size served and 0 is no limit, msccl's is the first size no longer served.
+All three count sizes as nccl-tests does: allgather and reduce-scatter as one rank's part times the ranks, alltoall as
+the whole buffer, the others as the buffer. The upper end differs: for msccl `maxBytes` is the first size no longer
+served; for the others it is the last size served, and 0 stands for no limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from synth.program.runtimes import RUNTIMES, Runtime
 PROFILES = ("executor", "msccl", "rccl")
 # msccl counts in signed 64-bit integers; the greatest power of two that leaves room for its arithmetic
 MSCCL_UNLIMITED = 1 << 62
-NAME_LENGTH = 63
+NAME_LENGTH = 63  # characters of a name that msccl takes
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,20 @@ class MscclXml:
     runtimes: tuple[str, ...] = PROFILES
 
     def emit(self, program: Program, request: Request) -> str:
-        """The file. Raises SynthError where `request.runtime` cannot take the program, with the limit and what would
-        fit."""
+        """Return the text of the file.
+
+        Raises SynthError that names the exceeded limit and a remedy if `request.runtime` cannot take the program.
+        """
         runtime = RUNTIMES[request.runtime or PROFILES[0]]
         check(program, runtime, request)
         return "\n".join(_lines(program, runtime)) + "\n"
 
 
 def collective_name(program: Program, runtime: Runtime) -> str | None:
-    """The runtime's name for what `program` computes; None where it does not dispatch it. Anything is msccl's
-    ``custom``."""
+    """Return the runtime's name for the collective of `program`; None if the runtime does not dispatch it.
+
+    For msccl every other collective is ``custom``.
+    """
     if program.collective is None:
         return None
     name = (runtime.collectives or {}).get(program.collective.name)
@@ -51,22 +55,24 @@ def collective_name(program: Program, runtime: Runtime) -> str | None:
 
 
 def upper(program: Program, runtime: Runtime) -> int:
-    """`maxBytes` as the runtime means it."""
+    """Return `maxBytes` in the runtime's sense."""
     if runtime.inclusive_max:
         return program.max_bytes or 0
     return MSCCL_UNLIMITED if program.max_bytes is None else program.max_bytes + 1
 
 
 def buffers(program: Program, gpu: Gpu, runtime: Runtime) -> tuple[int, int]:
-    """`i_chunks`, `o_chunks`: as in the program, but msccl wants every buffer of a custom collective as large as the
-    largest."""
+    """Return `i_chunks` and `o_chunks`, those of the program; msccl needs every buffer of a custom collective to be as
+    large as the largest."""
     if collective_name(program, runtime) != "custom":
         return gpu.input, gpu.output
-    return (program.loop_chunks if gpu.input else 0), (program.loop_chunks if gpu.output else 0)
+    inputs = program.loop_chunks if gpu.input else 0
+    outputs = program.loop_chunks if gpu.output else 0
+    return inputs, outputs
 
 
 def written_name(program: Program) -> str:
-    """The program's name without what an attribute cannot hold, as short as msccl wants it."""
+    """Return the program's name without characters that an attribute cannot have, cut to `NAME_LENGTH`."""
     return re.sub(r"[^ -~]|[\"'&<>]", "_", program.name)[:NAME_LENGTH]
 
 
@@ -80,8 +86,8 @@ def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
         f'minBytes="{program.min_bytes}" maxBytes="{upper(program, runtime)}">'
     )
     for gpu in program.gpus:
-        held, wanted = buffers(program, gpu, runtime)
-        yield f'  <gpu id="{gpu.rank}" i_chunks="{held}" o_chunks="{wanted}" s_chunks="{gpu.scratch}">'
+        inputs, outputs = buffers(program, gpu, runtime)
+        yield f'  <gpu id="{gpu.rank}" i_chunks="{inputs}" o_chunks="{outputs}" s_chunks="{gpu.scratch}">'
         for b, block in enumerate(gpu.blocks):
             yield from _block(b, block)
         yield "  </gpu>"
@@ -89,7 +95,8 @@ def _lines(program: Program, runtime: Runtime) -> Iterator[str]:
 
 
 def _block(number: int, block: Block) -> Iterator[str]:
-    send, recv = (-1 if peer is None else peer for peer in (block.send, block.recv))
+    send = -1 if block.send is None else block.send
+    recv = -1 if block.recv is None else block.recv
     yield f'    <tb id="{number}" send="{send}" recv="{recv}" chan="{block.channel}">'
     for s, op in enumerate(block.ops):
         yield _step(s, op)

@@ -1,7 +1,7 @@
-"""What each MSCCL runtime refuses, loads and never runs, or runs wrongly: said before a file is written.
+"""Checks, before a file is written, of all that an MSCCL runtime refuses, loads and never runs, or runs wrongly.
 
-The rules are those of the loaders and interpreters named in `synth.program.runtimes`. One message is one limit, the
-place that meets it, and what would fit.
+The rules are those of the loaders and interpreters named in `synth.program.runtimes`. One message names one limit, the
+place that exceeds it, and a remedy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FEWER = "fewer --instances, or a point with fewer chunks"
 
 
 def check(program: Program, runtime: Runtime, request: Request) -> None:
-    """Raises SynthError with the first limit that the program meets."""
+    """Raise SynthError for the first limit of `runtime` that the program exceeds."""
     _dispatched(program, runtime)
     rooted(program, runtime, request)
     _protocol(program, runtime, request)
@@ -33,10 +33,11 @@ def check(program: Program, runtime: Runtime, request: Request) -> None:
     if program.ranks != program.collective.ranks or any(gpu.rank != r for r, gpu in enumerate(program.gpus)):  # type: ignore[union-attr]
         raise SynthError(f"the program has {program.ranks} ranks, not numbered 0.. as its collective has them")
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
-    for gpu, held, wanted in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
-        if (gpu.input, gpu.output) != (len(held), len(wanted)):
-            found, told = f"{gpu.input} input and {gpu.output} output chunks", f"{len(held)} and {len(wanted)}"
-            raise SynthError(f"rank {gpu.rank}: {found}, a call of {program.collective.name} has {told}")  # type: ignore[union-attr]
+    for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
+        if (gpu.input, gpu.output) != (len(inputs), len(outputs)):
+            sizes = f"{gpu.input} input and {gpu.output} output chunks"
+            name, expected = layout.collective.name, f"{len(inputs)} and {len(outputs)}"
+            raise SynthError(f"rank {gpu.rank}: {sizes}, a call of {name} has {expected}")
         _gpu(program, gpu, runtime)
 
 
@@ -78,7 +79,7 @@ def _standard(task: Collective) -> bool:
 
 
 def root_warning(program: Program) -> str | None:
-    """What a user of a file for a rooted collective must know; None for the others."""
+    """Return the warning for files of a rooted collective; None for other collectives."""
     task = program.collective
     if task is None or task.name not in ROOTED:
         return None
@@ -89,7 +90,7 @@ def root_warning(program: Program) -> str | None:
 
 
 def rooted(program: Program, runtime: Runtime, request: Request) -> None:
-    """Refuses a rooted collective whose root the user has not asserted: no runtime compares it."""
+    """Refuse a rooted collective whose root the user has not asserted, because no runtime compares the root."""
     warning = root_warning(program)
     if warning is None:
         return
@@ -107,13 +108,13 @@ def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
     kinds, nodes = (request.machine.kinds, request.machine.nodes) if request.machine else ({}, ())
     if program.protocol == "LL128" and not request.assume_nvlink:
         for pair in pairs:
-            found = kinds.get(pair, frozenset({"unknown"}))
-            if found != {"nvlink"}:
-                told = f"{pair[0]} to {pair[1]} is {' and '.join(sorted(found))}"
-                ways = "use Simple or LL" + (
-                    "" if found - {"unknown"} else ", name the machine with --topo, or assert --assume-nvlink"
-                )
-                raise SynthError(f"LL128 corrupts data on links other than NVLink, and the link {told}; {ways}")
+            pair_kinds = kinds.get(pair, frozenset({"unknown"}))
+            if pair_kinds != {"nvlink"}:
+                link = f"{pair[0]} to {pair[1]} is {' and '.join(sorted(pair_kinds))}"
+                remedy = "use Simple or LL"
+                if not pair_kinds - {"unknown"}:
+                    remedy += ", name the machine with --topo, or assert --assume-nvlink"
+                raise SynthError(f"LL128 corrupts data on links other than NVLink, and the link {link}; {remedy}")
     task = program.collective
     if (
         runtime.name == "msccl"
@@ -125,9 +126,9 @@ def _protocol(program: Program, runtime: Runtime, request: Request) -> None:
     if request.assume_one_node or (nodes and len(set(nodes)) == 1):
         return
     where = "over several boxes" if nodes else "on a machine whose boxes are not known"
-    ways = "use --protocol LL" + ("" if nodes else ", name the machine with --topo, or assert --assume-one-node")
+    remedy = "use --protocol LL" + ("" if nodes else ", name the machine with --topo, or assert --assume-one-node")
     raise SynthError(
-        f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {ways}"
+        f"{task.name} with Simple {where}: {runtime.name} posts fewer network steps than it waits for; {remedy}"
     )
 
 
@@ -142,14 +143,22 @@ def _sizes(program: Program, runtime: Runtime) -> None:
 
 def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
     where = f"rank {gpu.rank}"
-    _most(len(gpu.blocks), runtime.blocks, f"{where}: thread blocks", runtime, FEWER)
-    _most(program.channels, runtime.channels, "channels", runtime, FEWER)
+    _at_most(len(gpu.blocks), runtime.blocks, f"{where}: thread blocks", runtime, FEWER)
+    _at_most(program.channels, runtime.channels, "channels", runtime, FEWER)
     nodes = 1 + program.ranks + len(gpu.blocks) + sum(len(block.ops) for block in gpu.blocks)
-    _most(nodes, MAX_NODES, f"{where}: XML elements", runtime, FEWER)
-    for way, ends in (("sending", [b.send for b in gpu.blocks]), ("receiving", [b.recv for b in gpu.blocks])):
+    _at_most(nodes, MAX_NODES, f"{where}: XML elements", runtime, FEWER)
+    senders = [block.send for block in gpu.blocks]
+    receivers = [block.recv for block in gpu.blocks]
+    for way, ends in (("sending", senders), ("receiving", receivers)):
         used = Counter(block.channel for block, peer in zip(gpu.blocks, ends, strict=True) if peer is not None)
         for channel, count in sorted(used.items()):
-            _most(count, runtime.channel_blocks, f"{where}: {way} thread blocks on channel {channel}", runtime, FEWER)
+            _at_most(
+                count,
+                runtime.channel_blocks,
+                f"{where}: {way} thread blocks on channel {channel}",
+                runtime,
+                FEWER,
+            )
         for (peer, channel), count in Counter(
             (p, b.channel) for p, b in zip(ends, gpu.blocks, strict=True) if p is not None
         ).items():
@@ -167,7 +176,7 @@ def _gpu(program: Program, gpu: Gpu, runtime: Runtime) -> None:
             raise SynthError(
                 f"{where}: thread block {b} has ports, which only one-sided programs do; export it with --to mscclpp"
             )
-        _most(len(block.ops), runtime.block_ops, f"{where}: instructions of thread block {b}", runtime, FEWER)
+        _at_most(len(block.ops), runtime.block_ops, f"{where}: instructions of thread block {b}", runtime, FEWER)
         for i, op in enumerate(block.ops):
             _op(gpu, block, op, runtime, f"rank {gpu.rank}, thread block {b}, step {i}")
         _order(block, f"rank {gpu.rank}, thread block {b}")
@@ -188,7 +197,7 @@ def _op(gpu: Gpu, block: Block, op: Op, runtime: Runtime, where: str) -> None:
     if op.code != "nop":
         if op.count < 1:
             raise SynthError(f"{where}: moves {op.count} chunks; at least 1")
-        _most(op.count, runtime.count, f"{where}: chunks at once", runtime, "split it")
+        _at_most(op.count, runtime.count, f"{where}: chunks at once", runtime, "split it")
     sizes = {"i": gpu.input, "o": gpu.output, "s": gpu.scratch}
     for span in op.src + op.dst:
         if span.rank not in (None, gpu.rank) or span.packet:
@@ -209,7 +218,7 @@ def _op(gpu: Gpu, block: Block, op: Op, runtime: Runtime, where: str) -> None:
             raise SynthError(
                 f"{where}: waits for step {dep.op} of thread block {dep.block}, which does not exist or has no flag"
             )
-        _most(dep.block, runtime.dep_block, f"{where}: thread block waited for", runtime, FEWER)
+        _at_most(dep.block, runtime.dep_block, f"{where}: thread block waited for", runtime, FEWER)
 
 
 def _order(block: Block, where: str) -> None:
@@ -231,6 +240,6 @@ def _order(block: Block, where: str) -> None:
             )
 
 
-def _most(found: int, limit: int | None, what: str, runtime: Runtime, fits: str) -> None:
-    if limit is not None and found > limit:
-        raise SynthError(f"{what}: {found}, and {runtime.name} takes at most {limit}; what would fit: {fits}")
+def _at_most(count: int, limit: int | None, resource: str, runtime: Runtime, remedy: str) -> None:
+    if limit is not None and count > limit:
+        raise SynthError(f"{resource}: {count}, and {runtime.name} takes at most {limit}; what would fit: {remedy}")

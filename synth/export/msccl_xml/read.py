@@ -1,9 +1,9 @@
-"""Reads anyone's MSCCL-IR: msccl-tools', RCCL's, our own. The Program says what the loaders would make of the file.
+"""Reader of MSCCL-IR from any source: msccl-tools, RCCL, this project. The Program means what the loaders would run.
 
-Files differ. Those for the first runtime leave `outofplace`, and often `minBytes`, `maxBytes`, `ngpus` or `coll`, out;
-those in place declare one of the two buffers empty and use the other for both; comments come first; nops point at -1.
-What no loader would accept, or what says two things, is one FormatError with its line. Nothing is allocated for what
-a number claims: counts are bounded, elements are read one at a time.
+Files differ. Those for the first runtime omit `outofplace`, and often `minBytes`, `maxBytes`, `ngpus` or `coll`. Those
+for calls in place declare one of the two buffers empty and use the other for both. Comments come first; nops point at
+-1. A file that no loader would accept, or that contradicts itself, is one FormatError with its line. No memory is
+allocated because of a number in the file: counts are bounded, and elements are read one at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import PROTOCOLS, TWO_SIDED, Block, Dep, Gpu, InPlace, Op, Program, Span
 from synth.program.runtimes import ROOTED, RUNTIMES
 
-MAX_BYTES = 1 << 26
-MAX_ELEMENTS = 1 << 19
-MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024
-MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22
-MAX_SIZE = 1 << 63
+# bounds of a file that is read, far above those of any loader
+MAX_BYTES = 1 << 26  # of the text
+MAX_ELEMENTS = 1 << 19  # XML elements
+MAX_RANKS, MAX_BLOCKS, MAX_OPS, MAX_CHANNELS = 4096, 1024, 1 << 14, 1024  # per file, rank, block, file
+MAX_CHUNKS, MAX_MOVED = 1 << 16, 1 << 22  # chunks of a buffer; chunks that all steps move together
+MAX_SIZE = 1 << 63  # bytes in `minBytes` and `maxBytes`
 NAMES = {
     "allreduce": "allreduce",
     "allgather": "allgather",
@@ -40,18 +41,18 @@ NAMES = {
     "scatter": "scatter",
 }
 OPERANDS = {"s": "s", "r": "d", "rcs": "d", "rrs": "s", "rrc": "sd", "rrcs": "sd", "cpy": "sd", "re": "sd", "nop": ""}
-DEFAULT_MAX = 1 << 27  # msccl's, where the file gives none
+DEFAULT_MAX = 1 << 27  # msccl's `maxBytes` for a file without one
 _WHOLE = re.compile(r"-?\d{1,20}")
 
 
 def read(
     text: str, file: str, task: Collective | None = None, root: int | None = None, runtime: str | None = None
 ) -> Program:
-    """The Program in `text`.
+    """Return the Program in `text`.
 
-    `task` is what it computes where the file does not say (``custom``, or no name at all). The root of a broadcast or
-    reduce is `root`, else the one that the data comes from or goes to. `runtime` tells what the sizes and places mean;
-    unless given it is msccl for a file that only msccl would load, else executor. Raises FormatError.
+    `task`: the collective if the file does not name it (``custom``, or no name at all). `root`: the root of a broadcast
+    or reduce; by default the rank that the data comes from or goes to. `runtime`: the runtime that gives sizes and
+    "in place" their meaning; by default msccl for a file that only msccl would load, else executor. Raises FormatError.
     """
     reader = _Reader(file, runtime)
     if "&" in text:
@@ -61,14 +62,16 @@ def read(
 
 
 def _no_references(text: str, file: str) -> None:
-    """The loaders' lexers take ``&#49;`` and ``&amp;`` for what is written, so a reader that resolves them reads
-    another file."""
+    """Raise FormatError if the text has a reference such as ``&#49;`` or ``&amp;`` outside comments.
+
+    The loaders' lexers do not resolve references, so a reader that resolves them would read a different program.
+    """
     at = text.find("&")
     comment = text.find("<!--")
     while 0 <= comment < at:
         end = text.find("-->", comment + 4)
         if end < 0:
-            return  # no XML, as its reader will say
+            return  # not XML; the XML reader reports it
         at = text.find("&", end) if at < end else at
         comment = text.find("<!--", end)
     if at >= 0:
@@ -88,7 +91,7 @@ class _Gpu:
 
 
 class _Reader:
-    """Collects what the elements say; `at` is the element being read, for messages."""
+    """Collector of the elements' contents; `tag`, `attributes` and `line` are those of the current element."""
 
     def __init__(self, file: str, runtime: str | None) -> None:
         self.file, self.runtime = file, runtime
@@ -143,8 +146,8 @@ class _Reader:
         rank = self.whole("id", 0, MAX_RANKS - 1)
         if rank in self.gpus:
             self.fail(f'id="{rank}" stands twice, first in line {self.gpus[rank].line}')
-        held, wanted, scratch = (self.whole(name, 0, MAX_CHUNKS) for name in ("i_chunks", "o_chunks", "s_chunks"))
-        self.gpu = self.gpus[rank] = _Gpu(self.line, (held, wanted, scratch))
+        inputs, outputs, scratch = (self.whole(name, 0, MAX_CHUNKS) for name in ("i_chunks", "o_chunks", "s_chunks"))
+        self.gpu = self.gpus[rank] = _Gpu(self.line, (inputs, outputs, scratch))
 
     def start_block(self) -> None:
         self.number = number = self.whole("id", 0, MAX_BLOCKS - 1)
@@ -154,7 +157,9 @@ class _Reader:
         lowest = -1 if send == recv == -1 else 0  # the oldest files give a block without peers no channel
         channel = max(0, self.whole("chan", lowest, max(0, self.channels - 1)))
         self.gpu.lines[number] = self.line
-        self.block, self.ops = Block(None if send < 0 else send, None if recv < 0 else recv, channel, ()), []
+        receiver = None if send < 0 else send
+        sender = None if recv < 0 else recv
+        self.block, self.ops = Block(receiver, sender, channel, ()), []
 
     def step(self) -> None:
         number = self.whole("s", 0, MAX_OPS - 1)
@@ -186,14 +191,14 @@ class _Reader:
         return (Span(name, offset),) if used else ()
 
     def program(self, task: Collective | None, root: int | None) -> Program:
-        """What was collected, once the document has ended."""
+        """Return the program of the collected elements, once the document has ended."""
         self.tag, self.attributes, self.line = "algo", self.algo, int(self.algo["line"])
         ranks = len(self.gpus)
         if "ngpus" in self.algo and self.whole("ngpus", 1, MAX_RANKS) != ranks:
             self.fail(f'ngpus="{self.algo["ngpus"]}", and {ranks} gpus follow')
         if sorted(self.gpus) != list(range(ranks)) or not ranks:
             self.fail(f"has gpus {_some(self.gpus)}; expected 0, 1, .. without gaps")
-        gpus = tuple(self.made(rank) for rank in range(ranks))
+        gpus = tuple(self.gpu_value(rank) for rank in range(ranks))
         runtime = RUNTIMES[self.runtime or self.profile()]
         in_place = self.places(runtime.exact_in_place)
         low, high = self.limits(runtime.exact_in_place)
@@ -209,24 +214,23 @@ class _Reader:
                 f"{task.name}"
             )
         program = replace(program, collective=task, chunks=total // task.buffer_units)
-        return replace(program, gpus=_whole_buffers(program, self.algo.get("coll") == "custom"))
+        return replace(program, gpus=_actual_buffers(program, self.algo.get("coll") == "custom"))
 
-    def made(self, rank: int) -> Gpu:
-        found = self.gpus[rank]
-        if sorted(found.blocks) != list(range(len(found.blocks))):
+    def gpu_value(self, rank: int) -> Gpu:
+        gpu = self.gpus[rank]
+        if sorted(gpu.blocks) != list(range(len(gpu.blocks))):
             self.tag = "gpu"
-            self.fail(
-                f'id="{rank}" has thread blocks {_some(found.blocks)}; expected 0, 1, .. without gaps', found.line
-            )
-        for number, block in found.blocks.items():
-            for way, peer in (("send", block.send), ("recv", block.recv)):
+            self.fail(f'id="{rank}" has thread blocks {_some(gpu.blocks)}; expected 0, 1, .. without gaps', gpu.line)
+        for number, block in gpu.blocks.items():
+            for attribute, peer in (("send", block.send), ("recv", block.recv)):
                 if peer is not None and (peer == rank or peer >= len(self.gpus)):
                     self.tag = "tb"
-                    self.fail(f'{way}="{peer}" is no other rank of 0..{len(self.gpus) - 1}', found.lines[number])
-        return Gpu(rank, *found.sizes, tuple(found.blocks[b] for b in range(len(found.blocks))))
+                    self.fail(f'{attribute}="{peer}" is no other rank of 0..{len(self.gpus) - 1}', gpu.lines[number])
+        return Gpu(rank, *gpu.sizes, tuple(gpu.blocks[b] for b in range(len(gpu.blocks))))
 
     def profile(self) -> str:
-        """`msccl` where an attribute that the others need is missing, or the name is one that only msccl knows."""
+        """Return "msccl" if an attribute that the others need is missing, or if only msccl knows the name, else
+        "executor"."""
         needed = {"inplace", "outofplace", "minBytes", "maxBytes", "ngpus"}
         return (
             "msccl"
@@ -241,7 +245,9 @@ class _Reader:
         beside = self.whole("outofplace", 0, 1)
         if not within and not beside:
             self.fail('inplace="0" outofplace="0": such a file is never used')
-        return "both" if within and beside else "in" if within else "out"
+        if within and beside:
+            return "both"
+        return "in" if within else "out"
 
     def limits(self, exact: bool) -> tuple[int, int | None]:
         low = self.whole("minBytes", 0, MAX_SIZE) if "minBytes" in self.algo or not exact else 0
@@ -260,37 +266,42 @@ class _Reader:
             return task
         if name not in NAMES:
             self.fail(f'coll="{name[:24]}": {", ".join(NAMES)} and custom are read')
-        found = NAMES[name]
-        if found not in ROOTED:
-            return collective(found, program.ranks)
-        root = root_of(program, found) if root is None else root
+        our_name = NAMES[name]
+        if our_name not in ROOTED:
+            return collective(our_name, program.ranks)
+        root = root_of(program, our_name) if root is None else root
         if root is None:
             self.fail(f'coll="{name}": which rank is the root does not follow from the steps; give it with --root')
-        return collective(found, program.ranks, [root])
+        return collective(our_name, program.ranks, [root])
 
 
 @lru_cache(1 << 12)
 def _number(text: str) -> int | None:
-    """The whole number in `text`; files repeat few of them many times."""
+    """Return the whole number in `text`, or None. It is cached, because files repeat few numbers many times."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
-def _whole_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
-    """In place one buffer may have been declared empty; msccl's custom files declare every buffer as large as the
-    largest."""
+def _actual_buffers(program: Program, custom: bool) -> tuple[Gpu, ...]:
+    """Return the ranks with the buffers of the collective instead of the declared ones.
+
+    Files for calls in place may declare one buffer empty; msccl's custom files declare every buffer as large as the
+    largest.
+    """
     layout = Layout(program.collective, program.chunks)  # type: ignore[arg-type]
     gpus = []
     for gpu, inputs, outputs in zip(program.gpus, layout.inputs, layout.outputs, strict=True):
-        held, wanted = gpu.input, gpu.output
+        input_size, output_size = gpu.input, gpu.output
         if program.in_place == "in":
-            held, wanted = held or len(inputs), wanted or len(outputs)
+            input_size, output_size = input_size or len(inputs), output_size or len(outputs)
         if custom:
-            held = len(inputs) if held == program.loop_chunks else held
-            wanted = len(outputs) if wanted == program.loop_chunks else wanted
-        gpus.append(gpu._replace(input=held, output=wanted))
+            input_size = len(inputs) if input_size == program.loop_chunks else input_size
+            output_size = len(outputs) if output_size == program.loop_chunks else output_size
+        gpus.append(gpu._replace(input=input_size, output=output_size))
     return tuple(gpus)
 
 
 def _some(numbers: object) -> str:
     listed = sorted(numbers)  # type: ignore[call-overload]
-    return ", ".join(map(str, listed[:8])) + (", .." if len(listed) > 8 else "") if listed else "none"
+    if not listed:
+        return "none"
+    return ", ".join(map(str, listed[:8])) + (", .." if len(listed) > 8 else "")

@@ -1,4 +1,4 @@
-"""Which rank a broadcast, reduce, gather or scatter is rooted at: no file says it, the movement of the data does."""
+"""Inference of the root of a broadcast, reduce, gather or scatter from the movement of the data; no file names it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ Piece = tuple[str, int, int]  # buffer, first chunk, one past the last
 
 
 def root_of(program: Program, name: str) -> int | None:
-    """The root, None where it does not follow.
+    """Return the root, or None if it does not follow.
 
-    Data of a broadcast or scatter comes from the one rank that reads what it never wrote; data of a reduce or gather
-    goes to the one rank that keeps, in a buffer of the user's, what it wrote and never sent on.
+    The root of a broadcast or scatter is the one rank that reads chunks that it never wrote. The root of a reduce or
+    gather is the one rank that wrote chunks of the user's buffers and never sent them on.
     """
-    decide = _originates if name in ("broadcast", "scatter") else _keeps
+    decide = _originates if name in ("broadcast", "scatter") else _collects
     same = program.in_place == "in"  # these collectives then have input and output at the same address
-    found = [gpu.rank for gpu in program.gpus if decide(gpu, same)]
-    return found[0] if len(found) == 1 else None
+    roots = [gpu.rank for gpu in program.gpus if decide(gpu, same)]
+    return roots[0] if len(roots) == 1 else None
 
 
 class _Marks:
-    """Chunks of the buffers of one rank that something was done to."""
+    """A set of chunks of the buffers of one rank."""
 
     def __init__(self) -> None:
         self.bytes = {buffer: bytearray() for buffer in "ios"}
@@ -28,12 +28,12 @@ class _Marks:
     def add(self, piece: Piece | None) -> None:
         if piece is not None:
             buffer, start, stop = piece
-            held = self.bytes[buffer]
-            held.extend(bytes(max(0, stop - len(held))))
-            held[start:stop] = b"\1" * (stop - start)
+            marks = self.bytes[buffer]
+            marks.extend(bytes(max(0, stop - len(marks))))
+            marks[start:stop] = b"\1" * (stop - start)
 
     def beyond(self, other: _Marks, buffers: str) -> bool:
-        """Whether some chunk of `buffers` is marked here and not in `other`."""
+        """True if some chunk of `buffers` is marked here and not in `other`."""
         return any(int.from_bytes(self.bytes[b], "little") & ~int.from_bytes(other.bytes[b], "little") for b in buffers)
 
 
@@ -46,15 +46,15 @@ def _originates(gpu: Gpu, same: bool) -> bool:
     return read.beyond(written, "ios")
 
 
-def _keeps(gpu: Gpu, same: bool) -> bool:
-    kept, passed = _Marks(), _Marks()
+def _collects(gpu: Gpu, same: bool) -> bool:
+    stored, sent = _Marks(), _Marks()
     for op in _ops(gpu):
         src, dst = _piece(op.src, op.count, same), _piece(op.dst, op.count, same)
         if op.code in ("r", "rrc", "cpy", "re"):
-            kept.add(dst)
+            stored.add(dst)
         # a sum onto itself stays where it is
-        passed.add(src if op.code in ("s", "rrs", "rrcs") else _without(src, dst))
-    return kept.beyond(passed, "io")
+        sent.add(src if op.code in ("s", "rrs", "rrcs") else _without(src, dst))
+    return stored.beyond(sent, "io")
 
 
 def _ops(gpu: Gpu) -> list[Op]:
@@ -69,7 +69,7 @@ def _piece(spans: tuple[Span, ...], count: int, same: bool) -> Piece | None:
 
 
 def _without(piece: Piece | None, other: Piece | None) -> Piece | None:
-    """What `piece` has beyond `other`, which is as long."""
+    """Return the part of `piece` outside `other`, which has the same length; None if there is none."""
     if piece is None or other is None or piece[0] != other[0]:
         return piece
     buffer, start, stop = piece

@@ -1,5 +1,4 @@
-"""What one rank of an MSCCL++ plan is connected to: channels, remote buffers, and semaphores between its thread
-blocks."""
+"""Connections of one rank of an MSCCL++ plan: channels, remote buffers, and semaphores between its thread blocks."""
 
 from __future__ import annotations
 
@@ -13,10 +12,11 @@ from synth.program.program import BUFFERS, PORT_KINDS, Dep, Gpu, Op, Port, Span
 
 @dataclass(frozen=True)
 class Wiring:
-    """The numbers that a plan gives to a rank's channels (by kind), remote buffers (rank, buffer) and semaphores (from,
-    to block).
+    """The numbered channels, remote buffers and semaphores of one rank; a number is the index in its tuple.
 
-    `deps[block, op]`: what an op still has to wait for, after what its block waited for before.
+    `channels[kind]`: ports. `buffers`: (rank, buffer). `access[rank, buffer]`: the kinds of channel that reach it.
+    `semaphores`: (releasing block, acquiring block). `deps[block, op]`: the dependencies of an op that no earlier op of
+    its block has waited for. `barriers`: groups of blocks.
     """
 
     channels: Mapping[str, tuple[Port, ...]]
@@ -28,14 +28,14 @@ class Wiring:
 
     @staticmethod
     def of(gpu: Gpu) -> Wiring:
-        """The wiring of `gpu`. Raises SynthError where a plan cannot express it."""
-        ports = {
-            kind: tuple(sorted({p for b in gpu.blocks for p in b.ports if p.kind == kind}, key=lambda p: p[1:]))
-            for kind in PORT_KINDS
-        }
-        for kind, every in ports.items():
-            for port in every:
-                if port.index and Port(kind, port.peer, port.index - 1) not in every:
+        """Return the connections of `gpu`. Raises SynthError if a plan cannot express them."""
+        ports: dict[str, tuple[Port, ...]] = {}
+        for kind in PORT_KINDS:
+            kind_ports = {port for block in gpu.blocks for port in block.ports if port.kind == kind}
+            ports[kind] = tuple(sorted(kind_ports, key=lambda port: port[1:]))
+        for kind, kind_ports in ports.items():
+            for port in kind_ports:
+                if port.index and Port(kind, port.peer, port.index - 1) not in kind_ports:
                     raise SynthError(
                         f"rank {gpu.rank} uses {kind} channel {port.index} to rank {port.peer} without the one "
                         f"before it"
@@ -49,58 +49,61 @@ class Wiring:
                         access.setdefault((span.rank, span.buffer), set()).add(kind)
         buffers = tuple(sorted(access, key=lambda item: (item[0], BUFFERS.index(item[1]))))
         deps = _deps(gpu)
-        pairs = sorted({(dep.block, b) for (b, _), found in deps.items() for dep in found})
+        pairs = sorted({(dep.block, b) for (b, _), op_deps in deps.items() for dep in op_deps})
         groups = dict.fromkeys(op.group for block in gpu.blocks for op in block.ops if op.code == "barrier")
         if len(groups) > limits.BARRIERS:
             raise SynthError(
                 f"rank {gpu.rank} has {len(groups)} groups of blocks that meet in barriers, MSCCL++ takes "
                 f"{limits.BARRIERS}"
             )
-        kinds = {key: tuple(kind for kind in PORT_KINDS if kind in found) for key, found in access.items()}
+        kinds: dict[tuple[int, str], tuple[str, ...]] = {}
+        for key, buffer_kinds in access.items():
+            kinds[key] = tuple(sorted(buffer_kinds, key=PORT_KINDS.index))
         return Wiring(ports, buffers, kinds, tuple(pairs), deps, tuple(groups))
 
     def channel_documents(self) -> list[dict]:
-        """`channels` of the gpu."""
-        return [
-            {"channel_type": kind, "connected_to": [port.peer for port in ports]}
-            for kind, ports in self.channels.items()
-            if ports
-        ]
+        """Return the field `channels` of the gpu."""
+        documents = []
+        for kind, ports in self.channels.items():
+            if ports:
+                documents.append({"channel_type": kind, "connected_to": [port.peer for port in ports]})
+        return documents
 
     def buffer_documents(self) -> list[dict]:
-        """`remote_buffers` of the gpu."""
+        """Return the field `remote_buffers` of the gpu."""
         return [
             {"rank": key[0], "type": key[1], "access_channel_types": list(self.access[key])} for key in self.buffers
         ]
 
 
 def access_kind(gpu: Gpu, block: int, op: int) -> str:
-    """The kind of channel through which an op reaches other ranks: that of its ports, memory where it has none."""
-    found = gpu.blocks[block].ops[op]
-    kinds = {gpu.blocks[block].ports[port].kind for port in found.ports}
+    """Return the kind of channel through which an op reaches other ranks: that of its ports, "memory" without ports."""
+    ports = gpu.blocks[block].ops[op].ports
+    kinds = {gpu.blocks[block].ports[port].kind for port in ports}
     if len(kinds) > 1:
         raise SynthError(f"{place(gpu, block, op)} uses memory and port channels at once: split it")
     return kinds.pop() if kinds else "memory"
 
 
 def place(gpu: Gpu, block: int, op: int) -> str:
-    """Where an op is, for messages."""
+    """Return the place of an op as text, for messages."""
     return f"rank {gpu.rank} block {block} op {op} ({gpu.blocks[block].ops[op].code})"
 
 
 def remote(op: Op) -> list[Span]:
-    """The spans of `op` on other ranks."""
+    """Return the spans of `op` on other ranks."""
     return [span for span in (*op.src, *op.dst) if span.rank is not None]
 
 
 def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:
-    """What each op waits for: per block the last of its ops, and only if that is later than what was waited for
-    before."""
-    found: dict[tuple[int, int], tuple[Dep, ...]] = {}
+    """Return the dependencies of each op: the last op of each other block, unless it was waited for before."""
+    deps: dict[tuple[int, int], tuple[Dep, ...]] = {}
     for b, block in enumerate(gpu.blocks):
         seen: dict[int, int] = {}
         for i, op in enumerate(block.ops):
-            last = {dep.block: max(d.op for d in op.deps if d.block == dep.block) for dep in op.deps}
+            last: dict[int, int] = {}
+            for dep in op.deps:
+                last[dep.block] = max(dep.op, last.get(dep.block, dep.op))
             new = tuple(Dep(p, last[p]) for p in sorted(last) if p != b and last[p] > seen.get(p, -1))
             seen.update(new)
             for dep in new:
@@ -111,5 +114,5 @@ def _deps(gpu: Gpu) -> dict[tuple[int, int], tuple[Dep, ...]]:
                 if not gpu.blocks[dep.block].ops[dep.op].flag:
                     raise SynthError(f"{place(gpu, b, i)} waits for block {dep.block} op {dep.op}, which has no flag")
             if new:
-                found[b, i] = new
-    return found
+                deps[b, i] = new
+    return deps

@@ -1,6 +1,6 @@
 """MSCCL++ execution plans (JSON), as microsoft/mscclpp 0.9 loads them (execution_plan.cc, execution_kernel.hpp).
 
-What a plan says of an op, and what the program says:
+Operations of a plan, and ops of the program:
 
     nop barrier signal wait   the same                     put     put, one source for each destination
     copy cpkt upkt            cpy: plain, to, from packets ppkt    put of a plain chunk into packets (memory channels)
@@ -32,7 +32,7 @@ from synth.program.runtimes import RUNTIMES
 from synth.program.thread_joins import joined
 
 COLLECTIVE_NAMES = {"reduce-scatter": "reducescatter"}
-THREADS = 1024
+THREADS = 1024  # of a thread block
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,25 @@ class Mscclpp:
     runtimes: tuple[str, ...] = ("mscclpp",)
 
     def emit(self, program: Program, request: Request) -> str:
-        """The plan. Raises SynthError naming what MSCCL++ cannot take, and what would fit."""
+        """Return the plan. Raises SynthError that names an exceeded limit of MSCCL++ and a remedy."""
         rooted(program, RUNTIMES["mscclpp"], request)
         return json.dumps(document(program), indent=1) + "\n"
 
     def remarks(self, program: Program) -> tuple[str, ...]:
-        """What the user must know: the sizes served, and where the code is that registers the plan."""
+        """Return remarks for the user: the sizes served, the operator, the root, and the page on registration."""
         top = limits.largest_size(program)
         served = f"{program.min_bytes} to {min(top, program.max_bytes or top)}"
-        found = [
+        remarks = [
             f"serves sizes (the larger buffer) of {served} bytes divisible by {program.loop_chunks * limits.ALIGNMENT}"
         ]
         if program.collective is not None and program.collective.combining:
-            found.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
-        found += [warning] if (warning := root_warning(program)) else []
-        return (*found, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
+            remarks.append("MSCCL++'s executor sums whatever the operator: use the plan for sums only")
+        remarks += [warning] if (warning := root_warning(program)) else []
+        return (*remarks, "docs/mscclpp.md says how the plan is registered, and what it asks of buffers")
 
 
 def document(program: Program) -> dict:
-    """The plan of a one-sided program as a JSON document. Raises SynthError where MSCCL++ cannot take it."""
+    """Return the plan of a one-sided program as a JSON document. Raises SynthError if MSCCL++ cannot take it."""
     if any(op.code not in ONE_SIDED for gpu in program.gpus for block in gpu.blocks for op in block.ops):
         _refuse(
             f"{program.name} sends through FIFOs, MSCCL++ puts into peers' memory: export the schedule it was made from"
@@ -79,9 +79,8 @@ def document(program: Program) -> dict:
             f"offsets are 32 bit: this program reaches {reach} bytes, not {program.max_bytes}; lower the largest size"
         )
     program = joined(program)
-    if (
-        packets
-    ):  # every second launch counts a packet's place on another rank from the middle of the sender's own scratch
+    if packets:
+        # every second launch counts the offset of a packet on another rank from the middle of the sender's scratch
         scratch = max(gpu.scratch for gpu in program.gpus)
         program = replace(program, gpus=tuple(gpu._replace(scratch=scratch) for gpu in program.gpus))
     low, high = message_sizes(program)
@@ -101,40 +100,41 @@ def document(program: Program) -> dict:
 
 
 def collective_name(program: Program) -> str:
-    """MSCCL++'s name for what `program` computes; ``custom`` where it is not known."""
-    return (
-        "custom"
-        if program.collective is None
-        else COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
-    )
+    """Return MSCCL++'s name for the collective of `program`; "custom" if it is not known."""
+    if program.collective is None:
+        return "custom"
+    return COLLECTIVE_NAMES.get(program.collective.name, program.collective.name)
 
 
 def shares(program: Program) -> tuple[Fraction, Fraction]:
-    """The least and the greatest over ranks of: what MSCCL++ calls the message size, divided by nccl-tests' size.
+    """Return the least and the greatest ratio over all ranks of MSCCL++'s message size to nccl-tests' size.
 
-    MSCCL++ compares the bytes of the input, for allgather those of the output.
+    The message size is the bytes of the input, for allgather those of the output.
     """
     counts = [limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus]
     return Fraction(min(counts), program.loop_chunks), Fraction(max(counts), program.loop_chunks)
 
 
 def message_size(program: Program, size: int) -> int:
-    """What the rank with the most data counts at nccl-tests' `size`."""
+    """Return the message size, at nccl-tests' `size`, of the rank with the most data."""
     return int(size * shares(program)[1])
 
 
 def message_sizes(program: Program) -> tuple[int, int]:
-    """`min_message_size` and `max_message_size`; where ranks count differently, each bound is exact for those it binds
-    first."""
+    """Return `min_message_size` and `max_message_size`.
+
+    If ranks have different message sizes, each bound is exact for the ranks that it binds first.
+    """
     least, _ = shares(program)
     return -int(-program.min_bytes * least // 1), message_size(program, program.max_bytes or 0)
 
 
 def registration(program: Program) -> str:
-    """Python that registers a plan with MSCCL++ 0.9; to be called on every rank before the first communicator is made.
+    """Return Python code that registers a plan with MSCCL++ 0.9.
 
-    MSCCL++'s request has one rank's bytes for allgather, the input's for all others, and calls reduce-scatter out of
-    place always; so the code looks at the addresses itself.
+    It is to be called on every rank before the first communicator is made. MSCCL++'s request has one rank's bytes for
+    allgather and the input's for all others, and calls reduce-scatter always out of place. So the code compares the
+    addresses itself.
     """
     name, n = collective_name(program), program.ranks
     low, high = message_sizes(program)
@@ -168,13 +168,13 @@ def select(algorithms, request):
 
 
 def _gpu(gpu: Gpu, program: Program) -> dict:
-    held, wanted = limits.chunk_counts(gpu)
+    inputs, outputs = limits.chunk_counts(gpu)
     wiring = Wiring.of(gpu)
     blocks = [block_document(b, gpu, wiring) for b in range(len(gpu.blocks))]
     return {
         "id": gpu.rank,
-        "input_chunks": held,
-        "output_chunks": wanted,
+        "input_chunks": inputs,
+        "output_chunks": outputs,
         "scratch_chunks": gpu.scratch,
         "threadblocks": blocks,
         "channels": wiring.channel_documents(),
@@ -183,5 +183,5 @@ def _gpu(gpu: Gpu, program: Program) -> dict:
     }
 
 
-def _refuse(what: str) -> NoReturn:
-    raise SynthError(what)
+def _refuse(reason: str) -> NoReturn:
+    raise SynthError(reason)

@@ -1,4 +1,4 @@
-"""A JSON document that strangers wrote, taken apart field by field: bounded, and every fault with its place."""
+"""Reader of the fields of a JSON document that is not trusted: sizes are bounded, and every fault has its place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from synth.errors import FormatError
 
-MAX_BYTES = 64 << 20
+MAX_BYTES = 64 << 20  # characters of a document that is read
 
 
 class Node:
@@ -21,7 +21,7 @@ class Node:
 
     @staticmethod
     def parse(text: str, file: str | None) -> Node:
-        """The document of `text`. Raises FormatError where it is not JSON, too large or too deep."""
+        """Return the document of `text`. Raises FormatError if it is not JSON, too large or too deep."""
         if len(text) > MAX_BYTES:
             raise FormatError(f"has {len(text)} characters; at most {MAX_BYTES} are read", file)
         try:
@@ -36,7 +36,7 @@ class Node:
         raise FormatError(what, self.file, self.place)
 
     def fields(self, needed: Collection[str], allowed: Collection[str] = ()) -> dict[str, Node]:
-        """An object with these fields and no other."""
+        """Return the fields of an object, which has all of `needed` and no others than these and `allowed`."""
         if not isinstance(self.value, dict):
             self.fail(f"expected an object, found {self._short()}")
         for key in needed:
@@ -47,28 +47,28 @@ class Node:
                 self.fail(f"{key[:40]!r} is not a field that MSCCL++ plans have here")
         return {key: Node(value, f"{self.place}.{key}", self.file) for key, value in self.value.items()}
 
-    def items(self, most: int) -> list[Node]:
-        """A list of at most `most` values."""
+    def items(self, maximum: int) -> list[Node]:
+        """Return the entries of a list of at most `maximum` values."""
         if not isinstance(self.value, list):
             self.fail(f"expected a list, found {self._short()}")
-        if len(self.value) > most:
-            self.fail(f"has {len(self.value)} entries; at most {most} are taken")
+        if len(self.value) > maximum:
+            self.fail(f"has {len(self.value)} entries; at most {maximum} are taken")
         return [Node(value, f"{self.place}[{i}]", self.file) for i, value in enumerate(self.value)]
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number in low..high."""
+        """Return a whole number in low..high."""
         if type(self.value) is not int or not low <= self.value <= high:
             self.fail(f"expected a whole number in {low}..{high}, found {self._short()}")
         return self.value
 
     def text(self, choices: Collection[str] = ()) -> str:
-        """A text, one of `choices` where they are given."""
+        """Return a text, which is one of `choices` unless these are empty."""
         if not isinstance(self.value, str) or (choices and self.value not in choices):
             self.fail(f"expected {'one of ' + ', '.join(choices) if choices else 'a text'}, found {self._short()}")
         return self.value
 
     def flag(self) -> bool:
-        """True or false."""
+        """Return a value that is true or false."""
         if not isinstance(self.value, bool):
             self.fail(f"expected true or false, found {self._short()}")
         return self.value

@@ -1,14 +1,16 @@
-"""MSCCL++ execution plans, anyone's, read as Programs.
+"""Reader of MSCCL++ execution plans from any source as Programs.
 
-What a plan can say and a Program cannot is refused with its place: switch channels (multimem), pipelines, thread-block
-groups (an op dealt out over blocks), semaphores that several blocks share. `pws` on a port channel becomes put and
-signal; on a memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as `signal`
-and `wait`. A `flush` without destinations does nothing in the kernel and is left out.
+Features without a counterpart in a Program are refused with their place: switch channels (multimem), pipelines,
+thread-block groups (an op dealt out over blocks), semaphores that several blocks share. `pws` on a port channel becomes
+put and signal; on a memory channel the kernel never signals, so it is refused. `rlxsignal` and `rlxwait` are read as
+`signal` and `wait`. A `flush` without destinations does nothing in the kernel and is omitted.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from synth.errors import UsageError
@@ -19,10 +21,10 @@ from synth.export.mscclpp.read_semaphores import with_semaphores
 from synth.model.collective import COLLECTIVES, Collective, collective
 from synth.program import plan_limits as limits
 from synth.program.buffer_layout import Layout
-from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Port, Program
+from synth.program.program import BUFFERS, PORT_KINDS, Gpu, Op, Port, Program, Span
 
-MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24
-UNLIMITED = (1 << 64) - 1
+MAX_RANKS, MAX_BLOCKS, MAX_CHANNELS, MAX_CHUNKS = 512, 1024, 1 << 16, 1 << 24  # bounds of a plan that is read
+UNLIMITED = (1 << 64) - 1  # `max_message_size` of a plan without a largest size
 _TOP = ("name", "collective", "protocol", "inplace", "gpus")
 _TOP_MORE = (
     "reuse_resources",
@@ -36,10 +38,11 @@ _GPU = ("id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks",
 
 
 def read(text: str, file: str | None = None, task: Collective | None = None, root: int | None = None) -> Program:
-    """The program of a plan. `task`: the collective, where its name does not give it; `root` of a rooted one.
+    """Return the program of a plan.
 
-    Without `root` it is the rank whose input is read (broadcast, scatter) or output written (reduce, gather). Raises
-    FormatError with the place in the document.
+    `task`: the collective if the plan's name for it is not known. `root`: the root of a rooted collective; by default
+    the rank whose input is read (broadcast, scatter) or whose output is written (reduce, gather). Raises FormatError
+    with the place in the document.
     """
     top = Node.parse(text, file)
     fields = top.fields(_TOP, _TOP_MORE)
@@ -57,21 +60,20 @@ def read(text: str, file: str | None = None, task: Collective | None = None, roo
     sizes = [gpu.sizes for gpu in gpus]
     _check_scratch(fields, protocol, any(size["s"] for size in sizes))
     read_gpus = tuple(gpu.program(sizes) for gpu in gpus)
-    called = fields["collective"].text()
-    found = task or _task(called, read_gpus, root, fields["collective"])
-    if found is not None and found.ranks != len(gpus):
-        fields["gpus"].fail(f"has {len(gpus)} ranks, {found.name} is over {found.ranks}")
-    chunks, read_gpus = _chunks(found, read_gpus, fields["gpus"])
+    plan_collective = task or _collective(fields["collective"].text(), read_gpus, root, fields["collective"])
+    if plan_collective is not None and plan_collective.ranks != len(gpus):
+        fields["gpus"].fail(f"has {len(gpus)} ranks, {plan_collective.name} is over {plan_collective.ranks}")
+    chunks, read_gpus = _chunks(plan_collective, read_gpus, fields["gpus"])
     low = fields["min_message_size"].whole(0, UNLIMITED) if "min_message_size" in fields else 0
     high = fields["max_message_size"].whole(0, UNLIMITED) if "max_message_size" in fields else UNLIMITED
-    program = Program(name, found, chunks, read_gpus, protocol, "in" if in_place else "out")
-    least, most = shares(program)
-    top_bytes = None if high == UNLIMITED else int(high / most)
-    return Program(name, found, chunks, read_gpus, protocol, program.in_place, math.ceil(low / least), top_bytes)
+    program = Program(name, plan_collective, chunks, read_gpus, protocol, "in" if in_place else "out")
+    least, greatest = shares(program)
+    top_bytes = None if high == UNLIMITED else int(high / greatest)
+    return replace(program, min_bytes=math.ceil(low / least), max_bytes=top_bytes)
 
 
 def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> None:
-    """Packets need a double scratch; puts of plain data into one miss the half whose turn it is."""
+    """Refuse packets without a double scratch, which they need, and plain puts into one: they miss the half in turn."""
     double = fields.get("use_double_scratch_buffer")
     if scratch and protocol == "Simple" and double is not None and double.flag():
         double.fail("is true: plain puts into scratch do not know which half is in turn")
@@ -81,70 +83,89 @@ def _check_scratch(fields: dict[str, Node], protocol: str, scratch: bool) -> Non
         )
 
 
-def _task(called: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
-    """The collective of a plan's name; None for one that is not known."""
-    ours = {theirs: name for name, theirs in COLLECTIVE_NAMES.items()}.get(called, called).replace("_", "-")
-    if ours not in COLLECTIVES or ours.endswith("v"):
+def _collective(plan_name: str, gpus: tuple[Gpu, ...], root: int | None, node: Node) -> Collective | None:
+    """Return the collective that a plan calls `plan_name`; None if the name is not known."""
+    our_names = {theirs: ours for ours, theirs in COLLECTIVE_NAMES.items()}
+    name = our_names.get(plan_name, plan_name).replace("_", "-")
+    if name not in COLLECTIVES or name.endswith("v"):
         return None
     roots: tuple[int, ...] = ()
-    if "root" in COLLECTIVES[ours][1]:
-        spreads = ours in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
-        roots = tuple(sorted(_readers(gpus) if spreads else _written(gpus))) if root is None else (root,)
-        if not ours.startswith("multi-") and len(roots) != 1:
-            node.fail(f"the root of this {ours} cannot be told from the plan; give it")
+    if "root" in COLLECTIVES[name][1]:
+        roots = (root,) if root is not None else _roots(name, gpus)
+        if not name.startswith("multi-") and len(roots) != 1:
+            node.fail(f"the root of this {name} does not follow from the plan; give it")
     try:
-        return collective(ours, len(gpus), roots)
+        return collective(name, len(gpus), roots)
     except UsageError as error:
         node.fail(str(error))
 
 
+def _roots(name: str, gpus: tuple[Gpu, ...]) -> tuple[int, ...]:
+    """Return the ranks whose input is read (broadcast, scatter), or whose output is written (other collectives)."""
+    spreads = name in ("broadcast", "scatter", "multi-broadcast", "multi-scatter")
+    return tuple(sorted(_readers(gpus) if spreads else _written(gpus)))
+
+
 def _readers(gpus: tuple[Gpu, ...]) -> set[int]:
-    """The ranks whose input is read."""
-    ops = ((gpu.rank, op) for gpu in gpus for block in gpu.blocks for op in block.ops)
-    return {rank if span.rank is None else span.rank for rank, op in ops for span in op.src if span.buffer == "i"}
+    """Return the ranks whose input is read."""
+    return {owner for rank, op in _ranks_and_ops(gpus) for owner in _owners(rank, op.src, "i")}
 
 
 def _written(gpus: tuple[Gpu, ...]) -> set[int]:
-    """The ranks whose output is written."""
-    ops = ((gpu.rank, op) for gpu in gpus for block in gpu.blocks for op in block.ops)
-    return {rank if span.rank is None else span.rank for rank, op in ops for span in op.dst if span.buffer == "o"}
+    """Return the ranks whose output is written."""
+    return {owner for rank, op in _ranks_and_ops(gpus) for owner in _owners(rank, op.dst, "o")}
+
+
+def _ranks_and_ops(gpus: tuple[Gpu, ...]) -> Iterator[tuple[int, Op]]:
+    for gpu in gpus:
+        for block in gpu.blocks:
+            for op in block.ops:
+                yield gpu.rank, op
+
+
+def _owners(rank: int, spans: tuple[Span, ...], buffer: str) -> Iterator[int]:
+    """Yield the owner of each of `spans`, which an op of `rank` names, in `buffer`."""
+    for span in spans:
+        if span.buffer == buffer:
+            yield rank if span.rank is None else span.rank
 
 
 def _chunks(task: Collective | None, gpus: tuple[Gpu, ...], node: Node) -> tuple[int, tuple[Gpu, ...]]:
-    """Chunks per unit, and the gpus with the buffers that they have: a plan gives an empty one the size of the
-    other."""
+    """Return the chunks per unit, and the gpus with their actual buffers.
+
+    A plan declares an empty buffer as large as the rank's other one.
+    """
     if task is None:
         return max(max(gpu.input, gpu.output) for gpu in gpus), gpus
     layout = Layout(task, 1)
-    units = [(len(layout.inputs[r]), len(layout.outputs[r])) for r in range(task.ranks)]
-    rates = {
-        Fraction(count, n)
-        for gpu, pair in zip(gpus, units, strict=True)
-        for count, n in zip(gpu[1:3], pair, strict=True)
-        if n
-    }
+    rates: set[Fraction] = set()
+    for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
+        rates.update(
+            Fraction(count, len(units)) for count, units in ((gpu.input, inputs), (gpu.output, outputs)) if units
+        )
     chunks = rates.pop() if len(rates) == 1 else Fraction(0)
     if not chunks or chunks.denominator > 1:
         node.fail(f"the buffers of the ranks do not have the sizes that {task.name} gives them")
     c = int(chunks)
-    return c, tuple(
-        gpu._replace(input=held * c, output=wanted * c) for gpu, (held, wanted) in zip(gpus, units, strict=True)
-    )
+    actual = []
+    for gpu, inputs, outputs in zip(gpus, layout.inputs, layout.outputs, strict=True):
+        actual.append(gpu._replace(input=len(inputs) * c, output=len(outputs) * c))
+    return c, tuple(actual)
 
 
 class _Gpu:
-    """One entry of `gpus`, read in two passes: what spans may reach depends on the sizes of all ranks."""
+    """One entry of `gpus`, read in two passes: the bounds of spans depend on the buffer sizes of all ranks."""
 
     def __init__(self, node: Node, rank: int) -> None:
         self.rank = rank
         self.fields = fields = node.fields(_GPU, ("semaphores",))
         if fields["id"].whole(0, MAX_RANKS) != rank:
             fields["id"].fail(f"is {fields['id'].value}; ids are places in the list, here {rank}")
-        held, wanted = (fields[key].whole(1, MAX_CHUNKS) for key in ("input_chunks", "output_chunks"))
-        self.sizes = {"i": held, "o": wanted, "s": fields["scratch_chunks"].whole(0, MAX_CHUNKS)}
+        inputs, outputs = (fields[key].whole(1, MAX_CHUNKS) for key in ("input_chunks", "output_chunks"))
+        self.sizes = {"i": inputs, "o": outputs, "s": fields["scratch_chunks"].whole(0, MAX_CHUNKS)}
 
     def program(self, sizes: list[dict[str, int]]) -> Gpu:
-        """The rank's part of the program."""
+        """Return the rank's part of the program; ``sizes[rank][buffer]`` in chunks."""
         ports = self._ports(len(sizes))
         buffers = [self._buffer(node, len(sizes)) for node in self.fields["remote_buffers"].items(MAX_CHANNELS)]
         counts = []
@@ -160,7 +181,7 @@ class _Gpu:
         return Gpu(self.rank, self.sizes["i"], self.sizes["o"], self.sizes["s"], tuple(blocks))
 
     def _ports(self, ranks: int) -> dict[str, list[Port]]:
-        found: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
+        ports: dict[str, list[Port]] = {kind: [] for kind in PORT_KINDS}
         seen: dict[tuple[str, int], int] = {}
         for node in self.fields["channels"].items(MAX_CHANNELS):
             if isinstance(node.value, dict) and node.value.get("channel_type") == "switch":
@@ -172,8 +193,8 @@ class _Gpu:
                 if peer == self.rank:
                     entry.fail("a channel from a rank to itself")
                 seen[kind, peer] = seen.get((kind, peer), -1) + 1
-                found[kind].append(Port(kind, peer, seen[kind, peer]))
-        return found
+                ports[kind].append(Port(kind, peer, seen[kind, peer]))
+        return ports
 
     def _buffer(self, node: Node, ranks: int) -> tuple[int, str, tuple[str, ...]]:
         fields = node.fields(("rank", "type", "access_channel_types"))
@@ -184,7 +205,7 @@ class _Gpu:
         return owner, fields["type"].text(BUFFERS), kinds
 
     def _barriers(self, readers: list[BlockReader]) -> None:
-        """Who meets in a barrier is everyone who names it."""
+        """Set the group of each barrier to the blocks that name it, and check their number."""
         groups: dict[int, list[int]] = {}
         for reader in readers:
             for number in reader.barriers:

@@ -1,4 +1,4 @@
-"""One thread block of an MSCCL++ plan, read as ops of a Program."""
+"""Reader of one thread block of an MSCCL++ plan as ops of a Program."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Buffers = list[tuple[int, str, tuple[str, ...]]]
 
 
 class BlockReader:
-    """The ops of one thread block, as read; semaphores and barriers are matched with the rank's other blocks later.
+    """The ops of one thread block; semaphores and barriers are matched with the rank's other blocks later.
 
     `acquires` and `releases`: (op, semaphore) in order; `barriers`: number → (blocks that meet, place).
     """
@@ -125,7 +125,7 @@ class BlockReader:
             node.fail("a barrier needs 'barrier_id' and 'num_threadblocks'")
         number = fields["barrier_id"].whole(0, limits.BARRIERS - 1)
         self.barriers[number] = fields["num_threadblocks"].whole(1, 1 << 20), node
-        self.ops.append(Op("barrier", group=(number,)))  # `finished` puts the blocks in place of the number
+        self.ops.append(Op("barrier", group=(number,)))  # `block_of` puts the blocks in place of the number
 
     def _semaphores(self, name: str, node: Node, fields: dict[str, Node]) -> None:
         if "semaphore_ids" not in fields:
@@ -207,7 +207,8 @@ class BlockReader:
         )
         packets, own = name.endswith("pkt"), 2 if name in ("recpkt", "recspkt") else 1
         plain, away = srcs[0][0], [src for src, _ in srcs[1:]]
-        local, far = [dst for dst, _ in dsts[:own]], [dst for dst, _ in dsts[own:]]
+        local = [dst for dst, _ in dsts[:own]]
+        far = [dst for dst, _ in dsts[own:]]
         self._plain(
             node,
             plain.rank is None
@@ -280,8 +281,8 @@ class BlockReader:
             node.fail("packets lie in scratch only")
         return span
 
-    def finished(self, deps: dict[int, tuple[Dep, ...]], flags: set[int]) -> Block:
-        """The block, its ops with what they wait for and whether others wait for them."""
+    def block_of(self, deps: dict[int, tuple[Dep, ...]], flags: set[int]) -> Block:
+        """Return the block; `deps`: the dependencies of its ops, `flags`: the ops that others wait for."""
         ops = []
         for i, op in enumerate(self.ops):
             group = self.groups[op.group[0]] if op.code == "barrier" else ()

@@ -1,4 +1,4 @@
-"""Semaphores of an MSCCL++ plan read as dependencies between thread blocks."""
+"""Reader of the semaphores of an MSCCL++ plan as dependencies between thread blocks."""
 
 from __future__ import annotations
 
@@ -8,29 +8,36 @@ from synth.program.program import Block, Dep
 
 
 def with_semaphores(readers: list[BlockReader], count: int) -> list[Block]:
-    """The blocks of a rank: the k-th acquisition of a semaphore waits for its k-th release."""
-    releases: dict[int, list[tuple[int, int, Node]]] = {}
-    acquires: dict[int, list[tuple[int, int, Node]]] = {}
-    for found, uses in ((releases, [r.releases for r in readers]), (acquires, [r.acquires for r in readers])):
-        for b, every in enumerate(uses):
-            for op, number, node in every:
-                if number >= count:
-                    node.fail(f"semaphore {number} does not exist; the rank has {count}")
-                found.setdefault(number, []).append((b, op, node))
+    """Return the blocks of a rank with `count` semaphores; the k-th acquisition of one waits for its k-th release."""
+    releases = _by_semaphore([reader.releases for reader in readers], count)
+    acquires = _by_semaphore([reader.acquires for reader in readers], count)
     deps: list[dict[int, list[Dep]]] = [{} for _ in readers]
     flags: list[set[int]] = [set() for _ in readers]
     for number in sorted({*releases, *acquires}):
-        given, taken = releases.get(number, []), acquires.get(number, [])
-        node = (given or taken)[0][2]
-        if len({b for b, _, _ in given}) != 1 or len({b for b, _, _ in taken}) != 1 or len(given) != len(taken):
+        released, acquired = releases.get(number, []), acquires.get(number, [])
+        node = (released or acquired)[0][2]
+        releasing = {b for b, _, _ in released}
+        acquiring = {b for b, _, _ in acquired}
+        if len(releasing) != 1 or len(acquiring) != 1 or len(released) != len(acquired):
             node.fail(
                 f"semaphore {number} is not one block's releases and one other's as many acquisitions: no "
                 f"counterpart in a program"
             )
-        for (p, op, _), (b, waiting, _) in zip(given, taken, strict=True):
+        for (p, op, _), (b, waiting, _) in zip(released, acquired, strict=True):
             deps[b].setdefault(waiting, []).append(Dep(p, op))
             flags[p].add(op)
-    return [
-        reader.finished({i: tuple(sorted(found)) for i, found in deps[b].items()}, flags[b])
-        for b, reader in enumerate(readers)
-    ]
+    blocks = []
+    for reader, block_deps, block_flags in zip(readers, deps, flags, strict=True):
+        blocks.append(reader.block_of({i: tuple(sorted(op_deps)) for i, op_deps in block_deps.items()}, block_flags))
+    return blocks
+
+
+def _by_semaphore(uses: list[list[tuple[int, int, Node]]], count: int) -> dict[int, list[tuple[int, int, Node]]]:
+    """Return (block, op, place) of the uses of each semaphore; ``uses[block]`` has (op, semaphore, place)."""
+    by_semaphore: dict[int, list[tuple[int, int, Node]]] = {}
+    for b, block_uses in enumerate(uses):
+        for op, number, node in block_uses:
+            if number >= count:
+                node.fail(f"semaphore {number} does not exist; the rank has {count}")
+            by_semaphore.setdefault(number, []).append((b, op, node))
+    return by_semaphore

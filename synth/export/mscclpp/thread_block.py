@@ -11,7 +11,7 @@ from synth.program.program import PORT_KINDS, Gpu, Op, Port, Span
 
 
 def block_document(number: int, gpu: Gpu, wiring: Wiring) -> dict:
-    """`threadblocks[number]` of `gpu`. Raises SynthError naming the limit that is met."""
+    """Return the entry `threadblocks[number]` of `gpu`. Raises SynthError that names a limit that is exceeded."""
     return _Block(number, gpu, wiring).document()
 
 
@@ -20,23 +20,21 @@ class _Block:
         self.number, self.gpu, self.wiring = number, gpu, wiring
         self.block = gpu.blocks[number]
         self.kinds = [access_kind(gpu, number, i) for i in range(len(self.block.ops))]
-        self.channels = {kind: [port for port in self.block.ports if port.kind == kind] for kind in PORT_KINDS}
-        reached = {
-            kind: {
-                (s.rank, s.buffer)
-                for op, k in zip(self.block.ops, self.kinds, strict=True)
-                if k == kind
-                for s in remote(op)
-            }
-            for kind in PORT_KINDS
-        }
-        self.buffers = {
-            kind: [i for i, key in enumerate(wiring.buffers) if key in reached[kind]] for kind in PORT_KINDS
-        }
+        self.channels: dict[str, list[Port]] = {}  # the block's ports by kind
+        self.buffers: dict[str, list[int]] = {}  # the remote buffers that it reaches, by kind of channel
+        for kind in PORT_KINDS:
+            self.channels[kind] = [port for port in self.block.ports if port.kind == kind]
+            reached: set[tuple[int | None, str]] = set()
+            for op, op_kind in zip(self.block.ops, self.kinds, strict=True):
+                if op_kind == kind:
+                    reached.update((span.rank, span.buffer) for span in remote(op))
+            self.buffers[kind] = [i for i, key in enumerate(wiring.buffers) if key in reached]
 
     def document(self) -> dict:
         where = f"rank {self.gpu.rank} block {self.number}"
-        ops = [document for i in range(len(self.block.ops)) for document in self.op(i)]
+        ops: list[dict] = []
+        for i in range(len(self.block.ops)):
+            ops += self.op(i)
         if len(ops) > limits.BLOCK_OPS:
             raise SynthError(
                 f"{where} has {len(ops)} operations, MSCCL++ takes {limits.BLOCK_OPS}: spread the chunks over more "
@@ -51,43 +49,38 @@ class _Block:
                 raise SynthError(
                     f"{where} reaches {len(self.buffers[kind])} remote buffers, MSCCL++ takes {limits.BLOCK_BUFFERS}"
                 )
-        all_channels = self.wiring.channels
+        channels = []
+        for kind, ports in self.channels.items():
+            if ports:
+                ids = [self.wiring.channels[kind].index(port) for port in ports]
+                channels.append({"channel_type": kind, "channel_ids": ids})
         return {
             "id": self.number,
             "ops": ops,
-            "channels": [
-                {"channel_type": kind, "channel_ids": [all_channels[kind].index(port) for port in ports]}
-                for kind, ports in self.channels.items() if ports
-            ],
+            "channels": channels,
             "remote_buffer_refs": [
                 {"access_channel_type": kind, "remote_buffer_ids": ids} for kind, ids in self.buffers.items() if ids
             ],
-        }  # fmt: skip
+        }
 
     def op(self, i: int) -> list[dict]:
-        """Op `i`, with what it waits for before it and what it lets go on after it."""
-        op = self.block.ops[i]
-        found = [self.instruction(i, op)]
+        """Return the operations of op `i`: acquisitions of semaphores, the op itself, releases of semaphores."""
+        documents: list[dict] = []
         semaphores = self.wiring.semaphores
-        if awaited := self.wiring.deps.get((self.number, i)):
-            found.insert(
-                0,
-                {
-                    "name": "sem_acquire",
-                    "semaphore_ids": [semaphores.index((dep.block, self.number)) for dep in awaited],
-                },
-            )
+        if deps := self.wiring.deps.get((self.number, i)):
+            ids = [semaphores.index((dep.block, self.number)) for dep in deps]
+            documents.append({"name": "sem_acquire", "semaphore_ids": ids})
+        documents.append(self.instruction(i, self.block.ops[i]))
         waiting = sorted(b for (b, _), deps in self.wiring.deps.items() for dep in deps if dep == (self.number, i))
         if waiting:
-            found.append(
-                {"name": "sem_release", "semaphore_ids": [semaphores.index((self.number, b)) for b in waiting]}
-            )
-        for document in found:
+            ids = [semaphores.index((self.number, b)) for b in waiting]
+            documents.append({"name": "sem_release", "semaphore_ids": ids})
+        for document in documents:
             if len(document.get("semaphore_ids", ())) > limits.OP_SEMAPHORES:
                 self.refuse(
                     i, f"needs {len(document['semaphore_ids'])} semaphores, MSCCL++ takes {limits.OP_SEMAPHORES}"
                 )
-        return found
+        return documents
 
     def instruction(self, i: int, op: Op) -> dict:
         if op.code == "nop":
@@ -126,7 +119,8 @@ class _Block:
     def put(self, i: int, op: Op) -> dict:
         if len(op.src) != 1 or op.src[0].rank is not None or not op.dst or any(span.rank is None for span in op.dst):
             self.refuse(i, "puts one chunk of the rank into other ranks' memory")
-        if op.ports and [self.block.ports[p].peer for p in op.ports] != [span.rank for span in op.dst]:
+        peers = [self.block.ports[p].peer for p in op.ports]
+        if op.ports and peers != [span.rank for span in op.dst]:
             self.refuse(i, "has ports to other ranks than it puts to")
         kind, packets = self.kinds[i], {span.packet for span in op.dst}
         if kind == "port" and not op.ports:
@@ -179,7 +173,8 @@ class _Block:
         return {"name": name, "src_buff": self.spans(i, op, op.src), "dst_buff": self.spans(i, op, op.dst)}
 
     def reduce(self, i: int, op: Op) -> dict:
-        away, far = [s for s in op.src if s.rank is not None], [s for s in op.dst if s.rank is not None]
+        away = [span for span in op.src if span.rank is not None]
+        far = [span for span in op.dst if span.rank is not None]
         own = op.dst[: len(op.dst) - len(far)]
         if len(op.src) < 2 or not own or own[0].packet or any(s.rank is not None for s in own):
             self.refuse(i, "adds two or more chunks up into plain memory of the rank first, then into others' memory")
@@ -212,8 +207,11 @@ class _Block:
     def ports(self, i: int, op: Op) -> dict:
         if len(op.ports) > limits.OP_CHANNELS:
             self.refuse(i, f"uses {len(op.ports)} channels, MSCCL++ takes {limits.OP_CHANNELS}")
-        mine: list[Port] = self.channels[self.kinds[i]]
-        return {"channel_ids": [mine.index(self.block.ports[p]) for p in op.ports], "channel_type": self.kinds[i]}
+        block_ports: list[Port] = self.channels[self.kinds[i]]
+        return {
+            "channel_ids": [block_ports.index(self.block.ports[p]) for p in op.ports],
+            "channel_type": self.kinds[i],
+        }
 
     def spans(self, i: int, op: Op, spans: tuple[Span, ...]) -> list[dict]:
         if len(spans) > limits.OP_BUFFERS:
@@ -228,5 +226,5 @@ class _Block:
         number = self.buffers[self.kinds[i]].index(self.wiring.buffers.index((span.rank, span.buffer)))
         return {"buffer_id": number, "index": span.offset, "size": op.count}
 
-    def refuse(self, i: int, what: str) -> NoReturn:
-        raise SynthError(f"{place(self.gpu, self.number, i)}: {what}")
+    def refuse(self, i: int, reason: str) -> NoReturn:
+        raise SynthError(f"{place(self.gpu, self.number, i)}: {reason}")

@@ -1,11 +1,11 @@
 """Tuning tables in MCR-DL's form: one file for each operation and number of GPUs, a backend for each message size.
 
-    # allgather on 16 GPUs: what the times are
+    # allgather on 16 GPUs: source of the times
     bytes,backend
     256,MVAPICH2-GDR
 
 After MCR-DL (Anthony et al., IPDPS 2023), whose tuner picks a communication library by operation, scale and message
-size. The form has one name a size and knows no ranges: the rows are the judged sizes. A plan that was imported from
+size. The form has one name for each size and no ranges: the rows are the judged sizes. A plan that was imported from
 such a table gives the same bytes again.
 """
 
@@ -22,27 +22,32 @@ IMPORTED = "imported"
 
 
 def export(plan: Plan) -> Exported:
-    """The tables of `plan`: one text, or a folder of several. Raises SynthError, as `files`."""
-    made = files(plan)
-    if not made:
+    """Return the tables of `plan`: one text, or a folder of several. Raises SynthError, as `files`."""
+    tables = files(plan)
+    if not tables:
         raise SynthError("the plan has no table")
-    return Exported((("", made[0][1]),), ".csv") if len(made) == 1 else Exported(tuple(made), "")
+    return Exported((("", tables[0][1]),), ".csv") if len(tables) == 1 else Exported(tuple(tables), "")
 
 
 def files(plan: Plan) -> list[tuple[str, str]]:
-    """(file name, text) of each table of `plan`. Raises SynthError for a table without sizes, or where names cannot be
-    written."""
+    """Return (file name, text) of each table of `plan`.
+
+    Raises SynthError for a table without sizes, or a name that cannot be written.
+    """
     named = [(f"mcrdl_{table.collective}_{table.ranks}gpu", table) for table in plan.tables]
     return [(f"{name}.csv", text(plan, table)) for name, table in _distinct(named)]
 
 
 def _distinct(named: Sequence[tuple[str, Table]]) -> list[tuple[str, Table]]:
     names = [name for name, _ in named]
-    return [(f"{name}_root{table.root}" if names.count(name) > 1 else name, table) for name, table in named]
+    distinct = []
+    for name, table in named:
+        distinct.append((f"{name}_root{table.root}" if names.count(name) > 1 else name, table))
+    return distinct
 
 
 def text(plan: Plan, table: Table) -> str:
-    """One table of `plan`. A size that is in none of its ranges has no row."""
+    """Return the text of one table of `plan`. A size that is in none of its ranges has no row."""
     if not table.sizes:
         raise SynthError(
             f"{table.collective} on {table.ranks} ranks: the plan judged no sizes, and MCR-DL's form has a row for each"
@@ -57,12 +62,18 @@ def text(plan: Plan, table: Table) -> str:
         row = table.at(size)
         if row is not None:
             rows.append(f"{size},{backend(plan.algorithms[row.order[0]])}")
-    return "\n".join([*(f"# {line}" if line else "#" for line in lines), HEADER, *rows]) + "\n"
+    return "\n".join([*map(_comment, lines), HEADER, *rows]) + "\n"
+
+
+def _comment(line: str) -> str:
+    return f"# {line}" if line else "#"
 
 
 def backend(algorithm: Algorithm) -> str:
-    """What the form calls it: the library's name, ``synth`` for what is ours. Raises SynthError for a name with a
-    comma."""
+    """Return the name of `algorithm` in the form: the library's name, ``synth`` for schedules of this project.
+
+    Raises SynthError for a name with a comma, quote or line end.
+    """
     name = algorithm.backend if algorithm.backend == OURS or algorithm.options else algorithm.label
     if any(mark in name for mark in ',"\r\n'):
         raise SynthError(f"{name!r} cannot stand in a table of bytes and backends")

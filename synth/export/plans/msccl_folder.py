@@ -1,5 +1,7 @@
-"""A plan as a folder of MSCCL-IR: for every range one file, or two where the runtime wants one in place and one out of
-place."""
+"""Export of a plan to a folder of MSCCL-IR.
+
+Every range has one file, or two if the runtime needs one in place and one out of place.
+"""
 
 from __future__ import annotations
 
@@ -15,49 +17,60 @@ from synth.export.plans.notes import Row, compared, page, stem
 from synth.export.plans.programs import NCCL, OTHERS, Made, Placed
 from synth.export.plans.size_ranges import Share, fewest, lost
 from synth.model.tuning_plan import Plan
+from synth.program.program import Program
 
 
 def folder(plan: Plan, placed: Placed, runtime: str) -> Exported:
-    """The files, disjoint in size for each collective and number of ranks. Raises SynthError where there would be
-    none."""
+    """Return the files, disjoint in size for each collective and number of ranks.
+
+    Raises SynthError if there would be none.
+    """
     made = [plan_offers.table(plan, table, placed) for table in plan.tables]
     if runtime == "msccl":
         why = f"msccl loads at most {MSCCL_FILES} files, and the others serve more sizes"
         found = fewest([m.shares for m in made], _count(made), MSCCL_FILES, why)
         made = [replace(m, shares=s) for m, s in zip(made, found, strict=True)]
     rows, files = _files(plan, made)
-    said = [line for m in made for line in lost(plan, m.shares, OTHERS)]
+    lines = [line for m in made for line in lost(plan, m.shares, OTHERS)]
     if not files:
         raise SynthError(
             "no range of the plan can be exported: "
-            + ("; ".join(said) or "NCCL's own algorithms are preferred everywhere")
+            + ("; ".join(lines) or "NCCL's own algorithms are preferred everywhere")
         )
     remarks = list(dict.fromkeys(w for row in rows if (w := root_warning(row.program))))
     remarks += left(plan, made)
     return Exported(
         tuple(files),
         ".xml",
-        (*said, *remarks),
+        (*lines, *remarks),
         tuple(name for name, _ in files),
-        page(plan, runtime, rows, [m.shares for m in made], said, remarks),
+        page(plan, runtime, rows, [m.shares for m in made], lines, remarks),
     )
 
 
 def left(plan: Plan, made: Sequence[Made]) -> list[str]:
-    """One line where NCCL's own algorithms run at some sizes; at which, with both times; and what is lost against the
-    best of all."""
+    """Return remarks on the sizes at which NCCL's own algorithms run, and on the loss against the best candidates."""
     choices = [(m.shares.table, s) for m in made for s in m.shares.shares if s.choice is not None]
     own = [(table, s) for table, s in choices if s.choice is not None and plan.algorithms[s.choice].backend == NCCL]
-    said = [
-        f"{len(own)} range{'s are' if len(own) > 1 else ' is'} left to NCCL's own algorithms; `--to nccl-tuner-csv` "
-        f"says which"
-    ]
-    return [*(said if own else ()), *(line for m in made for line in compared(plan, m.shares))]
+    remarks: list[str] = []
+    if own:
+        ranges = f"{len(own)} range{'s are' if len(own) > 1 else ' is'}"
+        remarks.append(f"{ranges} left to NCCL's own algorithms; `--to nccl-tuner-csv` says which")
+    for m in made:
+        remarks += compared(plan, m.shares)
+    return remarks
 
 
 def _count(made: Sequence[Made]) -> Callable[[Share], int]:
-    programs = {i: found for m in made for i, found in m.programs.items()}
-    return lambda share: len(programs.get(share.choice, ())) if share.choice is not None else 0
+    programs: dict[int, Sequence[tuple[str, Program]]] = {}
+    for table in made:
+        programs.update(table.programs)
+
+    def count(share: Share) -> int:
+        """The number of files of a share."""
+        return len(programs.get(share.choice, ())) if share.choice is not None else 0
+
+    return count
 
 
 def _files(plan: Plan, made: Sequence[Made]) -> tuple[list[Row], list[tuple[str, str]]]:

@@ -1,5 +1,5 @@
-"""A plan as a folder of MSCCL++ execution plans with the code that registers them: register.py, and register.hpp for
-C++."""
+"""Export of a plan to a folder of MSCCL++ execution plans, with the code that registers them: register.py for Python,
+register.hpp for C++."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ PROTOCOLS = ("Simple", "LL")
 
 
 def folder(plan: Plan, placed: Placed) -> Exported:
-    """The plans, disjoint in size for each collective, number of ranks and place, and the code. Raises SynthError where
-    none is left."""
+    """Return the plans, disjoint in size for each collective, number of ranks and kind of call, and the code.
+
+    Raises SynthError if there would be no plan.
+    """
     made = [programs.table(plan, one, placed) for one in plan.tables]
     rows: list[Row] = []
     files: list[tuple[str, str]] = []

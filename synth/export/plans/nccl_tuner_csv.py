@@ -1,4 +1,4 @@
-"""The ranges of a plan where NCCL's own algorithms are preferred, as the CSV of NCCL's example tuner plugin.
+"""Export of the ranges of a plan in which NCCL's own algorithms are preferred, as CSV for NCCL's example tuner plugin.
 
 Format and matching: NVIDIA/nccl 2.28, plugins/tuner/example (ext-tuner/example before): ten fields, the first line that
 matches is applied, sizes are nccl-tests', unknown names silently become allreduce, ring and simple, and lines above 255
@@ -22,8 +22,8 @@ ALGORITHMS = {
     for name in ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 }
 PROTOCOLS = ("ll", "ll128", "simple")
-ENDLESS = (1 << 64) - 1
-LINE = 255
+ENDLESS = (1 << 64) - 1  # the largest size in bytes of a range without an end
+LINE = 255  # characters of a line that the plugin reads
 HEAD = (
     "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff",
     "For NCCL's example tuner plugin: NCCL_TUNER_PLUGIN=libnccl-tuner-example.so NCCL_TUNER_CONFIG_FILE=<this file>",
@@ -32,7 +32,7 @@ HEAD = (
 
 
 def csv(plan: Plan, nodes: int = -1) -> Exported:
-    """The file; `nodes`: how many boxes a communicator must span for the lines to match (-1: any)."""
+    """Return the file; `nodes`: the number of boxes that a communicator must span for the lines to match (-1: any)."""
     rows: list[str] = []
     said: list[str] = []
     for table in plan.tables:
@@ -90,7 +90,7 @@ def _row(algorithm: Algorithm, table: Table, share: Share, nodes: int) -> str | 
 
 
 def _lack(algorithm: Algorithm, table: Table) -> str:
-    """Why no line can say it; "" where one can."""
+    """Return the reason why no line can name the algorithm; "" if one can."""
     options = _options(algorithm)
     if table.collective not in COLLECTIVES:
         return f"the plugin has no {table.collective}"

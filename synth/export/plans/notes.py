@@ -1,4 +1,5 @@
-"""The page beside what a plan is exported to: which file serves what, what is not served, how to see that it runs."""
+"""Page beside the folder that a plan is exported to: the sizes that each file serves, sizes not served, how to see that
+an algorithm runs."""
 
 from __future__ import annotations
 
@@ -26,19 +27,19 @@ class Row(NamedTuple):
 
 
 def title(plan: Plan) -> str:
-    """What the plan is for."""
+    """Return the title of the page: the collectives and the machine of the plan."""
     names = ", ".join(dict.fromkeys(table.collective for table in plan.tables)) or "an empty plan"
     return names if plan.topology is None else f"{names} on {plan.topology.name}"
 
 
 def serves(row: Row) -> str:
-    """Such as ``allgather on 8 ranks``."""
+    """Return the calls of a row as text, such as ``allgather on 8 ranks``."""
     root = "" if row.table.root is None else f" with root {row.table.root}"
     return f"{row.table.collective} on {row.table.ranks} ranks{root}"
 
 
 def stem(number: int, table: Table, algorithm: Algorithm) -> str:
-    """The name of a file without its end; numbered in the order of the sizes."""
+    """Return the name of a file without its suffix; files are numbered in the order of the sizes."""
     schedule = algorithm.schedule
     shape = "" if schedule is None else f"-S{len(schedule.steps)}-R{schedule.rounds}-C{schedule.chunks}"
     protocol = "" if algorithm.protocol == "Simple" else f"-{algorithm.protocol}"
@@ -47,15 +48,17 @@ def stem(number: int, table: Table, algorithm: Algorithm) -> str:
 
 
 def compared(plan: Plan, found: Shares) -> list[str]:
-    """The sizes left to a library, with both times where they differ most; and the greatest loss of what runs against
-    the best of all."""
-    name, said = f"{found.table.collective} on {found.table.ranks} ranks", []
+    """Return remarks on the sizes left to a library, and on the greatest loss against the best of all candidates.
+
+    The first remark has both times at the size at which they differ most.
+    """
+    name, remarks = f"{found.table.collective} on {found.table.ranks} ranks", []
     rows = served(plan, found)
     own = [row for row in rows if row.choice is not None and plan.algorithms[row.choice].backend != OURS]
     if own:
         row = max(own, key=lambda row: row.schedule / row.seconds if row.schedule and row.seconds else 0.0)
         best = "no schedule" if row.schedule is None else f"{_micro(row.schedule)} by the best schedule"
-        said.append(
+        remarks.append(
             f"{name}: {_spans(rows, own)} left to the library ({_label(plan, row)}: {_micro(row.seconds)} against "
             f"{best} that this runtime"
             f" takes, at {size_text(row.size)}); the .md has every size"
@@ -63,25 +66,31 @@ def compared(plan: Plan, found: Shares) -> list[str]:
     losses = [(row.seconds / row.best - 1, row) for row in rows if row.seconds and row.best]
     loss, row = max(losses, key=lambda pair: pair[0], default=(0.0, None))
     if row is not None and round(100 * loss, 1):
-        said.append(
+        remarks.append(
             f"{name}: what runs is at most {100 * loss:.1f}% slower than the best of all candidates, at "
             f"{size_text(row.size)}"
             f" ({_label(plan, row)} {_micro(row.seconds)}, the best {_micro(row.best)})"
         )
-    return said
+    return remarks
 
 
 def _spans(rows: Sequence[Served], chosen: Sequence[Served]) -> str:
-    """The sizes of `chosen` of `rows`, neighbours as one: ``1 KB, 64 MB to 1 GB are``."""
-    runs = [[row.size for row in run] for inside, run in groupby(rows, lambda row: row in chosen) if inside]
+    """Return the sizes of `chosen`, some of `rows`, as text with neighbours joined: ``1 KB, 64 MB to 1 GB are``."""
+    runs: list[list[int]] = []
+    for inside, run in groupby(rows, lambda row: row in chosen):
+        if inside:
+            runs.append([row.size for row in run])
     if len(runs) > 3:
         return f"{len(chosen)} of the sizes from {size_text(chosen[0].size)} to {size_text(chosen[-1].size)} are"
-    texts = [size_text(run[0]) + (f" to {size_text(run[-1])}" if len(run) > 1 else "") for run in runs]
+    texts = []
+    for run in runs:
+        end = f" to {size_text(run[-1])}" if len(run) > 1 else ""
+        texts.append(size_text(run[0]) + end)
     return f"{', '.join(texts)} {'is' if len(chosen) == 1 else 'are'}"
 
 
 def judged(plan: Plan, tables: Sequence[Shares]) -> list[str]:
-    """The section of what runs at every judged size; nothing where the plan has no times."""
+    """Return the section on the algorithm that runs at every judged size; [] if the plan has no times."""
     lines = []
     for found in tables:
         for row in served(plan, found):
@@ -110,7 +119,7 @@ def _micro(seconds: float | None) -> str:
 def page(
     plan: Plan, runtime: str, rows: Sequence[Row], tables: Sequence[Shares], lost: Sequence[str], remarks: Sequence[str]
 ) -> str:  # fmt: skip
-    """The Markdown page beside a folder of MSCCL-IR."""
+    """Return the Markdown page beside a folder of MSCCL-IR."""
     lines = [*head(plan, runtime), "", *table(rows, divisor), "", *judged(plan, tables)]
     lines += [
         "Sizes are nccl-tests': the larger of one rank's send and receive buffers. The ranges are those of the "
@@ -130,7 +139,7 @@ def page(
 
 
 def head(plan: Plan, runtime: str) -> list[str]:
-    """Title and what the times behind the plan are."""
+    """Return the title and the source of the plan's times."""
     return [
         f"# {title(plan)}",
         "",
@@ -141,7 +150,7 @@ def head(plan: Plan, runtime: str) -> list[str]:
 
 
 def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
-    """One line a share; `when` says for which counts a program runs."""
+    """Return the table of all shares, one line each; `when` gives the counts for which a program runs."""
     lines = ["| file | for | algorithm | sizes | runs when |", "|---|---|---|---|---|"]
     for row in rows:
         files = ", ".join(f"`{name}`" for name in row.files)
@@ -153,5 +162,7 @@ def table(rows: Sequence[Row], when: Callable[[Program], str]) -> list[str]:
 
 
 def unserved(lost: Sequence[str]) -> list[str]:
-    """The section about what the files do not do; nothing where they do all."""
-    return ["## What of the plan these files do not do", "", *(f"- {why}" for why in lost), ""] if lost else []
+    """Return the section on the parts of the plan that no file serves; [] if there are none."""
+    if not lost:
+        return []
+    return ["## What of the plan these files do not do", "", *(f"- {why}" for why in lost), ""]

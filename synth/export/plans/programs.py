@@ -1,5 +1,5 @@
-"""The programs of a plan's algorithms for one runtime: lowered, checked against its limits, analysed; or why there is
-none."""
+"""Programs of a plan's algorithms for one runtime: lowered, checked against its limits and analysed, or the reason
+against them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from synth.program import plan_limits
 from synth.program.program import Program
 
 NCCL = "nccl"
-OTHERS = "the library's own algorithm runs"  # where nothing of the plan does
-# what the machine is, for the schedules of one network: the wish, with ranks, links and kinds of links
+OTHERS = "the library's own algorithm runs"  # at sizes that no algorithm of the plan serves
+# the request for the schedules of one network, with the machine's ranks, links and kinds of links
 Placed = Callable[[Network], Wish]
 
 
 @dataclass(frozen=True)
 class Made:
-    """One table of the plan for one runtime: `programs[i]` are those of algorithm i, by the suffix of their files.
+    """One table of the plan for one runtime.
 
-    `requests[i]` is what their exporter is told.
+    `programs[i]`: (suffix of the file, program) of each program of algorithm i. `requests[i]`: the request to their
+    exporter.
     """
 
     shares: Shares
@@ -38,10 +39,10 @@ class Made:
 
 
 def table(plan: Plan, one: Table, placed: Placed) -> Made:
-    """Every algorithm that a range of `one` names, as programs where the runtime takes it.
+    """Return the algorithms that the ranges of `one` name, as programs if the runtime takes them.
 
-    NCCL's own are offered for every size without a program: they run where no file serves. Raises UsageError for a
-    wrong wish.
+    NCCL's own algorithms are offered for every size without a program, because they run at sizes that no file serves.
+    Raises UsageError for a wrong request.
     """
     offers: dict[int, Offer] = {}
     refused: dict[int, str] = {}
@@ -67,7 +68,7 @@ def table(plan: Plan, one: Table, placed: Placed) -> Made:
 
 
 def missing(algorithm: Algorithm) -> str:
-    """Why an algorithm without a schedule of ours is no program."""
+    """Return the reason why an algorithm without a schedule of this project is no program."""
     if algorithm.backend == OURS:
         return "the plan knows it by name only, without a schedule"
     return f"it is {algorithm.backend}'s, which no file for this runtime can name"
@@ -103,7 +104,7 @@ def _proved(schedule: Schedule, wish: Wish) -> list[tuple[str, Program]]:
 
 
 def _offer(algorithm: Algorithm, programs: Sequence[tuple[str, Program]], one: Table) -> Offer:
-    """What all of them may serve; MSCCL++ wants chunks of whole 16 bytes."""
+    """Return the sizes that all of `programs` may serve; MSCCL++ needs chunks of whole 16 bytes."""
     chunk = plan_limits.ALIGNMENT if programs[0][1].one_sided else one.element
     tops = [program.max_bytes for _, program in programs if program.max_bytes is not None]
     if programs[0][1].one_sided:

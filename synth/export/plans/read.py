@@ -1,4 +1,4 @@
-"""A plan document of anyone's: read, and checked before anything is written from it.
+"""Reader of plan documents from any source, which are checked before they are used.
 
 The schema is docs/formats.md's `synth.plan/1`. Schedules are replayed, ranges must leave no gap, and every number that
 points at an algorithm must find one that does the table's collective.
@@ -18,7 +18,7 @@ from synth.program.program import PROTOCOLS
 
 
 def load(path: Path) -> Plan:
-    """The plan in `path`. Raises FormatError with the place of what is wrong, VerificationError for a wrong
+    """Return the plan in `path`. Raises FormatError with the place of the fault, VerificationError for a wrong
     schedule."""
     doc = exact_frontier.read(path)
     if doc.get("schema") != SCHEMA:
@@ -36,8 +36,7 @@ def load(path: Path) -> Plan:
 
 
 def check(plan: Plan) -> None:
-    """Raises FormatError with the place where `plan` does not hold together, VerificationError where a schedule does
-    not."""
+    """Raise FormatError with the place of an inconsistency of `plan`, VerificationError for a wrong schedule."""
     if plan.labels and (
         plan.topology is None or len(plan.labels) != plan.topology.ranks or len(set(plan.labels)) < len(plan.labels)
     ):

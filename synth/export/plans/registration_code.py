@@ -1,4 +1,4 @@
-"""The code that registers a folder of MSCCL++ plans: Python and C++, one table and one selector.
+"""Code that registers a folder of MSCCL++ plans, in Python and C++: one table and one selector.
 
 API of microsoft/mscclpp 0.9 (include/mscclpp/algorithm.hpp, ext/collectives/algorithm_collection_builder.hpp and their
 Python bindings). A request carries one rank's bytes for allgather and the input's for all others; MSCCL++ takes the
@@ -16,8 +16,10 @@ from synth.program.program import Program
 
 
 class Entry(NamedTuple):
-    """One plan: for which calls, in MSCCL++'s sizes (the input's bytes, for allgather the output's), multiples of
-    `divisor`."""
+    """The calls that one plan serves: sizes from `low` to `high` bytes, multiples of `divisor`.
+
+    Sizes are MSCCL++'s: the input's bytes, for allgather the output's.
+    """
 
     collective: str
     ranks: int
@@ -29,7 +31,7 @@ class Entry(NamedTuple):
 
     @staticmethod
     def of(program: Program) -> Entry:
-        """The entry of a one-sided program whose range of sizes has an end; its file is called as the program."""
+        """Return the entry of a one-sided program whose range of sizes has an end; its file has the program's name."""
         name = collective_name(program)
         divisor = limits.ALIGNMENT * max(limits.chunk_counts(gpu)[limits.counted_side(program)] for gpu in program.gpus)
         low, high = message_sizes(program)
@@ -37,7 +39,7 @@ class Entry(NamedTuple):
 
 
 def python(entries: Sequence[Entry]) -> str:
-    """A module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`."""
+    """Return a module with `register(rank, ranks, ranks_per_node)` and `select(algorithms, request)`."""
     rows = "".join(f"    {tuple(entry)!r},\n" for entry in entries)
     return f'''"""Registers the MSCCL++ plans of this folder: call register() on every rank before the first communicator is made."""
 
@@ -85,7 +87,7 @@ def select(algorithms, request):
 
 
 def cpp(entries: Sequence[Entry]) -> str:
-    """A header with the same for C++: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
+    """Return a C++ header with the same functions: `synth_plans::registerPlans(folder, rank, ranks, ranksPerNode)`."""
     rows = "".join(
         f'    {{"{e.collective}", {e.ranks}, {e.low}ull, {e.high}ull, {e.divisor}ull, {str(e.in_place).lower()}, '
         f'"{e.name}"}},\n'

@@ -1,11 +1,11 @@
-"""Which algorithm of a plan a runtime gets for which sizes: disjoint, as the plan orders them, and what of it is lost.
+"""Disjoint ranges of sizes for the algorithms of a plan on one runtime, in the plan's order, and the resulting losses.
 
     Offer    low high step            the sizes that an algorithm may serve on a runtime
-    Share    low high choice          what serves these sizes there; None: nothing of the plan's
+    Share    low high choice          the algorithm that serves these sizes; None: none of the plan's
     Shares   table shares offers refused
 
-At a size that the plan judged, the first algorithm in its order that the runtime takes and whose chunks divide the
-size. Between judged sizes, the first that divides one of those judged in the range.
+A size that the plan judged is served by the first algorithm in its order that the runtime takes and whose chunks divide
+the size. Sizes between judged ones are served by the first algorithm that divides a judged size of the range.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Offer(NamedTuple):
     step: int
 
     def covers(self, size: int) -> bool:
-        """Is `size` within the ends?"""
+        """True if `size` is within the ends."""
         return self.low <= size and (self.high is None or size <= self.high)
 
     def admits(self, size: int) -> bool:
-        """May a call of `size` bytes be served?"""
+        """True if a call of `size` bytes may be served."""
         return self.covers(size) and size % self.step == 0
 
 
 class Share(NamedTuple):
-    """`low` <= size <= `high` bytes are served by algorithm number `choice` of the plan."""
+    """The range `low` <= size <= `high` bytes, served by algorithm number `choice` of the plan."""
 
     low: int
     high: int | None
@@ -46,8 +46,11 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of one table: they meet where its ranges do, without a gap. `refused`: why algorithms are not offered.
-    `dropped`: offers of those of them that the runtime takes, only not beside the others."""
+    """The shares of one table, which cover its ranges without a gap.
+
+    `refused`: the reasons why algorithms are not offered. `dropped`: the offers of refused algorithms that the runtime
+    takes, only not beside the others.
+    """
 
     table: Table
     shares: tuple[Share, ...]
@@ -56,12 +59,12 @@ class Shares:
     dropped: Mapping[int, Offer] = field(default_factory=dict)
 
     def at(self, size: int) -> Share | None:
-        """The share of `size` bytes."""
+        """Return the share of `size` bytes, or None."""
         return next((s for s in self.shares if s.low <= size and (s.high is None or size <= s.high)), None)
 
 
 def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]) -> Shares:
-    """Who serves what of `table`, from what its runtime takes."""
+    """Return the shares of `table`, given the offers and refusals of a runtime by algorithm number."""
     found: list[Share] = []
     for row in table.ranges:
         for share in _within(row, judged(table, row), offers):
@@ -73,31 +76,41 @@ def shares(table: Table, offers: Mapping[int, Offer], refused: Mapping[int, str]
 
 
 def judged(table: Table, row: Range | Share) -> list[int]:
-    """The sizes between the ends of `row` that the plan judged."""
+    """Return the sizes between the ends of `row` that the plan judged."""
     return [s for s in table.sizes if row.low <= s and (row.high is None or s <= row.high)]
 
 
 def _useful(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[int]:
-    """Those that the runtime takes and whose chunks divide some judged size of `row`, as the plan orders them."""
-    return [i for i in row.order if i in offers and (not sizes or any(s % offers[i].step == 0 for s in sizes))]
+    """Return the algorithms that the runtime takes and whose chunks divide a judged size of `row`, in its order."""
+    useful = []
+    for i in row.order:
+        if i in offers and (not sizes or any(size % offers[i].step == 0 for size in sizes)):
+            useful.append(i)
+    return useful
 
 
 def _within(row: Range, sizes: list[int], offers: Mapping[int, Offer]) -> list[Share]:
-    able = _useful(row, sizes, offers)
-    marks = {row.low, *sizes, *(s + 1 for s in sizes), *(offers[i].low for i in able)}
-    marks |= {high + 1 for i in able if (high := offers[i].high) is not None}
+    """Return the shares of one range, from one change of the choice to the next."""
+    useful = _useful(row, sizes, offers)
+    marks = {row.low, *sizes}
+    marks.update(size + 1 for size in sizes)
+    marks.update(offers[i].low for i in useful)
+    marks |= {high + 1 for i in useful if (high := offers[i].high) is not None}
     starts = sorted(m for m in marks if row.low <= m and (row.high is None or m <= row.high))
-    found = []
+    parts = []
     for low, after in zip(starts, [*starts[1:], None], strict=True):
-        covering = [i for i in able if offers[i].covers(low)]
+        covering = [i for i in useful if offers[i].covers(low)]
         dividing = [i for i in covering if low not in sizes or offers[i].admits(low)]
-        found.append(Share(low, row.high if after is None else after - 1, next(iter(dividing or covering), None)))
-    return found
+        parts.append(Share(low, row.high if after is None else after - 1, next(iter(dividing or covering), None)))
+    return parts
 
 
 class Served(NamedTuple):
-    """At a judged `size`: algorithm number `choice` runs (None: nothing of the plan's), its seconds, those of the best
-    schedule that the runtime takes, and those of the best of all candidates. None: not known."""
+    """The algorithm that runs at a judged `size`, with times in seconds (None: not known).
+
+    `choice`: its number, None for no algorithm of the plan. `seconds`: its time. `schedule`: the time of the best
+    schedule that the runtime takes. `best`: the time of the best of all candidates.
+    """
 
     size: int
     choice: int | None
@@ -107,7 +120,7 @@ class Served(NamedTuple):
 
 
 def served(plan: Plan, found: Shares) -> list[Served]:
-    """What runs at each judged size, with its times; nothing where the plan has none."""
+    """Return the algorithm that runs at each judged size, with its times; [] if the plan has no times."""
     table, rows = found.table, []
     for size, times, best in zip(table.sizes, table.times, table.best, strict=False):
         row, share = table.at(size), found.at(size)
@@ -123,8 +136,11 @@ def served(plan: Plan, found: Shares) -> list[Served]:
 
 
 def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: str) -> list[Shares]:
-    """At most `most` `files` for the shares of all tables: the algorithm goes (`why`) without which the least time is
-    lost, then the one with the shortest share, until they fit."""
+    """Return the tables with at most `most` files for all shares; `files(share)`: the number of files of a share.
+
+    Until they fit, the algorithm without which the least time is lost is refused with the reason `why`; of equals, the
+    one with the shortest share.
+    """
     tables = list(tables)
     while True:
         served = [(place, s) for place, found in enumerate(tables) for s in found.shares if files(s)]
@@ -142,7 +158,7 @@ def fewest(tables: list[Shares], files: Callable[[Share], int], most: int, why: 
 
 
 def _without(found: Shares, share: Share, why: str) -> Shares:
-    """`found` without the algorithm of `share`."""
+    """Return `found` without the algorithm of `share`."""
     if share.choice is None:
         return found
     left = {i: offer for i, offer in found.offers.items() if i != share.choice}
@@ -151,8 +167,10 @@ def _without(found: Shares, share: Share, why: str) -> Shares:
 
 
 def _cost(found: Shares) -> float:
-    """How much longer what runs takes than the best of all candidates: the sum over the judged sizes of the logarithm.
-    0 without times."""
+    """Return the sum, over the judged sizes, of the logarithm of the time that runs over that of the best candidate.
+
+    It is 0 without times.
+    """
     total = 0.0
     for size, times, best in zip(found.table.sizes, found.table.times, found.table.best, strict=False):
         row, share = found.table.at(size), found.at(size)
@@ -165,32 +183,31 @@ def _cost(found: Shares) -> float:
 
 
 def _length(share: Share) -> Fraction:
-    """How many times greater the end is than the start; without an end, as if it were 1024 times."""
+    """Return the ratio of the end of a share to its start; a share without an end counts as 1024 times its start."""
     high = share.low * 1024 + 1024 if share.high is None else share.high
     return Fraction(high + 1, share.low + 1)
 
 
 def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
-    """One line for each algorithm that does not get the ranges where it is preferred, and for the judged sizes that are
-    not served.
+    """Return one line for each algorithm that does not serve the ranges in which it is preferred, and for the judged
+    sizes that are not served.
 
-    `otherwise`: what runs where nothing of the plan does.
+    `otherwise`: the text for sizes that no algorithm of the plan serves.
     """
     table, said = found.table, []
     name = f"{table.collective} on {table.ranks} ranks"
     gone: dict[int, list[tuple[int, int | None, str]]] = {}
     for row in table.ranges:
         sizes, offers, where = judged(table, row), found.offers, span(row.low, row.high)
-        here = [
-            s for s in found.shares if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low)
-        ]
-        instead = ", ".join(
-            dict.fromkeys(otherwise if s.choice is None else plan.algorithms[s.choice].label for s in here)
-        )
+        labels = []
+        for s in found.shares:
+            if (row.high is None or s.low <= row.high) and (s.high is None or s.high >= row.low):
+                labels.append(otherwise if s.choice is None else plan.algorithms[s.choice].label)
+        instead = ", ".join(dict.fromkeys(labels))
         useful = _useful(row, sizes, offers)
         for i in row.order:
-            if i in useful and _whole(row, offers[i]):
-                break  # what comes after it is first nowhere in this range
+            if i in useful and _covers_range(row, offers[i]):
+                break  # algorithms after this one are never the first in this range
             if i in found.refused:
                 step = plan.algorithms[i].divisor * table.element
                 if not sizes or any(size % step == 0 for size in sizes):
@@ -206,11 +223,11 @@ def lost(plan: Plan, found: Shares, otherwise: str) -> list[str]:
             said.append(
                 f"{name}: {_sizes(missed)} (multiples of {' or '.join(map(str, steps))} bytes are): {otherwise}"
             )
-    return [*(_gone(plan, found, name, i, rows) for i, rows in gone.items()), *said]
+    return [*(_refused_line(plan, found, name, i, rows) for i, rows in gone.items()), *said]
 
 
-def _gone(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
-    """The line of algorithm i, which is refused in `rows`; those that meet are one."""
+def _refused_line(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, int | None, str]]) -> str:
+    """Return the line of algorithm i, which is refused in `rows`: (low, high, served instead); adjacent are joined."""
     ends: list[tuple[int, int | None]] = []
     for low, high, _ in rows:
         meets = ends and ends[-1][1] == low - 1
@@ -220,7 +237,7 @@ def _gone(plan: Plan, found: Shares, name: str, i: int, rows: list[tuple[int, in
     return f"{name}, {where}: {plan.algorithms[i].label} is preferred, but {found.refused[i]}; instead {instead}"
 
 
-def _whole(row: Range, offer: Offer) -> bool:
+def _covers_range(row: Range, offer: Offer) -> bool:
     return offer.covers(row.low) and (offer.high is None or (row.high is not None and row.high <= offer.high))
 
 

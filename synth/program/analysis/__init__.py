@@ -1,8 +1,7 @@
-"""Static analysis of Programs: whose rules a runtime enforces, what the data end as, and at which sizes nothing waits
-for ever.
+"""Static analysis of Programs: the rules of runtimes, the final data, and the sizes at which no rank waits for ever.
 
-Works on Program values alone and shares no code with what makes or runs them: `check` is the one entry, `safe_sizes`
-the part of it that exporters ask for. docs/lint.md lists the rules.
+The analysis works on Program values alone and shares no code with the lowering or the executors. `check` is the one
+entry, `safe_sizes` the part of it that exporters use. docs/lint.md lists the rules.
 """
 
 from synth.program.analysis.analysis import check

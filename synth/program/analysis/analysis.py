@@ -1,4 +1,4 @@
-"""`check`: every analysis of a program, one after the other, as far as what was found before leaves it a meaning."""
+"""`check`: all analyses of a program, one after the other; a fault that leaves later ones without meaning ends it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
-NAMED = 6  # waits of a cycle that a finding names
-ENDLESS = 1 << 40
+NAMED_WAITS = 6  # waits of a cycle that a finding names
+ENDLESS = 1 << 40  # a FIFO depth in parts, and a part size in chunks, that no program reaches
 
 
 def check(program: Program, runtime: str | Runtime | None = None, in_place: InPlace | None = None) -> Report:
-    """Analyse `program` for `runtime` (default: this project's own executors), called as `in_place` says (default: as
-    it claims).
+    """Analyse `program` for `runtime` (default: this project's own executors).
 
-    Believes nothing and raises nothing but UsageError for an unknown runtime: whatever is wrong is a Finding.
+    `in_place`: the calls to analyse (default: those that the program is offered for). Nothing in the program is
+    trusted: each fault is a Finding. Raises UsageError for an unknown runtime only.
     """
     if isinstance(runtime, str) and runtime not in RUNTIMES:
         raise UsageError(f"unknown runtime {runtime!r}; {', '.join(RUNTIMES)} exist")
@@ -58,14 +58,16 @@ def _two_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     if len(done) < program.ops or any(f.severity == "error" for f in hidden):
         safe = 0
     elif waits:
-        findings.append(_bounded(program, runtime, safe or 0, waits))
+        findings.append(_deadlock_above(program, runtime, safe or 0, waits))
     outcomes = {mode: symbolic_execution.run(program, wired, done, mode == "in") for mode in modes(program, in_place)}
     return _report(program, runtime, findings, safe, outcomes, len(done) == program.ops)
 
 
 def _order(wired: Wiring) -> tuple[list[tuple[int, int]], list[Wait]]:
-    """An order of all ops that keeps few messages under way, and who waits where there is none however deep the FIFOs
-    are."""
+    """Return an order of all ops that keeps few messages under way, as (flat block, op), and the blocks that wait.
+
+    Blocks are waiting only if no order exists, however deep the FIFOs are.
+    """
     done: list[tuple[int, int]] = []
     waits: list[Wait] = []
     for depth in (*sorted(set(FIFO_DEPTH.values())), ENDLESS):
@@ -88,16 +90,17 @@ def _one_sided(program: Program, runtime: Runtime, in_place: InPlace | None) -> 
     if waits:
         findings.append(_deadlock(waits, "waits for ever"))
     outcomes = {mode: symbolic_execution_onesided.run(program, done, mode == "in") for mode in modes(program, in_place)}
-    safe = 0 if waits or any(f.rule == "dep-unflagged" for f in findings) else None
+    endless = bool(waits) or any(finding.rule == "dep-unflagged" for finding in findings)
+    safe = 0 if endless else None
     return _report(program, runtime, findings, safe, outcomes, not waits)
 
 
 def modes(program: Program, in_place: InPlace | None = None) -> tuple[str, ...]:
-    """``out``, ``in`` or both: how `program` is called; never in place where the collective cannot be."""
-    asked = in_place or program.in_place
-    placeable = program.collective is None or Layout(program.collective, program.chunks).placeable
-    wanted = ("out", "in") if asked == "both" else (asked,)
-    return tuple(mode for mode in wanted if mode == "out" or (placeable and program.collective is not None)) or ("out",)
+    """Return the ways to call `program`: "out", "in" or both; "out" if the collective cannot be called in place."""
+    request = in_place or program.in_place
+    placeable = program.collective is not None and Layout(program.collective, program.chunks).placeable
+    candidates = ("out", "in") if request == "both" else (request,)
+    return tuple(mode for mode in candidates if mode == "out" or placeable) or ("out",)
 
 
 def _report(
@@ -108,12 +111,12 @@ def _report(
     outcomes: dict[str, symbolic_execution.Outcome],
     complete: bool,
 ) -> Report:
-    where: dict[Finding, list[str]] = {}
+    modes_of: dict[Finding, list[str]] = {}
     for mode, outcome in outcomes.items():
         for finding in outcome.findings:
-            where.setdefault(finding, []).append(mode)
-    for finding, found in where.items():
-        only = f" ({WORDS[found[0]]})" if len(found) < len(outcomes) else ""
+            modes_of.setdefault(finding, []).append(mode)
+    for finding, finding_modes in modes_of.items():
+        only = f" ({WORDS[finding_modes[0]]})" if len(finding_modes) < len(outcomes) else ""
         findings.append(finding._replace(message=finding.message + only))
     outputs = max(outcome.outputs for outcome in outcomes.values())
     accesses = sum(outcome.accesses for outcome in outcomes.values())
@@ -121,21 +124,18 @@ def _report(
     return Report(program.name, runtime.name, tuple(findings), safe, analysed, outputs, accesses, program.ops)
 
 
-def _bounded(program: Program, runtime: Runtime, safe: int, waits: list[Wait]) -> Finding:
-    """A deadlock above `safe` bytes: an error where the program is offered for such sizes, a warning where it sets no
-    limit."""
+def _deadlock_above(program: Program, runtime: Runtime, safe: int, waits: list[Wait]) -> Finding:
+    """Return the finding for a deadlock above `safe` bytes.
+
+    It is an error if the program is offered for such sizes, a warning if it sets no largest size.
+    """
     top = program.max_bytes
-    what = (
-        f"waits for ever above {size_text(safe)}"
-        if safe
-        else "waits for ever at every size, with FIFOs as short as the runtime's"
-    )
-    advice = (
-        f"set its largest size to {safe}, or receive before so much is sent"
-        if safe
-        else "receive before so much is sent"
-    )
-    finding = _deadlock(waits, what, advice)
+    fault = "waits for ever at every size, with FIFOs as short as the runtime's"
+    advice = "receive before so much is sent"
+    if safe:
+        fault = f"waits for ever above {size_text(safe)}"
+        advice = f"set its largest size to {safe}, or {advice}"
+    finding = _deadlock(waits, fault, advice)
     if safe and top is None and program.min_bytes <= safe:
         return finding._replace(severity="warning")
     if safe and top is not None and top - (not runtime.inclusive_max) <= safe:
@@ -144,10 +144,9 @@ def _bounded(program: Program, runtime: Runtime, safe: int, waits: list[Wait]) -
     return finding
 
 
-def _deadlock(waits: list[Wait], what: str, advice: str = "") -> Finding:
+def _deadlock(waits: list[Wait], fault: str, advice: str = "") -> Finding:
     first = waits[0]
-    chain = "; ".join(f"gpu {w.gpu} block {w.block} step {w.op} waits {w.reason}" for w in waits[:NAMED])
-    more = f"; and {len(waits) - NAMED} more blocks" if len(waits) > NAMED else ""
-    return error(
-        "deadlock", (first.gpu, first.block, first.op), f"{what}: {chain}{more}" + (f". {advice}" if advice else "")
-    )
+    chain = "; ".join(f"gpu {w.gpu} block {w.block} step {w.op} waits {w.reason}" for w in waits[:NAMED_WAITS])
+    more = f"; and {len(waits) - NAMED_WAITS} more blocks" if len(waits) > NAMED_WAITS else ""
+    suffix = f". {advice}" if advice else ""
+    return error("deadlock", (first.gpu, first.block, first.op), f"{fault}: {chain}{more}{suffix}")

@@ -1,5 +1,7 @@
-"""Every chunk of every rank's buffers as a numbered cell; in place, cells of input and output that are the same memory
-are one."""
+"""Numbered cells, one for every chunk of every rank's buffers.
+
+In place, a chunk of the input and a chunk of the output that share memory are one cell.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from synth.program.program import Program
 
 
 class Junk:
-    """A value that no collective wants, and which op (gpu, block, step) made it."""
+    """A value that no collective wants; `reason` says why, `place` is the op (gpu, block, step) that computed it."""
 
     def __init__(self, reason: str, place: tuple[int, int, int]) -> None:
         self.reason, self.place = reason, place
@@ -23,7 +25,11 @@ Value = tuple[int, int] | Junk | None
 
 @dataclass
 class Memory:
-    """The cells of `program` called in place or not. `base[rank][buffer]`: the cell of its chunk 0."""
+    """The cells of `program` for one way to call it.
+
+    `base[rank][buffer]`: the cell of the buffer's chunk 0. `values[cell]`: its content. Without `layout` each input
+    chunk is a value of its own.
+    """
 
     program: Program
     layout: Layout | None
@@ -54,21 +60,21 @@ class Memory:
                 self.values[at["i"] : at["i"] + gpu.input] = [(at["i"] + k, 1) for k in range(gpu.input)]
 
     def wanted(self, rank: int) -> list[tuple[int, int, tuple[int, int]]]:
-        """(offset in the output, cell, value it must end with) for every chunk that `rank` must end with."""
+        """Return (offset in the output, cell, final value) for every chunk that `rank` must end with."""
         if self.layout is None:
             return []
         task, chunks = self.layout.collective, self.layout.chunks
         masks: dict[int, int] = {}
-        found = []
+        demands = []
         for k, chunk in enumerate(self.layout.outputs[rank]):
             unit = chunk // chunks
             if task.combining and unit not in masks:
                 masks[unit] = sum(1 << r for r in task.wanted(unit, rank))
-            found.append((k, self.base[rank]["o"] + k, (chunk, masks.get(unit, 0))))
-        return found
+            demands.append((k, self.base[rank]["o"] + k, (chunk, masks.get(unit, 0))))
+        return demands
 
     def name(self, cell: int) -> str:
-        """Such as ``output 3 of rank 1``."""
+        """Return the name of a cell, such as ``output 3 of rank 1``."""
         rank = max(r for r, at in enumerate(self.base) if min(at.values()) <= cell)
         gpu, at = self.program.gpus[rank], self.base[rank]
         sizes = {"o": gpu.output, "i": gpu.input, "s": gpu.scratch}
@@ -77,7 +83,7 @@ class Memory:
 
 
 def add(a: Value, b: Value, place: tuple[int, int, int]) -> Value:
-    """The sum of two values at op `place`; a sum that no collective wants is Junk that says why."""
+    """Return the sum of two values at op `place`; a sum that no collective wants is Junk with the reason."""
     if isinstance(a, Junk):
         return a
     if isinstance(b, Junk):

@@ -1,13 +1,11 @@
-"""A two-sided program as flat tables: blocks in one list, connections numbered, what each op sends, receives, waits
-for.
+"""Flat tables of a two-sided program: its blocks in one list, numbered connections, and the messages and waits of ops.
 
-For programs without structural faults (`synth.program.analysis.structure`). Blocks that cannot be told apart on a
-connection, and counts that differ at its two ends, are said in `faults`; the tables then describe the first of each.
+The program must be free of structural faults (`synth.program.analysis.structure`). Several blocks at one end of a
+connection, and counts that differ at its two ends, are listed in `faults`; the tables then describe the first of them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple
 
 from synth.program.analysis.finding import Finding, error
@@ -15,7 +13,7 @@ from synth.program.program import RECEIVING, SENDING, Program
 
 
 class Wiring(NamedTuple):
-    """`blocks[b]` = (rank, number on it); everything per block is indexed by the flat b.
+    """`blocks[b]` = (rank, number on the rank); all tables per block are indexed by the flat number b.
 
     `moves[b][i]` of op i: 0 local, 1 sends, 2 receives, 3 both. `waits[b]`: op → the (flat block, op) pairs it waits
     for. `sends[b]`, `receives[b]`: the connection, or -1. `ends[c]`: (sending block, receiving block), -1: none.
@@ -34,7 +32,7 @@ class Wiring(NamedTuple):
 
 
 def wire(program: Program) -> Wiring:
-    """The tables of `program`."""
+    """Return the tables of `program`."""
     blocks = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
     number = {place: i for i, place in enumerate(blocks)}
     wired = Wiring(blocks, [], [], [], [-1] * len(blocks), [-1] * len(blocks), [], [], [])
@@ -42,9 +40,11 @@ def wire(program: Program) -> Wiring:
         for b, block in enumerate(gpu.blocks):
             wired.moves.append([(op.code in SENDING) + 2 * (op.code in RECEIVING) for op in block.ops])
             wired.counts.append([op.count for op in block.ops])
-            wired.waits.append(
-                {i: [(number[gpu.rank, d.block], d.op) for d in op.deps] for i, op in enumerate(block.ops) if op.deps}
-            )
+            waits: dict[int, list[tuple[int, int]]] = {}
+            for i, op in enumerate(block.ops):
+                if op.deps:
+                    waits[i] = [(number[gpu.rank, dep.block], dep.op) for dep in op.deps]
+            wired.waits.append(waits)
             for peer, bit, verb in ((block.send, 1, "send"), (block.recv, 2, "receive")):
                 if peer is None and any(move & bit for move in wired.moves[-1]):
                     i = next(i for i, move in enumerate(wired.moves[-1]) if move & bit)
@@ -57,15 +57,18 @@ def wire(program: Program) -> Wiring:
 
 
 def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring) -> None:
-    """Number the connections and find the block at each end: the first that really uses it."""
+    """Number the connections and enter the block at each end: the first one with an op that uses the connection."""
     ids: dict[tuple[int, int, int], int] = {}
-    for side, owners, of, verb in (
+    for side, owners, connection_of, verb in (
         (0, program.senders, wired.sends, "sends"),
         (1, program.receivers, wired.receives, "receives"),
     ):
         for name, places in owners.items():
             flat = [number[place] for place in places]
-            used = [b for b in flat if any(move & (1 << side) for move in wired.moves[b])]
+            used = []
+            for b in flat:
+                if any(move & (1 << side) for move in wired.moves[b]):
+                    used.append(b)
             for b in used[1:]:
                 first = wired.blocks[used[0]][1]
                 text = (
@@ -80,19 +83,18 @@ def _connect(program: Program, number: dict[tuple[int, int], int], wired: Wiring
                 wired.ends.append([-1, -1])
                 wired.names.append(name)
             wired.ends[ids[name]][side] = used[0]
-            of[used[0]] = ids[name]
+            connection_of[used[0]] = ids[name]
 
 
 def _compare(wired: Wiring) -> None:
-    """The same ordered counts at both ends of every connection."""
+    """Add a fault for every connection whose two ends do not have the same counts in the same order."""
     for (a, b), name in zip(wired.ends, wired.names, strict=True):
-        out = [] if a < 0 else [(i, wired.counts[a][i]) for i, move in enumerate(wired.moves[a]) if move & 1]
-        into = [] if b < 0 else [(i, wired.counts[b][i]) for i, move in enumerate(wired.moves[b]) if move & 2]
-        for k, ((i, sent), (j, got)) in enumerate(zip(out, into, strict=False)):
-            if sent != got:
+        out, into = _messages(wired, a, 1), _messages(wired, b, 2)
+        for k, ((i, sent), (j, received)) in enumerate(zip(out, into, strict=False)):
+            if sent != received:
                 rank, block = wired.blocks[a]
                 text = (
-                    f"receives {got} chunks as message {k} of connection {_text(name)}; "
+                    f"receives {received} chunks as message {k} of connection {_text(name)}; "
                     f"gpu {rank} block {block} step {i} sends {sent}: make the counts equal"
                 )
                 wired.faults.append(error("counts-differ", (*wired.blocks[b], j), text))
@@ -113,15 +115,22 @@ def _compare(wired: Wiring) -> None:
             wired.faults.append(error("unsent", (rank, block, into[len(out)][0]), text))
 
 
+def _messages(wired: Wiring, block: int, bit: int) -> list[tuple[int, int]]:
+    """Return (op, chunks) of each message that `block` sends (bit 1) or receives (bit 2); [] for block -1."""
+    if block < 0:
+        return []
+    return [(i, wired.counts[block][i]) for i, move in enumerate(wired.moves[block]) if move & bit]
+
+
 def _text(name: tuple[int, int, int]) -> str:
     return f"{name[0]} -> {name[1]} channel {name[2]}"
 
 
 def unflagged(program: Program) -> list[Finding]:
-    """Dependencies on ops without `flag` (their waiter never learns), and flags that nobody waits for (a remark)."""
-    found: list[Finding] = []
+    """Return errors for dependencies on ops without `flag`, which never end, and remarks for flags without waiter."""
+    findings: list[Finding] = []
     for gpu in program.gpus:
-        wanted = Counter(dep for block in gpu.blocks for op in block.ops for dep in op.deps)
+        wanted = {dep for block in gpu.blocks for op in block.ops for dep in op.deps}
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 for dep in op.deps:
@@ -130,7 +139,7 @@ def unflagged(program: Program) -> list[Finding]:
                             f"waits for block {dep.block} step {dep.op}, which has no flag and so tells nobody: "
                             f"set its flag"
                         )
-                        found.append(error("dep-unflagged", (gpu.rank, b, i), text))
+                        findings.append(error("dep-unflagged", (gpu.rank, b, i), text))
                 if op.flag and (b, i) not in wanted:
-                    found.append(Finding("dead-flag", "remark", gpu.rank, b, i, "has a flag that nobody waits for"))
-    return found
+                    findings.append(Finding("dead-flag", "remark", gpu.rank, b, i, "has a flag that nobody waits for"))
+    return findings

@@ -1,15 +1,16 @@
-"""Does every rank come to an end, with FIFOs as short as they are in the machine, for every way that messages are
-split?
+"""Deadlock analysis of two-sided programs, with FIFOs as short as the runtime's, for every split of the messages.
 
-A connection has one writer and one reader and each block is a sequence, so what blocks do depends on no timing (a Kahn
-process network; bounded FIFOs keep that): if one order of execution comes to an end, all do, and one run per split
-decides. An op of `count` chunks moves in ``parts = ceil(count / m)`` parts, ``m = max(1, floor(B / chunk bytes))``, B
-the bytes of one FIFO operation; only the values of m that give different parts are run.
+A connection has one writer and one reader and each block is a sequence, so the ops that blocks reach depend on no
+timing (a Kahn process network; bounded FIFOs keep that property). If one order of execution ends, all do, and one run
+for each split decides. An op of `count` chunks moves in ``parts = ceil(count / m)`` parts, with
+``m = max(1, floor(B / chunk bytes))`` and B the bytes of one FIFO operation. Only the values of m that give different
+parts are run.
 
-Larger messages go through the program in several loops over slices, every loop all ops. That adds no deadlock: order
-the ops by (loop, the order that ends one loop). Program order, dependencies and messages lead within a loop or to the
-next one. Both ends move the same number of parts a loop, so part j waits for room left by part j - depth: of the same
-loop, where the order has it first, or of an earlier one. Every wait leads backwards, so there is no cycle.
+Larger messages go through the program in several loops over slices, and every loop runs all ops. That adds no deadlock.
+Proof: order the ops by (loop, the order that ends one loop). Program order, dependencies and messages lead within a
+loop or to the next one. Both ends move the same number of parts in each loop, so part j waits for the space of part
+j - depth, which belongs to an earlier loop, or to the same one, where the order has it first. Every wait leads
+backwards in that order, so there is no cycle.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from synth.program.analysis.finding import Wait, cycle_first
 from synth.program.program import Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
-MESSAGE, ROOM = 1, 2  # what a block at a message waits for
+MESSAGE, ROOM = 1, 2  # reasons why a block waits at a message: none has arrived, or the FIFO is full
 
 
 class Split(NamedTuple):
-    """Operations of up to `chunks` chunks are one part, for sizes up to `limit` bytes; None: for any size."""
+    """A split of ops into parts of up to `chunks` chunks, for sizes up to `limit` bytes (None: any size)."""
 
     chunks: int
     limit: int | None
 
 
 def safe_sizes(program: Program, runtime: str | Runtime) -> int | None:
-    """The largest size in bytes (nccl-tests': the larger of one rank's buffers) up to which no rank waits for ever.
+    """Return the largest size in bytes up to which no rank waits for ever; None for any size.
 
-    None: at any size; 0: at none, or the program has a fault that leaves it without meaning. Assumes the runtime's
-    default buffer sizes. `runtime`: a Runtime or the name of one.
+    Size is in nccl-tests' sense: the larger of one rank's buffers. The result is 0 if no size is safe, or if the
+    program has a fault that leaves it without meaning. The runtime's default buffer sizes are assumed. `runtime`: a
+    Runtime or the name of one.
     """
     runtime = RUNTIMES[runtime] if isinstance(runtime, str) else runtime
     if structure.faults(program) or any(f.severity == "error" for f in unflagged(program)):
@@ -48,7 +50,7 @@ def safe_sizes(program: Program, runtime: str | Runtime) -> int | None:
 
 
 def first_deadlock(program: Program, wired: Wiring, runtime: Runtime) -> tuple[int | None, list[Wait]]:
-    """What `safe_sizes` says of a program whose wiring has no fault, and the waits at the first size above it."""
+    """Return the result of `safe_sizes` for a program whose wiring has no fault, and the waits just above that size."""
     safe = 0
     for split in splits(program, runtime):
         waits = stuck(wired, FIFO_DEPTH[program.protocol], split.chunks)
@@ -61,29 +63,31 @@ def first_deadlock(program: Program, wired: Wiring, runtime: Runtime) -> tuple[i
 
 
 def splits(program: Program, runtime: Runtime) -> list[Split]:
-    """The ways to split the program's ops, from whole messages to single chunks, each with its sizes' upper end."""
+    """Return the different splits of the program's ops, from unsplit messages to single chunks."""
     name = "broadcast" if program.collective is None else program.collective.name  # unknown: the smallest operations
-    most = runtime.operation_bytes(program.protocol, name) * program.loop_chunks
+    # largest size at which a FIFO operation holds one chunk
+    one_chunk_bytes = runtime.operation_bytes(program.protocol, name) * program.loop_chunks
     counts = sorted({op.count for gpu in program.gpus for block in gpu.blocks for op in block.ops} | {1})
-    found: list[Split] = []
+    result: list[Split] = []
     before: list[int] = []
     for m in range(counts[-1], 0, -1):
         parts = [-(-count // m) for count in counts]
         if parts == before:
-            found.pop()  # the same parts down to a smaller m: for larger sizes too
-        found.append(Split(m, None if m == 1 else most // m))
+            result.pop()  # a smaller m gives the same parts, and so extends this split to larger sizes
+        result.append(Split(m, None if m == 1 else one_chunk_bytes // m))
         before = parts
-    return found
+    return result
 
 
 def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | None = None) -> list[Wait]:
-    """Run every block to its end, connections holding `depth` parts of up to `chunks` chunks: [] if all end.
+    """Run every block as far as it gets; return the blocks that stand still, a cycle of waits first, [] if all end.
 
-    Else the blocks that stand still, a cycle of waits first. `done` takes the (flat block, op) in the order they ended.
+    A connection holds `depth` parts of up to `chunks` chunks. `done` receives (flat block, op) in the order in which
+    the ops end.
     """
     at, part, idle = [0] * len(wired.blocks), [0] * len(wired.blocks), [0] * len(wired.blocks)
-    sent, got = [0] * len(wired.ends), [0] * len(wired.ends)
-    sleeping: list[dict[int, list[int]]] = [{} for _ in wired.blocks]  # of each block: op → who waits for it
+    sent, received = [0] * len(wired.ends), [0] * len(wired.ends)
+    sleeping: list[dict[int, list[int]]] = [{} for _ in wired.blocks]  # of each block: op → blocks that wait for it
     ready = list(range(len(wired.blocks)))[::-1]
     while ready:
         b = ready.pop()
@@ -95,26 +99,27 @@ def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | 
             wired.receives[b],
         )
         sleepers, i, before, idle[b] = sleeping[b], at[b], part[b], 0
-        passed = False  # whether a message went in or out
+        passed = False  # True once a part was sent or received
         for i in range(at[b], len(moves)):
             if before == 0 and i in waits:
-                missing = next(((d, o) for d, o in waits[i] if (i if d == b else at[d]) <= o), None)
+                at[b] = i
+                missing = next(((d, o) for d, o in waits[i] if at[d] <= o), None)
                 if missing is not None:
                     sleeping[missing[0]].setdefault(missing[1], []).append(b)
                     break
             if move := moves[i]:
                 parts = -(-counts[i] // chunks)
                 n = parts - before
-                if move & 2 and sent[into] - got[into] < n:
-                    n, idle[b] = sent[into] - got[into], MESSAGE
-                if move & 1 and depth - sent[out] + got[out] < n:
-                    n, idle[b] = depth - sent[out] + got[out], ROOM
+                if move & 2 and sent[into] - received[into] < n:
+                    n, idle[b] = sent[into] - received[into], MESSAGE
+                if move & 1 and depth - sent[out] + received[out] < n:
+                    n, idle[b] = depth - sent[out] + received[out], ROOM
                 if n:
                     passed = True
                     if move & 1:
                         sent[out] += n
                     if move & 2:
-                        got[into] += n
+                        received[into] += n
                 before += n
                 if before < parts:
                     break
@@ -131,10 +136,10 @@ def stuck(wired: Wiring, depth: int, chunks: int, done: list[tuple[int, int]] | 
                 ready.append(wired.ends[out][1])
             if into >= 0 and idle[wired.ends[into][0]] == ROOM:
                 ready.append(wired.ends[into][0])
-    return _explain(wired, depth, at, sent, got)
+    return _explain(wired, depth, at, sent, received)
 
 
-def _explain(wired: Wiring, depth: int, at: list[int], sent: list[int], got: list[int]) -> list[Wait]:
+def _explain(wired: Wiring, depth: int, at: list[int], sent: list[int], received: list[int]) -> list[Wait]:
     waits = []
     for b, (rank, number) in enumerate(wired.blocks):
         i = at[b]
@@ -144,7 +149,7 @@ def _explain(wired: Wiring, depth: int, at: list[int], sent: list[int], got: lis
         out, into = wired.sends[b], wired.receives[b]
         if missing is not None:
             other, reason = missing[0], f"for block {wired.blocks[missing[0]][1]} step {missing[1]}"
-        elif wired.moves[b][i] & 2 and sent[into] == got[into]:
+        elif wired.moves[b][i] & 2 and sent[into] == received[into]:
             other, reason = wired.ends[into][0], f"for a message on {_text(wired, into)}"
         else:
             other, reason = wired.ends[out][1], f"for room on {_text(wired, out)}, which holds {depth} unread parts"

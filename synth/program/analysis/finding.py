@@ -1,5 +1,4 @@
-"""Finding: one thing that the analysis has to say about a program, and where; Wait: a thread block that stands
-still."""
+"""`Finding`: one result of the analysis, with its place in the program. `Wait`: a thread block that stands still."""
 
 from __future__ import annotations
 
@@ -9,8 +8,10 @@ SEVERITIES = ("error", "warning", "remark")
 
 
 class Finding(NamedTuple):
-    """`rule` is an id of docs/lint.md, `severity` one of SEVERITIES; `gpu`, `block`, `op` say where, None: all of
-    them."""
+    """One result of the analysis.
+
+    `rule`: an id of docs/lint.md. `severity`: one of SEVERITIES. `gpu`, `block`, `op`: the place; None stands for all.
+    """
 
     rule: str
     severity: str
@@ -21,27 +22,29 @@ class Finding(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Such as ``gpu 1 block 0 step 4``, or ``program``."""
+        """The place as text, such as ``gpu 1 block 0 step 4``, or ``program``."""
         parts = (("gpu", self.gpu), ("block", self.block), ("step", self.op))
         return " ".join(f"{name} {value}" for name, value in parts if value is not None) or "program"
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the finding as one line."""
         return f"{self.severity}: {self.place}: {self.message} [{self.rule}]"
 
     def to_json(self) -> dict:
-        """As an object, for ``--format json``."""
+        """Return the finding as an object for ``--format json``."""
         return dict(self._asdict())
 
 
 def error(rule: str, place: tuple[int | None, int | None, int | None], message: str) -> Finding:
-    """A Finding of severity ``error``."""
+    """Return a Finding of severity ``error``."""
     return Finding(rule, "error", *place, message)
 
 
 class Wait(NamedTuple):
-    """A block that stands still: at op `op`, for what `reason` says; the block (rank, block) `on` would have to give
-    it."""
+    """A block that stands still at op `op`.
+
+    `reason`: the missing event in words. `on`: the block (rank, block) that could cause it, or None.
+    """
 
     gpu: int
     block: int
@@ -51,16 +54,15 @@ class Wait(NamedTuple):
 
 
 def cycle_first(waits: list[Wait]) -> list[Wait]:
-    """`waits` with a cycle at its head, if there is one: each then waits for the block of the next, the last for the
-    first."""
-    at = {(wait.gpu, wait.block): wait for wait in waits}
-    for first in at:
+    """Return `waits` with a cycle first, if any: each wait is on the block of the next one, the last on the first."""
+    wait_of = {(wait.gpu, wait.block): wait for wait in waits}
+    for start in wait_of:
         seen: dict[tuple[int, int], int] = {}
-        place: tuple[int, int] | None = first
-        while place in at and place not in seen:
-            seen[place] = len(seen)
-            place = at[place].on
-        if place in seen:
-            cycle = [found for found, k in seen.items() if k >= seen[place]]
-            return [at[found] for found in cycle] + [wait for found, wait in at.items() if found not in set(cycle)]
+        block: tuple[int, int] | None = start
+        while block in wait_of and block not in seen:
+            seen[block] = len(seen)
+            block = wait_of[block].on
+        if block in seen:
+            cycle = {member: wait_of[member] for member, k in seen.items() if k >= seen[block]}
+            return [*cycle.values(), *(wait for member, wait in wait_of.items() if member not in cycle)]
     return waits

@@ -1,8 +1,8 @@
-"""In which order the ops of a one-sided program can run, or where it stands still.
+"""An order in which the ops of a one-sided program can run, or the blocks that stand still.
 
-What waits is decided by counts alone: the k-th wait on a port needs the k-th signal of its other end, a barrier all
-blocks of its group, who reads a packet span its writer, an op its dependencies. None of these is ever taken back, so
-one order of execution that ends proves that all do; sizes do not matter.
+Waits depend on counts alone. The k-th wait on a port needs the k-th signal of its other end; a barrier needs all blocks
+of its group; a read of a packet needs its write; an op needs its dependencies. None of these events is ever undone. So
+one order of execution that ends proves that all do, and sizes do not matter.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ Cell = tuple[int, str, int]
 
 
 def other_end(rank: int, port: Port) -> tuple[int, Port]:
-    """The rank and port that a signal of `rank` on `port` arrives at."""
+    """Return the rank and port at which a signal of `rank` on `port` arrives."""
     return port.peer, Port(port.kind, rank, port.index)
 
 
 def order(program: Program) -> tuple[list[tuple[int, int, int]], list[Wait]]:
-    """An order of (rank, block, op) in which all can run, as far as it gets, and the blocks that stand still in the
-    end."""
+    """Return the ops (rank, block, op) in an order in which they can run, and the blocks that stand still after it."""
     return _Run(program).result()
 
 
@@ -63,7 +62,7 @@ class _Run:
         return self.done, cycle_first(waits)
 
     def missing(self, rank: int, b: int, op: Op) -> Iterator[tuple[tuple, str]]:
-        """What `op` still waits for: a key that `effects` gives when it may have come, and the same in words."""
+        """Yield (key, text) for each event that `op` still waits for; `effects` yields the key when it may be due."""
         for dep in op.deps:
             if self.at[rank, dep.block] <= dep.op:
                 yield ("block", rank, dep.block), f"for block {dep.block} step {dep.op}"
@@ -86,7 +85,7 @@ class _Run:
                     yield ("cell", *cell), f"for packet {span.buffer}[{cell[2]}] of rank {cell[0]}"
 
     def effects(self, rank: int, b: int, op: Op) -> Iterator[tuple]:
-        """The keys of what `op`, now ended, has brought."""
+        """Record that `op` has ended, and yield the keys of the events that it causes."""
         yield ("block", rank, b)
         if op.code == "signal":
             for port, n in self.ports(rank, b, op).items():
@@ -110,7 +109,7 @@ class _Run:
         return Counter(ports[p] for p in op.ports)
 
     def giver(self, key: tuple) -> tuple[int, int] | None:
-        """A block that still has an op to come which would bring `key`; None where no block has."""
+        """Return a block with a future op that would cause event `key`; None if there is none."""
         for (rank, b), i in self.at.items():
             for op in self.program.gpus[rank].blocks[b].ops[i:]:
                 if key == ("block", rank, b) or (
@@ -120,10 +119,10 @@ class _Run:
                     and set(op.group) == set(key[2])
                 ):
                     return rank, b
-                if op.code == "signal" and any(
-                    key == ("port", *other_end(rank, port)) for port in self.ports(rank, b, op)
-                ):
-                    return rank, b
+                if op.code == "signal" and key[0] == "port":
+                    arrivals = {other_end(rank, port) for port in self.ports(rank, b, op)}
+                    if key[1:] in arrivals:
+                        return rank, b
                 for span in op.dst:
                     home = rank if span.rank is None else span.rank
                     if span.packet and key[:3] == ("cell", home, span.buffer) and 0 <= key[3] - span.offset < op.count:

@@ -1,4 +1,4 @@
-"""Report: all that one analysis has to say, as text and JSON."""
+"""`Report`: the results of one analysis, as text and JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ WORDS = {"out": "out of place", "in": "in place"}
 
 @dataclass(frozen=True)
 class Report:
-    """`safe`: the largest size in bytes at which no rank waits for ever, None: any, 0: none; for default buffer sizes.
-    That alone makes no program safe: see `ok`.
+    """The results of one analysis.
 
-    `analysed`: the modes (``out``, ``in``) whose data flow was followed to the end. `outputs` output chunks were
-    compared with the collective's demand in each; `accesses` to memory were found to be ordered, in all modes together.
+    `safe`: the largest size in bytes at which no rank waits for ever, for default buffer sizes (None: any size, 0:
+    none). It says nothing about other faults: see `ok`. `analysed`: the modes (``out``, ``in``) whose data flow was
+    followed to the end. `outputs`: the output chunks compared with the collective's demand in each mode. `accesses`:
+    the accesses to memory that were proved to be ordered, in all modes together.
     """
 
     name: str
@@ -38,7 +39,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if there is no error."""
         return not self.errors
 
     @property
@@ -47,7 +48,7 @@ class Report:
         return sorted(self.findings, key=lambda f: SEVERITIES.index(f.severity))
 
     def lines(self) -> Iterator[str]:
-        """The findings, worst first, then the safe sizes and what was proved."""
+        """Yield the findings, worst first, then the safe sizes and the proved properties."""
         seen: Counter[str] = Counter()
         for finding in self.ranked:
             seen[finding.rule] += 1
@@ -56,22 +57,24 @@ class Report:
         for rule, n in sorted(seen.items()):
             if n > SHOWN:
                 yield f"... and {n - SHOWN} more [{rule}]"
-        sizes = f"up to {size_text(self.safe)}" if self.safe else "at any size" if self.safe is None else "at no size"
+        sizes = "at any size" if self.safe is None else "at no size"
+        if self.safe:
+            sizes = f"up to {size_text(self.safe)}"
         wrong = len(self.errors)
-        told = f"safe {sizes}" if not wrong or self.safe == 0 else f"no rank waits for ever {sizes}"
+        result = f"safe {sizes}" if not wrong or self.safe == 0 else f"no rank waits for ever {sizes}"
         if wrong:
-            told = f"wrong: {wrong} error{'' if wrong == 1 else 's'}; {told}"
-        yield f"{told} (runtime {self.runtime}, its default buffer sizes)"
+            result = f"wrong: {wrong} error{'' if wrong == 1 else 's'}; {result}"
+        yield f"{result} (runtime {self.runtime}, its default buffer sizes)"
         if self.ok and self.analysed:
             modes = " and ".join(WORDS[mode] for mode in self.analysed)
-            what = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
+            proved = f"all {self.outputs} output chunks right" if self.outputs else "no race (outputs not compared)"
             yield (
-                f"proved {modes}, in every order of execution of {self.ops} steps: {what}, {self.accesses} "
+                f"proved {modes}, in every order of execution of {self.ops} steps: {proved}, {self.accesses} "
                 f"accesses ordered"
             )
 
     def to_json(self) -> dict:
-        """The document of ``--format json``."""
+        """Return the document of ``--format json``."""
         return {
             "schema": SCHEMA,
             "name": self.name,
@@ -87,7 +90,7 @@ class Report:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people write them: ``8 MiB``, ``1 572 864 bytes``."""
+    """Return a size in bytes as text, such as ``8 MiB`` or ``1 572 864 bytes``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size >= 1 << power and size % (1 << power) == 0:
             return f"{size >> power} {unit}"

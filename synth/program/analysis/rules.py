@@ -1,6 +1,7 @@
-"""What the loaders and interpreters of a runtime demand of a program's form, and where they would do something else.
+"""Rules that the loaders and interpreters of a runtime impose on the form of a two-sided program.
 
-The rules are those of the runtimes named in `synth.program.runtimes`; docs/lint.md lists them by id.
+A program that breaks one is refused, or runs differently from its text. The runtimes are those named in
+`synth.program.runtimes`; docs/lint.md lists the rules by id.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from synth.program.runtimes import ROOTED, Runtime
 
 FUSED_SUMS = 16  # `re` ops that the loaders merge into one: the kernel sums at most so many sources
 XML_NODES = 4095  # elements that a loader keeps: <algo>, every <gpu>, the own rank's <tb> and <step>
-NAME = 63
+NAME = 63  # characters of a program's name that msccl takes
 MSCCL_LIKE = ("msccl", "executor", "rccl")
 NOWHERE = (None, None, None)
 
 
 def check(program: Program, runtime: Runtime) -> list[Finding]:
-    """Every rule of `runtime` that a two-sided `program` without structural faults breaks."""
-    found = [*buffers(program), *_call(program, runtime), *_limits(program, runtime)]
+    """Return a finding for every rule of `runtime` that a two-sided `program` without structural faults breaks."""
+    findings = [*buffers(program), *_call(program, runtime), *_limits(program, runtime)]
     if runtime.name in MSCCL_LIKE:
-        found += _file(program, runtime)
+        findings += _file(program, runtime)
         for gpu in program.gpus:
             for b, block in enumerate(gpu.blocks):
-                found += [*_nops(gpu, b, block), *_fused_sums(gpu, b, block)]
-    return found
+                findings += [*_nops(gpu, b, block), *_fused_sums(gpu, b, block)]
+    return findings
 
 
 def buffers(program: Program) -> Iterator[Finding]:
-    """Buffers as large as the collective's, or larger but untouched beyond."""
+    """Yield findings for buffers larger than the collective's, and errors for ops that touch chunks beyond those."""
     if program.collective is None:
         return
     layout = Layout(program.collective, program.chunks)
     for gpu in program.gpus:
-        for buffer, size, held in (("i", gpu.input, layout.inputs), ("o", gpu.output, layout.outputs)):
-            real = len(held[gpu.rank])
+        for buffer, size, chunks in (("i", gpu.input, layout.inputs), ("o", gpu.output, layout.outputs)):
+            real = len(chunks[gpu.rank])
             if size > real:
                 text = f"declares {size} {NAMES[buffer]} chunks, a call of {program.collective.name} has {real}"
                 yield Finding("buffers", "remark", gpu.rank, None, None, text)
@@ -60,7 +61,7 @@ def buffers(program: Program) -> Iterator[Finding]:
 
 
 def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
-    """Whether the runtime would ever run it: the collective, in place, sizes."""
+    """Yield findings on calls for which the runtime never runs the program: its collective, in place, sizes."""
     task, name = program.collective, runtime.name
     if program.max_bytes is not None and program.max_bytes < program.min_bytes:
         yield error("sizes", NOWHERE, f"is offered from {program.min_bytes} bytes to {program.max_bytes}: for no size")
@@ -92,14 +93,16 @@ def _call(program: Program, runtime: Runtime) -> Iterator[Finding]:
 
 
 def _limits(program: Program, runtime: Runtime) -> Iterator[Finding]:
-    """Numbers: blocks, channels, blocks of a channel, steps, counts, dependencies, codes."""
+    """Yield errors for exceeded limits: blocks, channels, blocks of a channel, steps, counts, dependencies, codes."""
     name = runtime.name
     for gpu in program.gpus:
         if runtime.blocks is not None and len(gpu.blocks) > runtime.blocks:
             text = f"has {len(gpu.blocks)} blocks, {name} takes {runtime.blocks}: fewer instances or channels fit"
             yield error("blocks", (gpu.rank, None, None), text)
-        for side, verb in ((0, "send"), (1, "receive")):
-            used = Counter(block.channel for block in gpu.blocks if (block.recv if side else block.send) is not None)
+        senders = [block for block in gpu.blocks if block.send is not None]
+        receivers = [block for block in gpu.blocks if block.recv is not None]
+        for blocks, verb in ((senders, "send"), (receivers, "receive")):
+            used = Counter(block.channel for block in blocks)
             for channel, n in sorted(used.items()):
                 if runtime.channel_blocks is not None and n > runtime.channel_blocks:
                     text = (
@@ -124,9 +127,8 @@ def _block_limits(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[
     for i, op in enumerate(block.ops):
         place = (gpu.rank, b, i)
         if op.code not in runtime.codes:
-            yield error(
-                "code", place, f"{name} does not run {op.code}" + (", it loads it and fails" if name == "rccl" else "")
-            )
+            suffix = ", it loads it and fails" if name == "rccl" else ""
+            yield error("code", place, f"{name} does not run {op.code}{suffix}")
         if runtime.count is not None and op.count > runtime.count:
             yield error("count", place, f"moves {op.count} chunks, {name} takes at most {runtime.count}: split it")
         if runtime.single_dep and len(op.deps) > 1:
@@ -145,7 +147,7 @@ def _block_limits(gpu: Gpu, b: int, block: Block, runtime: Runtime) -> Iterator[
 
 
 def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
-    """The file as a whole."""
+    """Yield errors that concern the file as a whole: its name, sizes and number of elements."""
     if runtime.name == "msccl" and len(program.name) > NAME:
         yield error("name", NOWHERE, f"the name has {len(program.name)} characters, msccl takes {NAME}")
     if program.max_bytes == 0 and runtime.name == "msccl":
@@ -163,14 +165,17 @@ def _file(program: Program, runtime: Runtime) -> Iterator[Finding]:
             and task is not None
             and (runtime.collectives or {}).get(task.name, "custom") != "custom"
         ):
-            held = gpu.input * (program.ranks if task.name == "allgather" else 1)
-            wanted = gpu.output * (program.ranks if task.name == "reduce-scatter" else 1)
-            for have, what in ((held, "input"), (wanted, "output")):
-                if have not in (0, loop):
+            inputs, outputs = gpu.input, gpu.output
+            if task.name == "allgather":
+                inputs *= program.ranks
+            if task.name == "reduce-scatter":
+                outputs *= program.ranks
+            for chunks, buffer in ((inputs, "input"), (outputs, "output")):
+                if chunks not in (0, loop):
                     yield error(
                         "loop-chunks",
                         (gpu.rank, None, None),
-                        f"{have} {what} chunks in all; msccl wants 0 or nchunksperloop = {loop}",
+                        f"{chunks} {buffer} chunks in all; msccl wants 0 or nchunksperloop = {loop}",
                     )
 
 
@@ -200,8 +205,11 @@ def _nops(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
 
 
 def _fused_sums(gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
-    """Chains of `re` as the loaders merge them: same destination and source buffer, no dependency, no flag before the
-    last."""
+    """Yield errors for chains of `re` that the loaders merge wrongly.
+
+    They merge neighbouring `re` with the same destination and source buffer, no dependency, and no flag before the
+    last.
+    """
     chain: list[tuple[int, Op]] = []
     for i, op in enumerate((*block.ops, None)):
         if op is not None and op.code == "nop":
@@ -229,7 +237,7 @@ def _merges(last: Op, op: Op) -> bool:
 
 
 def uses(program: Program) -> Iterator[Finding]:
-    """Remarks: blocks without steps, peers that are never used."""
+    """Yield remarks on blocks without steps and on peers that are never used."""
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             if not block.ops:

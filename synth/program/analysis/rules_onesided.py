@@ -1,8 +1,8 @@
-"""The limits of an MSCCL++ execution plan, the pairs that ports make, and where a block's threads must meet.
+"""Rules for one-sided programs: limits of an MSCCL++ execution plan, pairs of ports, and joins of a block's threads.
 
 MSCCL++'s kernel does not join the threads of a block between two ops: only some threads wait or signal, and each data
-op deals its bytes out anew. A `nop` (or a barrier) joins them, and has to stand where an op needs what an earlier one
-of its block did. Facts from microsoft/mscclpp 0.9, as docs/lint.md lists them.
+op deals its bytes out to threads anew. A `nop` (or a barrier) joins them. It must stand wherever an op needs the effect
+of an earlier op of its block. Facts from microsoft/mscclpp 0.9, as docs/lint.md lists them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from synth.program.analysis.finding import Finding, error
 from synth.program.analysis.onesided_order import other_end
 from synth.program.analysis.structure import NAMES
 from synth.program.buffer_layout import Layout
-from synth.program.program import Block, Gpu, Program
+from synth.program.program import Block, Gpu, Program, Span
 from synth.program.runtimes import Runtime
 
-BLOCK_PORTS = 16  # of one kind, per block
-OP_PORTS = 8
-OP_SPANS = 10
-BARRIERS = 16  # per rank
-OFFSET_BITS = 32
+# written here again rather than taken from plan_limits.py: the analysis shares no code with the lowering
+BLOCK_PORTS = 16  # ports of one kind that a block uses
+OP_PORTS = 8  # ports of one operation
+OP_SPANS = 10  # source spans, and destination spans, of one operation
+BARRIERS = 16  # barriers of a rank
+OFFSET_BITS = 32  # bits of an offset in bytes
 
 
 def pairs(program: Program) -> Iterator[Finding]:
-    """Every port that is signalled or waited on has its other end on the peer."""
+    """Yield an error for every port that is signalled or waited on and has no other end on the peer."""
     known = {(gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports}
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
@@ -42,7 +43,7 @@ def pairs(program: Program) -> Iterator[Finding]:
 
 
 def counts(program: Program) -> Iterator[Finding]:
-    """As many signals as waits on every port: a signal left over would let the next call's wait pass too early."""
+    """Yield an error for every port with more signals than waits: the next call's wait would pass too early."""
     signals: Counter = Counter()
     waits: Counter = Counter()
     for gpu in program.gpus:
@@ -63,21 +64,21 @@ def counts(program: Program) -> Iterator[Finding]:
 
 
 def halves(program: Program) -> Iterator[Finding]:
-    """Ranks between which packets go have equally much scratch.
+    """Yield an error for every packet that goes to a rank with more or less scratch than its writer.
 
-    The scratch of packets is double, and every second launch uses the upper halves. There a packet's place on another
-    rank is counted from the middle of the *writer's* scratch: with unequal ones it lands elsewhere, and its reader
-    waits for ever, or it lands beyond the owner's memory.
+    The scratch of packets is double, and every second launch uses the upper halves. There the offset of a packet on
+    another rank is counted from the middle of the *writer's* scratch. With unequal sizes it lands in the wrong place,
+    and its reader waits for ever, or it lands beyond the owner's memory.
     """
     for gpu in program.gpus:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 for span in op.dst:
                     owner = gpu.rank if span.rank is None else span.rank
-                    there = program.gpus[owner].scratch
-                    if span.packet and there != gpu.scratch:
+                    scratch = program.gpus[owner].scratch
+                    if span.packet and scratch != gpu.scratch:
                         text = (
-                            f"puts a packet into the scratch of rank {owner}, which has {there} chunks, and has "
+                            f"puts a packet into the scratch of rank {owner}, which has {scratch} chunks, and has "
                             f"{gpu.scratch} itself: every"
                             " second launch counts its place from the middle of the writer's scratch; give all "
                             "ranks equally many"
@@ -86,7 +87,7 @@ def halves(program: Program) -> Iterator[Finding]:
 
 
 def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
-    """The plan's limits, and the joins that are missing."""
+    """Yield errors for exceeded limits of a plan, memory that MSCCL++ would address wrongly, and missing joins."""
     if runtime.name not in ("mscclpp", "synth"):
         yield error(
             "code",
@@ -107,10 +108,11 @@ def check(program: Program, runtime: Runtime) -> Iterator[Finding]:
 
 
 def _starts(program: Program) -> Iterator[Finding]:
-    """In place, whether memory is named so that MSCCL++ finds it.
+    """Yield errors for memory that MSCCL++ would address wrongly in place.
 
-    It counts a place in another rank's input or output from where the own one begins in its allocation, and what is
-    sent through a port channel from the beginning of the allocation: of two buffers in one, the larger is to be named.
+    MSCCL++ adds an offset in another rank's input or output to the offset of the writer's own buffer in its allocation.
+    It counts the source of a put through a port channel from the beginning of the allocation. So of two buffers in one
+    allocation the larger must be named.
     """
     layout = None if program.collective is None else Layout(program.collective, program.chunks)
     if program.in_place != "in" or layout is None or not layout.placeable:
@@ -120,17 +122,16 @@ def _starts(program: Program) -> Iterator[Finding]:
         for b, block in enumerate(gpu.blocks):
             for i, op in enumerate(block.ops):
                 by_port = op.code == "put" and any(block.ports[p].kind == "port" for p in op.ports)
-                own = op.src if by_port else ()
-                for span in (
-                    *(s for s in (*op.src, *op.dst) if s.rank is not None),
-                    *(s for s in own if s.rank is None),
-                ):
+                spans = [span for span in (*op.src, *op.dst) if span.rank is not None]
+                if by_port:
+                    spans += [span for span in op.src if span.rank is None]
+                for span in spans:
                     owner = gpu.rank if span.rank is None else span.rank
                     counted = 0 if span.rank is None else begins[gpu.rank][span.buffer]
                     if counted != begins[owner][span.buffer]:
-                        what = f"{NAMES[span.buffer]} {span.offset} of rank {owner}"
+                        memory = f"{NAMES[span.buffer]} {span.offset} of rank {owner}"
                         text = (
-                            f"{what} begins {begins[owner][span.buffer]} chunks into its allocation, and is counted "
+                            f"{memory} begins {begins[owner][span.buffer]} chunks into its allocation, and is counted "
                             f"from {counted}:"
                             " name it as a part of the larger buffer, or go through scratch"
                         )
@@ -138,33 +139,37 @@ def _starts(program: Program) -> Iterator[Finding]:
 
 
 def _offsets(program: Program) -> Iterator[Finding]:
-    """Whether an offset passes 32 bits at the largest size of the plan: an error, or a warning where it sets none."""
+    """Yield an error if an offset passes 32 bits at the plan's largest size, a warning if the plan has no such size."""
     top = program.max_bytes
-    least, most = 0, 1 << 64  # sizes that fit, and that do not
+    fitting, too_large = 0, 1 << 64  # sizes in bytes, narrowed by bisection
     if top is not None and _farthest(program, top) < 1 << OFFSET_BITS:
         return
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if _farthest(program, middle) < 1 << OFFSET_BITS else (least, middle)
-    what = (
+    while too_large - fitting > 1:
+        middle = (fitting + too_large) // 2
+        if _farthest(program, middle) < 1 << OFFSET_BITS:
+            fitting = middle
+        else:
+            too_large = middle
+    fault = (
         "an offset passes 32 bits above"
         if top is None
         else f"at its largest size, {top} bytes, an offset passes 32 bits; the limit is"
     )
-    finding = error("offsets", (None, None, None), f"{what} {least} bytes: set the largest size to that or less")
+    finding = error("offsets", (None, None, None), f"{fault} {fitting} bytes: set the largest size to that or less")
     yield finding if top is not None else finding._replace(severity="warning")
 
 
 def _farthest(program: Program, size: int) -> int:
-    """The last offset in bytes of a call of `size`, in the larger of a rank's buffers, over all ranks and both halves
-    of the scratch.
+    """Return the greatest offset in bytes for a call of `size` bytes, over all ranks, buffers and halves of scratch.
 
-    A packet takes twice its chunk. The loader makes the scratch as if the whole allocation that the input lies in were
-    input, up to the largest message (of allgather the output, of others the input); half of that comes first.
+    A packet takes twice its chunk. The loader sizes the scratch as if the whole allocation that the input lies in were
+    input, up to the largest message (for allgather the output, for others the input). Half of that comes first.
     """
     chunk = -(-size // program.loop_chunks)
-    whole = program.collective is not None and program.collective.name == "allgather"
-    message = chunk * max((gpu.output or gpu.input) if whole else (gpu.input or gpu.output) for gpu in program.gpus)
+    message_chunks = [gpu.input or gpu.output for gpu in program.gpus]
+    if program.collective is not None and program.collective.name == "allgather":
+        message_chunks = [gpu.output or gpu.input for gpu in program.gpus]
+    message = chunk * max(message_chunks)
     ends = [0]
     for gpu in program.gpus:
         ends += [gpu.input * chunk, gpu.output * chunk, gpu.scratch * chunk]
@@ -206,6 +211,7 @@ def _joins(program: Program) -> Iterator[Finding]:
 
 
 def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Finding]:
+    # all of these hold since the last join; `data` and `waited`: the last op that moved data, and that waited
     reads: set[int] = set()
     writes: set[int] = set()
     used: set[tuple[str, int]] = set()
@@ -214,25 +220,19 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
         if op.code in ("nop", "barrier"):
             reads, writes, used, data, waited = set(), set(), set(), None, None
             continue
-        on = {(op.code, p) for p in op.ports} if op.code in ("signal", "wait") else set()
-        touched = [
-            {
-                memory.base[gpu.rank if s.rank is None else s.rank][s.buffer] + s.offset + k
-                for s in spans
-                if not s.packet
-                for k in range(op.count)
-            }
-            for spans in (op.src, op.dst)
-        ]
+        port_ops: set[tuple[str, int]] = set()
+        if op.code in ("signal", "wait"):
+            port_ops.update((op.code, port) for port in op.ports)
+        op_reads, op_writes = _cells(memory, gpu.rank, op.src, op.count), _cells(memory, gpu.rank, op.dst, op.count)
         moves = bool(op.src or op.dst)
         why = None
         if waited is not None and op.code not in ("wait", "flush"):
             why = f"after step {waited} has waited"
         elif data is not None and op.code in ("signal", "flush"):
             why = f"after step {data} has moved data"
-        elif on & used:
+        elif port_ops & used:
             why = f"after another {op.code} on the same channel"
-        elif moves and (touched[0] & writes or touched[1] & (reads | writes)):
+        elif moves and (op_reads & writes or op_writes & (reads | writes)):
             why = "on chunks that an earlier step touches too"
         if why is not None:
             text = f"{op.code} {why}, and the block's threads have not met in between: put a nop before it"
@@ -243,8 +243,18 @@ def _block_joins(memory: Memory, gpu: Gpu, b: int, block: Block) -> Iterator[Fin
                 f"all threads"
             )
             yield error("join", (gpu.rank, b, i), text)
-        reads |= touched[0]
-        writes |= touched[1]
-        used |= on
+        reads |= op_reads
+        writes |= op_writes
+        used |= port_ops
         data = i if moves else data
         waited = i if op.code in ("wait", "flush") else waited
+
+
+def _cells(memory: Memory, rank: int, spans: tuple[Span, ...], count: int) -> set[int]:
+    """Return the cells of plain data in `spans`, which an op of `rank` with `count` chunks names."""
+    cells: set[int] = set()
+    for span in spans:
+        if not span.packet:
+            first = memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
+            cells.update(range(first, first + count))
+    return cells

@@ -1,6 +1,6 @@
-"""What must hold before a program means anything: ranks, peers, operands, buffers, dependencies, ports and groups.
+"""Structural rules that give a program a meaning: on ranks, peers, operands, buffers, dependencies, ports and groups.
 
-A program with a fault here is not analysed further: there is nothing that it certainly does.
+A program with a structural fault is not analysed further, because its behaviour is not defined.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SHAPES: dict[str, tuple[int | None, int | None]] = {
     "flush": (0, 0),
     "barrier": (0, 0),
 }
-MAX_CELLS = 1 << 24
-MAX_BLOCKS = 1 << 15
+MAX_CELLS = 1 << 24  # chunks of all buffers of a program that is analysed; each takes memory for its value and clocks
+MAX_BLOCKS = 1 << 15  # thread blocks of a program that is analysed; each takes a row of clocks
 NAMES = {"i": "input", "o": "output", "s": "scratch"}
 
 
 def faults(program: Program) -> list[Finding]:
-    """Everything that is structurally wrong, in the order of the program."""
+    """Return all structural faults, in the order of the program."""
     if [gpu.rank for gpu in program.gpus] != list(range(program.ranks)) or not program.gpus:
         text = f"ranks are {[gpu.rank for gpu in program.gpus][:8]}; they are numbered from 0 without gaps, in order"
         return [error("ranks", (None, None, None), text)]

@@ -1,11 +1,12 @@
-"""Symbolic execution: what every cell holds in the end, in every order in which the blocks can run.
+"""Symbolic execution: the final value of every cell, in every order in which the blocks can run.
 
 The ops run once, in one order that dependencies, messages, signals, barriers and packets allow. Vector clocks
-(`synth.program.analysis.vector_clocks`) say which accesses those same things order in *every* execution; FIFO room is
-not among them. If no two accesses to a cell race, all orders give the same values, so the one that ran speaks for all.
+(`synth.program.analysis.vector_clocks`) show which accesses are ordered by these in *every* execution. Waiting for
+space in a FIFO is not counted as an order. If no two accesses to a cell race, all orders give the same values, so one
+run decides.
 
-Chunk by chunk: chunk k of a message is before the receive of chunk k only, as when messages are split into single
-chunks. Coarser splits order more, so what is ordered here is ordered at every size.
+The analysis goes chunk by chunk: chunk k of a message is ordered before the receive of chunk k only, as when messages
+are split into single chunks. Coarser splits order more, so accesses that are ordered here are ordered at every size.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from synth.program.analysis.vector_clocks import Clocks, Row
 from synth.program.buffer_layout import Layout
 from synth.program.program import RECEIVING, REDUCING, SENDING, Op, Program, Span
 
-PART = 4096  # actors whose clocks are kept at once: 64 MiB for as many blocks
-FOLLOWING = ("wrong-output", "uninitialised")  # what is not said of blocks that race
+PART = 4096  # actors whose clocks are stored at once: 64 MiB for as many blocks
+FOLLOWING = ("wrong-output", "uninitialised")  # rules that are not reported for a program with races
 
 
 class Outcome(NamedTuple):
-    """Of one analysis, in place or not: what was found, how many output cells were proved, how many accesses were
-    ordered."""
+    """The result for one way to call a program: findings, number of outputs compared, number of ordered accesses."""
 
     findings: list[Finding]
     outputs: int
@@ -40,20 +40,20 @@ def run(program: Program, wired: Wiring, done: list[tuple[int, int]], in_place: 
 
 
 def parts_of(actors: int, part: int) -> list[range]:
-    """The actors in parts whose clocks are kept at once."""
+    """Return the actors in parts of at most `part`, whose clocks are stored at once."""
     return [range(first, min(actors, first + part)) for first in range(0, max(1, actors), part)]
 
 
 def merged(outcomes: list[Outcome]) -> Outcome:
-    """The outcome of all parts together: they differ in the races that they see."""
-    found = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
-    if any(finding.rule == "race" for finding in found):
-        found = [finding for finding in found if finding.rule not in FOLLOWING]
-    return outcomes[0]._replace(findings=found)
+    """Return the outcome of all parts together; they differ in the races that they see."""
+    findings = list(dict.fromkeys(finding for outcome in outcomes for finding in outcome.findings))
+    if any(finding.rule == "race" for finding in findings):
+        findings = [finding for finding in findings if finding.rule not in FOLLOWING]
+    return outcomes[0]._replace(findings=findings)
 
 
 class Walk:
-    """What both styles share: memory, clocks, the reports of what goes wrong."""
+    """Symbolic execution common to both styles: memory, clocks and findings."""
 
     def __init__(self, program: Program, in_place: bool, actors: int, watched: range) -> None:
         self.program = program
@@ -62,23 +62,23 @@ class Walk:
         self.in_place = in_place
         self.clocks = Clocks(actors, len(self.memory.values), watched)
         self.findings: list[Finding] = []
-        self.said: set[tuple] = set()
+        self.reported_places: set[tuple] = set()
         self.accesses = 0
 
     def say(
         self, rule: str, place: tuple[int | None, int | None, int | None], message: str, severity: str = "error"
     ) -> None:
-        """A finding, once for every rule and place."""
-        if (rule, place) not in self.said:
-            self.said.add((rule, place))
+        """Add a finding, once for every rule and place."""
+        if (rule, place) not in self.reported_places:
+            self.reported_places.add((rule, place))
             self.findings.append(Finding(rule, severity, *place, message))
 
     def start(self, rank: int, span: Span) -> int:
-        """The cell of the first chunk of `span`."""
+        """Return the cell of the first chunk of `span`, as an op of `rank` names it."""
         return self.memory.base[rank if span.rank is None else span.rank][span.buffer] + span.offset
 
     def load(self, cell: int, actor: int, op: int, place: tuple[int, int, int]) -> Value:
-        """Read `cell`."""
+        """Read `cell` in op `op` of `actor`; `place` is where the op stands in the program."""
         self.accesses += 1
         self.clocks.read(cell, actor, op)
         value = self.memory.values[cell]
@@ -94,7 +94,7 @@ class Walk:
         self.memory.values[cell] = value
 
     def operands(self, rank: int, op: Op, place: tuple[int, int, int]) -> tuple[list[int], list[int]]:
-        """The first cells of the sources and destinations; says where `op` overlaps itself or writes the input."""
+        """Return the first cells of sources and destinations; report an op that overlaps itself or writes the input."""
         sources = [self.start(rank, span) for span in op.src]
         targets = [self.start(rank, span) for span in op.dst]
         for k, into in enumerate(targets):
@@ -116,7 +116,7 @@ class Walk:
         return sources, targets
 
     def report_races(self, places: list[tuple[int, int]]) -> None:
-        """One finding for every two ops that race; `places[actor]` is a block."""
+        """Add one finding for every two ops that race; ``places[actor]`` is a block."""
         words = {"write-read": "reads", "write-write": "writes", "read-write": "overwrites"}
         for cell, (first, i), (then, j), kind in self.clocks.races:
             if first >= len(places):
@@ -129,17 +129,16 @@ class Walk:
                 "add a dependency (and its flag) between them"
             )
             key = ("race", (rank, a, i), (gpu, b, j))
-            if key not in self.said:
-                self.said.add(key)
+            if key not in self.reported_places:
+                self.reported_places.add(key)
                 self.findings.append(error("race", (gpu, b, j), text))
 
     def check_outputs(self) -> int:
-        """Compare every output with the collective's demand; how many there are."""
+        """Compare every output with the collective's demand; return the number of output chunks."""
         count = 0
         for rank in range(self.program.ranks):
-            end = self.memory.base[rank][
-                "s"
-            ]  # a buffer declared too small ends before, but in place the input may go on
+            # an output declared too small ends before scratch, but in place the input may go on behind it
+            end = self.memory.base[rank]["s"]
             for k, cell, want in self.memory.wanted(rank):
                 count += 1
                 value = self.memory.values[cell] if cell < end else None
@@ -151,7 +150,7 @@ class Walk:
         return count
 
     def outcome(self, places: list[tuple[int, int]], complete: bool) -> Outcome:
-        """What was found. Where blocks race the values are those of one order among several: see `merged`."""
+        """Return the outcome. If blocks race, the values are those of one order among several: see `merged`."""
         outputs = self.check_outputs() if complete else 0
         self.report_races(places)
         return Outcome(self.findings, outputs, self.accesses)
@@ -176,19 +175,19 @@ def _wrong(value: Value, want: tuple[int, int]) -> str:
 
 
 def _ranks(mask: int) -> str:
-    found = [r for r in range(mask.bit_length()) if mask >> r & 1]
-    return ", ".join(map(str, found[:6])) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+    ranks = [r for r in range(mask.bit_length()) if mask >> r & 1]
+    return ", ".join(map(str, ranks[:6])) + (f" and {len(ranks) - 6} more" if len(ranks) > 6 else "")
 
 
 class TwoSided(Walk):
-    """Blocks, dependencies and FIFO messages."""
+    """Symbolic execution of a two-sided program: blocks, dependencies and FIFO messages."""
 
     def __init__(self, program: Program, wired: Wiring, in_place: bool, watched: range) -> None:
         super().__init__(program, in_place, len(wired.blocks), watched)
         self.wired = wired
-        # chunks under way: (value, what the sender knew, the sender, its time); ops that only send share one row
+        # chunks under way: (value, row of the sender, the sender, its time); ops that only send share one row
         self.fifos: list[deque[tuple[Value, Row, int, int]]] = [deque() for _ in wired.ends]
-        self.waiters: dict[tuple[int, int], int] = {}  # ops that others wait for → how many still will
+        self.waiters: dict[tuple[int, int], int] = {}  # op → number of ops that have yet to wait for it
         for waits in wired.waits:
             for needed in waits.values():
                 for place in needed:
@@ -196,13 +195,13 @@ class TwoSided(Walk):
         self.ended: dict[tuple[int, int], Row] = {}
 
     def run(self, done: list[tuple[int, int]]) -> Outcome:
-        """Execute the ops in this order; the outputs are compared when all have run."""
+        """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for b, i in done:
             self.step(b, i)
         return self.outcome(self.wired.blocks, len(done) == self.program.ops)
 
     def step(self, b: int, i: int) -> None:
-        """One op, chunk by chunk."""
+        """Execute one op, chunk by chunk."""
         rank, number = self.wired.blocks[b]
         op = self.program.gpus[rank].blocks[number].ops[i]
         place, clocks = (rank, number, i), self.clocks

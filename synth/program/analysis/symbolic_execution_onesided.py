@@ -1,9 +1,10 @@
 """Symbolic execution of one-sided programs: puts into other ranks' memory, ordered by signals, barriers, packets.
 
-Actors of the vector clocks are the blocks, then one engine per port channel (it reads the source of a put and writes
-its destination some time later, in order with its signals; `flush` waits for it), then the entry of each rank into the
-call: until a rank is in the call its buffers belong to its user, so who touches them from another rank needs a signal
-of it first. Packet scratch is exempt (its flags change from call to call), and so is every rank for itself.
+The actors of the vector clocks are the blocks, then one engine for each port channel, then the entry of each rank into
+the call. An engine reads the source of a put and writes its destination some time later, in order with its signals;
+`flush` waits for it. Until a rank has entered the call its buffers belong to its user, so another rank needs a signal
+from it before it touches them. Packet scratch is exempt (its flags change from call to call), and so are a rank's
+accesses to its own memory.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ def run(program: Program, done: list[tuple[int, int, int]], in_place: bool, part
 
 
 def _engines(program: Program) -> list[tuple[int, Port]]:
-    """The port channels of all ranks."""
-    found = {
+    """Return the port channels of all ranks."""
+    engines = {
         (gpu.rank, port) for gpu in program.gpus for block in gpu.blocks for port in block.ports if port.kind == "port"
     }
-    return sorted(found)
+    return sorted(engines)
 
 
 class OneSided(Walk):
-    """Blocks, port engines and entries as actors."""
+    """Symbolic execution of a one-sided program, with blocks, port engines and entries as actors."""
 
     def __init__(self, program: Program, in_place: bool, watched: range) -> None:
         self.places = [(gpu.rank, b) for gpu in program.gpus for b in range(len(gpu.blocks))]
@@ -46,10 +47,9 @@ class OneSided(Walk):
         self.waited = {
             (g.rank, d.block, d.op) for g in program.gpus for block in g.blocks for op in block.ops for d in op.deps
         }
-        self.meeting: dict[
-            tuple, tuple[Row, set[int]]
-        ] = {}  # barrier → what its members know together, who has not left yet
-        self.packets: dict[int, Row | None] = {}  # cell → what its writer knew
+        # barrier → the joined clock of its members, and the members that have not left yet
+        self.meeting: dict[tuple, tuple[Row, set[int]]] = {}
+        self.packets: dict[int, Row | None] = {}  # cell → the row of its writer
         for rank in range(program.ranks):
             for cell in self.cells(rank):
                 self.clocks.writer[cell], self.clocks.write_time[cell] = self.entry + rank, 1
@@ -57,13 +57,13 @@ class OneSided(Walk):
             self.clocks.learn(i, self.entry + rank, 1)
 
     def cells(self, rank: int) -> range:
-        """The cells of a rank."""
+        """Return the cells of a rank."""
         bases = self.memory.base
         end = min(bases[rank + 1].values()) if rank + 1 < len(bases) else len(self.memory.values)
         return range(min(bases[rank].values()), end)
 
     def run(self, done: list[tuple[int, int, int]]) -> Outcome:
-        """Execute the ops in this order; the outputs are compared when all have run."""
+        """Execute the ops in the order `done`; the outputs are compared if all ops have run."""
         for rank, b, i in done:
             self.step(rank, b, i)
         complete = len(done) == self.program.ops
@@ -73,14 +73,15 @@ class OneSided(Walk):
         return self.outcome([*self.places, *self._engine_places()], complete)
 
     def _engine_places(self) -> list[tuple[int, int]]:
-        """The first block that uses each port engine."""
-        return [
-            (rank, next(b for b, block in enumerate(self.program.gpus[rank].blocks) if port in block.ports))
-            for rank, port in self.engines
-        ]
+        """Return, for each port engine, the first block that uses it."""
+        places = []
+        for rank, port in self.engines:
+            blocks = self.program.gpus[rank].blocks
+            places.append((rank, next(b for b, block in enumerate(blocks) if port in block.ports)))
+        return places
 
     def step(self, rank: int, b: int, i: int) -> None:
-        """One op."""
+        """Execute one op."""
         block, clocks, me = self.program.gpus[rank].blocks[b], self.clocks, self.number[rank, b]
         op = block.ops[i]
         clocks.tick(me)
@@ -110,11 +111,11 @@ class OneSided(Walk):
             self.ended[rank, b, i] = clocks.rows[me].copy()
 
     def engine(self, rank: int, port: Port, block: int) -> int:
-        """Who carries out what is asked of `port`: the engine of a port channel, the block itself for memory."""
+        """Return the actor that performs transfers on `port`: the engine of a port channel, else the block itself."""
         return self.engines.get((rank, port), block)
 
     def meet(self, rank: int, b: int, op: Op) -> None:
-        """The first to leave a barrier finds all members there; each takes what all knew."""
+        """Leave a barrier with the joined clock of all members; it is computed when the first of them leaves."""
         key = (rank, tuple(sorted(set(op.group))))
         if key not in self.meeting:
             row = self.clocks.rows[[self.number[rank, member] for member in key[1]]].max(axis=0)
@@ -126,7 +127,7 @@ class OneSided(Walk):
             del self.meeting[key]
 
     def move(self, rank: int, b: int, i: int, op: Op) -> None:
-        """put, get, cpy, reduce: chunk by chunk, sources summed, into every destination."""
+        """Execute put, get, cpy or reduce, chunk by chunk: the sum of the sources goes to every destination."""
         clocks, me, place = self.clocks, self.number[rank, b], (rank, b, i)
         sources, targets = self.operands(rank, op, place)
         block = self.program.gpus[rank].blocks[b]
@@ -148,20 +149,20 @@ class OneSided(Walk):
                 clocks.tick(actor)
                 value: Value = None
                 for n, (span, start) in enumerate(zip(reads, starts, strict=True)):
-                    got = self.fetch(start + k, span, actor, i, place)
-                    value = got if n == 0 else add(value, got, place)
+                    operand = self.fetch(start + k, span, actor, i, place)
+                    value = operand if n == 0 else add(value, operand, place)
                 for span, start in zip(spans, firsts, strict=True) if op.code != "cpy" or firsts != starts else ():
                     self.put(start + k, span, value, actor, i, place)
 
     def leads(self, place: tuple[int, int, int], port: Port, op: Op, at: int | None) -> None:
-        """The port of a put or get leads to where its data go, or come from."""
+        """Report a put or get whose port does not lead to the rank that its data go to, or come from."""
         span = op.src[0] if at is None else op.dst[at]
         if span.rank != port.peer:
             where = "its own rank" if span.rank is None else f"rank {span.rank}"
             self.say("port", place, f"{op.code} by a port to rank {port.peer}, but its data lie on {where}")
 
     def fetch(self, cell: int, span: Span, actor: int, i: int, place: tuple[int, int, int]) -> Value:
-        """Read a cell of a source; a packet brings what its writer knew."""
+        """Read a cell of a source; reading a packet joins the clock of its writer."""
         if span.packet:
             row = self.packets.get(cell)
             if row is not None:
@@ -188,7 +189,8 @@ class OneSided(Walk):
             self.packets[cell] = self.clocks.rows[actor].copy()
 
     def check_end(self) -> None:
-        """When a rank's blocks have all ended the call returns there: nobody may still touch its input and output."""
+        """Report accesses to a rank's input and output that may come after all its blocks have ended: the call has
+        returned there by then."""
         for rank in range(self.program.ranks):
             mine = [self.number[rank, b] for b in range(len(self.program.gpus[rank].blocks))]
             if not mine:
@@ -209,7 +211,7 @@ class OneSided(Walk):
                             self.say("unfinished", (home, b, i), text)
 
     def report_entries(self) -> None:
-        """Who touches another rank's memory that may not be in the call yet."""
+        """Report ops that touch the memory of another rank that may not have entered the call yet."""
         places = [*self.places, *self._engine_places()]
         for cell, (first, _), (then, j), _ in self.clocks.races:
             if first >= self.entry and then < self.entry:
@@ -223,16 +225,18 @@ class OneSided(Walk):
 
 
 def shared_ports(program: Program) -> list[Finding]:
-    """Ports on which two blocks of a rank signal, or two wait: which of them a signal is of or for is not decided."""
-    found = []
+    """Return errors for ports on which two blocks of a rank signal, or two wait: their signals cannot be paired."""
+    findings = []
     for gpu in program.gpus:
         for code in ("signal", "wait"):
             first: dict[Port, int] = {}
             for b, block in enumerate(gpu.blocks):
                 for i, op in enumerate(block.ops):
-                    for port in {block.ports[p] for p in op.ports} if op.code == code else ():
+                    if op.code != code:
+                        continue
+                    for port in {block.ports[p] for p in op.ports}:
                         if first.setdefault(port, b) != b:
                             name = f"{port.kind} channel {port.index} to rank {port.peer}"
                             text = f"{code}s on {name}, as block {first[port]} does: one block may"
-                            found.append(error("two-ends", (gpu.rank, b, i), text))
-    return found
+                            findings.append(error("two-ends", (gpu.rank, b, i), text))
+    return findings

@@ -1,10 +1,10 @@
-"""Vector clocks: which accesses to a cell are ordered in every execution, and which race.
+"""Vector clocks that separate accesses to a cell that are ordered in every execution from those that race.
 
-An actor is a thread block, the engine behind a port channel, or the moment at which a rank enters the call. Time is
-counted per actor; ``row[a][b]`` is the last tick of b that is certainly before what a does next. For every cell the
-last write and the reads since are remembered: one pass over any one order of execution finds, for each cell, whether
-two accesses of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection
-in Multithreaded C++ Programs", 2003).
+An actor is a thread block, the engine behind a port channel, or the entry of a rank into the call. Time is counted per
+actor; ``row[a][b]`` is the last tick of b that is certainly before a's next access. For every cell the last write and
+the reads since then are stored. So one pass over any one order of execution finds, for each cell, whether two accesses
+of which one writes are unordered (DJIT: Pozniansky and Schuster, "Efficient On-the-fly Data Race Detection in
+Multithreaded C++ Programs", 2003).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Place = tuple[int, int]  # (actor, op)
 
 
 class Clocks:
-    """The actors' rows, and the history of `cells` cells. `races` collects (cell, first, then, kinds) of unordered
-    pairs.
+    """The rows of all actors, and the access history of `cells` cells.
 
-    Only the actors `watched` have a column: an access of another one counts as ordered before all that follow. Where
-    there are many actors the same order is gone through once for every part of them.
+    `races` collects (cell, first access, second access, kinds) for each unordered pair. Only the actors `watched` have
+    a column: an access of another actor counts as ordered before all later ones. For many actors the same order of
+    execution is analysed once for every part of them.
     """
 
     def __init__(self, actors: int, cells: int, watched: range) -> None:
@@ -34,7 +34,7 @@ class Clocks:
         self.races: list[tuple[int, Place, Place, str]] = []
 
     def tick(self, actor: int) -> Row:
-        """The next moment of `actor`; its row."""
+        """Advance the time of `actor` by one; return its row."""
         row = self.rows[actor]
         self.now[actor] += 1
         if actor in self.watched:
@@ -42,20 +42,20 @@ class Clocks:
         return row
 
     def learn(self, actor: int, other: int, time: int) -> None:
-        """`actor` comes to know that `other` has got to `time`."""
+        """Record that `other` reached `time` before the next access of `actor`."""
         if other in self.watched and self.rows[actor, other - self.watched.start] < time:
             self.rows[actor, other - self.watched.start] = time
 
     def before(self, row: Row, actor: int, time: int) -> bool:
-        """Whether that moment of `actor` is before `row`."""
+        """True if `time` of `actor` is certainly before `row`."""
         return actor not in self.watched or row[actor - self.watched.start] >= time
 
     def join(self, actor: int, row: Row) -> None:
-        """What happened before `row` happens before whatever `actor` does next."""
+        """Order all accesses before `row` before the next access of `actor`."""
         np.maximum(self.rows[actor], row, out=self.rows[actor])
 
     def read(self, cell: int, actor: int, op: int) -> None:
-        """`actor` reads `cell` now, in its op `op`."""
+        """Record that `actor` reads `cell` now, in its op `op`."""
         writer = self.writer[cell]
         if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-read"))
@@ -66,7 +66,7 @@ class Clocks:
             readers[actor] = (self.now[actor], op)
 
     def write(self, cell: int, actor: int, op: int) -> None:
-        """`actor` writes `cell` now, in its op `op`."""
+        """Record that `actor` writes `cell` now, in its op `op`."""
         writer = self.writer[cell]
         if writer >= 0 and writer != actor and not self.before(self.rows[actor], writer, self.write_time[cell]):
             self.races.append((cell, (writer, self.write_op[cell]), (actor, op), "write-write"))
@@ -79,11 +79,11 @@ class Clocks:
         self.writer[cell], self.write_time[cell], self.write_op[cell] = actor, self.now[actor], op
 
     def unordered(self, cell: int, row: Row) -> list[tuple[Place, str]]:
-        """The accesses to `cell` still remembered that are not before `row`: ((actor, op), ``read`` or ``write``)."""
-        found: list[tuple[Place, str]] = []
+        """Return the last accesses to `cell` that are not before `row`: ((actor, op), "read" or "write")."""
+        accesses: list[tuple[Place, str]] = []
         if self.writer[cell] >= 0 and not self.before(row, self.writer[cell], self.write_time[cell]):
-            found.append(((self.writer[cell], self.write_op[cell]), "write"))
+            accesses.append(((self.writer[cell], self.write_op[cell]), "write"))
         for reader, (time, op) in (self.readers[cell] or {}).items():
             if not self.before(row, reader, time):
-                found.append(((reader, op), "read"))
-        return found
+                accesses.append(((reader, op), "read"))
+        return accesses

@@ -1,5 +1,7 @@
-"""Does a two-sided program ever stop? Exact: blocks with bounded FIFOs either all end or stop in the same place, in any
-order of events."""
+"""Deadlock check of a two-sided program by running it without data.
+
+The check is exact: blocks with bounded FIFOs either all end or stop at the same ops, in any order of events.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,22 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from synth.program.program import RECEIVING, SENDING, Gpu
+from synth.program.program import RECEIVING, SENDING, Gpu, Op
 
 
 class Stuck(NamedTuple):
-    """Op `op` of block `block` of rank `rank`, which can never go on."""
+    """Op `op` of block `block` of rank `rank`, which can never start."""
 
     rank: int
     block: int
     op: int
 
 
-def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
-    """The blocks that wait for each other in a circle, [] when the program ends.
+def deadlock(gpus: Sequence[Gpu], depth: int, maximum_chunks: int) -> list[Stuck]:
+    """Return the ops that wait for each other in a circle; [] if the program ends.
 
-    A connection holds `depth` operations; one carries at most `whole` chunks, so an op of more is done in parts.
+    A connection holds `depth` operations. An operation carries at most `maximum_chunks` chunks, so an op of more chunks
+    is done in parts.
     """
     blocks = [(gpu.rank, b) for gpu in gpus for b in range(len(gpu.blocks))]
     number = {key: n for n, key in enumerate(blocks)}
@@ -41,10 +44,14 @@ def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
     for key, n in receiver.items():
         into[n] = key
     sent, received = dict.fromkeys([*sender, *receiver], 0), dict.fromkeys([*sender, *receiver], 0)
-    at, part = [0] * len(blocks), [0] * len(blocks)
+    ended, part = [0] * len(blocks), [0] * len(blocks)  # ops of a block that have ended; parts of its next op
     waits: list[int | None] = [None] * len(blocks)
     sleepers: dict[int, list[int]] = {}  # block -> blocks with an op that waits for one of its ops
     queue, queued = deque(range(len(blocks))), [True] * len(blocks)
+
+    def missing(rank: int, op: Op) -> int | None:
+        """The number of a block with an op that `op` of `rank` waits for."""
+        return next((number[rank, d.block] for d in op.deps if ended[number[rank, d.block]] <= d.op), None)
 
     def wake(n: int | None) -> None:
         if n is not None and not queued[n]:
@@ -55,13 +62,9 @@ def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
         n = queue.popleft()
         queued[n] = False
         rank = blocks[n][0]
-        while at[n] < len(ops[n]):
-            op = ops[n][at[n]]
-            late = (
-                next((number[rank, d.block] for d in op.deps if at[number[rank, d.block]] <= d.op), None)
-                if part[n] == 0
-                else None
-            )
+        while ended[n] < len(ops[n]):
+            op = ops[n][ended[n]]
+            late = missing(rank, op) if part[n] == 0 else None
             if late is not None:
                 waits[n] = late
                 sleepers.setdefault(late, []).append(n)
@@ -81,16 +84,19 @@ def deadlock(gpus: Sequence[Gpu], depth: int, whole: int) -> list[Stuck]:
                 sent[target] += 1
                 wake(receiver.get(target))
             part[n] += 1
-            if part[n] * whole >= op.count or (source is None and target is None):
+            if part[n] * maximum_chunks >= op.count or (source is None and target is None):
                 part[n] = 0
-                at[n] += 1
+                ended[n] += 1
                 for other in sleepers.pop(n, ()):
                     wake(other)
-    return _circle([None if at[n] == len(ops[n]) else waits[n] for n in range(len(blocks))], blocks, at)
+    for n in range(len(blocks)):
+        if ended[n] == len(ops[n]):
+            waits[n] = None
+    return _circle(waits, blocks, ended)
 
 
-def _circle(waits: list[int | None], blocks: list[tuple[int, int]], at: list[int]) -> list[Stuck]:
-    """One circle among the blocks that wait; those that wait for a block that has ended when there is none."""
+def _circle(waits: list[int | None], blocks: list[tuple[int, int]], ended: list[int]) -> list[Stuck]:
+    """Return one circle among the blocks that wait; without a circle, all that wait for a block that has ended."""
     seen: dict[int, int] = {}
     for start in range(len(waits)):
         n: int | None = start
@@ -100,5 +106,5 @@ def _circle(waits: list[int | None], blocks: list[tuple[int, int]], at: list[int
             path.append(n)
             n = waits[n]
         if n is not None and waits[n] is not None and seen.get(n) == start and n in path:
-            return [Stuck(*blocks[k], at[k]) for k in path[path.index(n) :]]
-    return [Stuck(*blocks[n], at[n]) for n, other in enumerate(waits) if other is not None]
+            return [Stuck(*blocks[k], ended[k]) for k in path[path.index(n) :]]
+    return [Stuck(*blocks[n], ended[n]) for n, other in enumerate(waits) if other is not None]

@@ -1,8 +1,8 @@
-"""Which ops of a rank must wait for which: true dependencies only, and none that others imply.
+"""Dependencies between the ops of a rank: true dependencies only, without those that others imply.
 
-An op waits for the last writer of what it reads (read after write) and for the last readers and the last writer of
-what it writes (write after read, write after write), cell by cell. A dependency goes where the order of a block, or
-another dependency, implies it already: clocks over the blocks of the rank tell.
+An op waits for the last writer of each cell that it reads (read after write), and for the last readers and the last
+writer of each cell that it writes (write after read, write after write). A dependency is dropped if the order of a
+block, or another dependency, implies it. Clocks over the blocks of the rank show that.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ class Access(NamedTuple):
 
 
 def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...]]:
-    """For every access, given in an order that agrees with all blocks' orders, the ops of other blocks that it waits
-    for."""
+    """Return, for every access, the ops of other blocks that it waits for.
+
+    `accesses` come in an order that agrees with the order of every block; `blocks`: the number of blocks.
+    """
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     clocks: list[list[int]] = []  # per access: the last op of every block that has ended when it starts
     current = [[-1] * blocks for _ in range(blocks)]
-    found: list[tuple[Dep, ...]] = []
+    dependencies_of: list[tuple[Dep, ...]] = []
     for n, access in enumerate(accesses):
         needed: set[int] = set()
         for cell in access.reads:
@@ -46,46 +48,50 @@ def dependencies(accesses: Sequence[Access], blocks: int) -> list[tuple[Dep, ...
         clock = current[access.block]
         waits: list[Dep] = []
         for other in sorted(needed, reverse=True):  # a later op can imply an earlier one, never the reverse
-            theirs = accesses[other]
-            if theirs.block == access.block or clock[theirs.block] >= theirs.index:
+            earlier = accesses[other]
+            if earlier.block == access.block or clock[earlier.block] >= earlier.index:
                 continue
             clock = list(map(max, clock, clocks[other]))
-            clock[theirs.block] = theirs.index
-            waits.append(Dep(theirs.block, theirs.index))
+            clock[earlier.block] = earlier.index
+            waits.append(Dep(earlier.block, earlier.index))
         clocks.append(clock)
         current[access.block] = clock
-        found.append(tuple(sorted(waits)))
-    return found
+        dependencies_of.append(tuple(sorted(waits)))
+    return dependencies_of
 
 
 def flagged(blocks: Sequence[Sequence[Op]]) -> list[tuple[Op, ...]]:
-    """The ops of a rank's blocks with `flag` set on exactly those that others wait for."""
-    awaited = {(dep.block, dep.op) for ops in blocks for op in ops for dep in op.deps}
-    return [
-        tuple(op if op.flag == ((b, i) in awaited) else op._replace(flag=(b, i) in awaited) for i, op in enumerate(ops))
-        for b, ops in enumerate(blocks)
-    ]
+    """Return the ops of a rank's blocks, with `flag` set on exactly those that others wait for."""
+    targets = {(dep.block, dep.op) for ops in blocks for op in ops for dep in op.deps}
+    result = []
+    for b, ops in enumerate(blocks):
+        row = []
+        for i, op in enumerate(ops):
+            flag = (b, i) in targets
+            row.append(op if op.flag == flag else op._replace(flag=flag))
+        result.append(tuple(row))
+    return result
 
 
-def single(blocks: Sequence[Sequence[Op]]) -> list[tuple[Op, ...]]:
-    """The same blocks with one dependency an op: N dependencies become N - 1 nops before it, as MSCCL-IR needs."""
-    place: list[list[int]] = []
+def single_dependencies(blocks: Sequence[Sequence[Op]]) -> list[tuple[Op, ...]]:
+    """Return the same blocks with at most one dependency an op, as MSCCL-IR needs.
+
+    An op with N dependencies gets N - 1 nops before it, which wait for the others.
+    """
+    new_index: list[list[int]] = []
     for ops in blocks:
-        at, row = 0, []
+        length, row = 0, []
         for op in ops:
-            at += max(len(op.deps), 1)
-            row.append(at - 1)
-        place.append(row)
+            length += max(len(op.deps), 1)
+            row.append(length - 1)
+        new_index.append(row)
 
-    def moved(deps: Iterable[Dep]) -> tuple[Dep, ...]:
-        return tuple(Dep(dep.block, place[dep.block][dep.op]) for dep in deps)
-
-    found = []
+    result = []
     for ops in blocks:
         row = []
         for op in ops:
-            deps = moved(op.deps)
+            deps = tuple(Dep(dep.block, new_index[dep.block][dep.op]) for dep in op.deps)
             row += [Op("nop", deps=(dep,)) for dep in deps[:-1]]
             row.append(op._replace(deps=deps[-1:]))
-        found.append(tuple(row))
-    return found
+        result.append(tuple(row))
+    return result

@@ -1,35 +1,50 @@
-"""Lowering: any verified schedule of any collective becomes a Program.
+"""Lowering of a verified schedule of any collective to a two-sided Program.
 
-Passes: `messages` (a schedule as messages between values), `places` (where values live), `fuse` (receives that
-forward),
-`assemble` (thread blocks, channels, scratch, dependencies), `waits` (no deadlock), `fit` (instances, limits).
+Passes: `messages` (a schedule as messages between values), `value_placement` (a place for every value),
+`receive_fusion` (receives that forward), `thread_blocks` (thread blocks, channels, scratch, dependencies), `deadlock`
+(no circle of waits), `runtime_limits` (instances, limits).
 
-Steps are no barriers: what remains of them are the dependencies of the data, and one order that all blocks follow.
-With that order a program without fused blocks cannot deadlock, whatever the depth of the FIFOs: of the messages that
-are not through yet, the first in the order waits for nothing. Fusing sends some messages before their turn; so every
-fused program is tried at the protocol's depth for every way in which its messages can be split, and the blocks of a
-circle are taken apart. The result is right for every size.
+Steps are no barriers: only the dependencies of the data remain of them, and one order that all blocks follow. With that
+order a program without fused blocks cannot deadlock, whatever the depth of the FIFOs: of the messages that have not
+arrived yet, the first in the order waits for nothing. Fusing sends some messages before their turn. So every fused
+program is checked at the protocol's depth for every number of parts that its messages can be split into, and the blocks
+of a circle of waits are no longer fused. The result is right for every size.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from synth.errors import SynthError, UsageError, unknown
 from synth.model.schedule import Schedule
 from synth.program.buffer_layout import Layout
 from synth.program.lowering import runtime_limits
 from synth.program.lowering.deadlock import deadlock
-from synth.program.lowering.dependencies import flagged, single
+from synth.program.lowering.dependencies import flagged, single_dependencies
 from synth.program.lowering.messages import Lane, Message, trace
-from synth.program.lowering.receive_fusion import NONE, fuse, lanes_of
-from synth.program.lowering.thread_blocks import Plan, Seat, assemble
+from synth.program.lowering.receive_fusion import NO_FUSION, fuse, lanes_of
+from synth.program.lowering.thread_blocks import Ends, Target, assemble
 from synth.program.lowering.value_placement import place
 from synth.program.program import MOST_INSTANCES, PROTOCOLS, Gpu, InPlace, Program
 from synth.program.runtimes import FIFO_DEPTH, RUNTIMES, Runtime
 
-TRIES = 12  # times that blocks are taken apart or split before all are
+# rounds of separating or splitting blocks after which no block is fused; as many rounds may follow without fusion
+ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The options of one lowering. `lanes`: the most connections of a route. `whole_units`: no op spans two units."""
+
+    runtime: Runtime
+    in_place: InPlace
+    depth: int
+    lanes: int
+    fuse: bool
+    aggregate: bool
+    whole_units: bool
 
 
 def lower(
@@ -44,36 +59,37 @@ def lower(
     lanes: int | None = None,
     name: str | None = None,
 ) -> Program:
-    """The two-sided program of `schedule`, in the form and within the limits of `runtime`.
+    """Return the two-sided program of `schedule`, in the form and within the limits of `runtime`.
 
-    `in_place`: for which calls ("both" is right for either; default: "both" where the collective can be called in
+    `in_place`: the calls that it is for ("both" is right for either; default: "both" if the collective can be called in
     place, else "out"). `instances`: copies side by side, each for its share of the data. `fuse`: receives may forward
-    (rcs, rrs, rrcs) where the runtime has them. `aggregate`: neighbouring chunks travel as one message. `lanes`: the
-    most connections of one route (default: its units, fewer where the runtime's limits ask for it).
+    (rcs, rrs, rrcs) if the runtime has these instructions. `aggregate`: neighbouring chunks travel as one message.
+    `lanes`: the most connections of one route (default: its units, fewer if the runtime's limits demand it).
 
-    Raises UsageError for options that make no sense, VerificationError for a schedule that is wrong, SynthError naming
-    the limit of the runtime that is met, and what would fit.
+    Raises UsageError for options that make no sense, VerificationError for a schedule that is wrong, SynthError that
+    names an exceeded limit of the runtime and a remedy.
     """
-    kind = _runtime(runtime)
+    target = _runtime(runtime)
     layout = Layout(schedule.collective, schedule.chunks)
     mode = _check(layout, protocol, instances, in_place, lanes)
     error: SynthError | None = None
-    for width in _widths(schedule, lanes):
-        gpus = _program(schedule, layout, kind, mode, FIFO_DEPTH[protocol], width, fuse, aggregate, instances > 1)
+    for lane_count in _lane_counts(schedule, lanes):
+        options = _Options(target, mode, FIFO_DEPTH[protocol], lane_count, fuse, aggregate, instances > 1)
+        gpus = _one_instance(schedule, layout, options)
         try:
-            runtime_limits.check(_formed(gpus, kind), kind, 1)
-        except SynthError as found:
-            error = error or found
+            runtime_limits.check(_in_form(gpus, target), target, 1)
+        except SynthError as exceeded:
+            error = error or exceeded
             continue
-        whole = _formed(runtime_limits.replicate(gpus, layout, instances), kind)
-        runtime_limits.check(whole, kind, instances)
+        replicas = _in_form(runtime_limits.replicate(gpus, layout, instances), target)
+        runtime_limits.check(replicas, target, instances)
         title = (
             name
             or f"{schedule.collective.name}-{schedule.network.name}"
             f"-C{schedule.chunks}-S{len(schedule.steps)}-R{schedule.rounds}"
         )
-        return Program(title, schedule.collective, schedule.chunks * instances, whole, protocol, mode)
-    raise error or SynthError("no way to lower this schedule was tried")
+        return Program(title, schedule.collective, schedule.chunks * instances, replicas, protocol, mode)
+    raise error or SynthError("no lowering of this schedule was tried")
 
 
 def _runtime(name: str) -> Runtime:
@@ -101,120 +117,122 @@ def _check(layout: Layout, protocol: str, instances: int, in_place: InPlace | No
     return in_place or ("both" if layout.placeable else "out")
 
 
-def _widths(schedule: Schedule, lanes: int | None) -> Iterator[int]:
-    """How many lanes a route may have: as many as it has units or sends in a step, then ever fewer."""
-    most = 1
+def _lane_counts(schedule: Schedule, lanes: int | None) -> Iterator[int]:
+    """Yield the most lanes that a route may have: the greatest useful number, then half as many each time.
+
+    More lanes than the units of a route, or its sends in one step, are of no use.
+    """
+    maximum = 1
     for step in schedule.steps:
         load: dict[tuple, int] = {}
         for send in step.sends:
             if send.local:
                 continue
             load[send.src, send.dst, send.via] = load.get((send.src, send.dst, send.via), 0) + 1
-        most = max(most, *load.values(), 1)
-    width = min(lanes or most, most, max((route.units for route in schedule.network.routes), default=1))
-    while width:
-        yield width
-        width //= 2
+        maximum = max(maximum, *load.values(), 1)
+    count = min(lanes or maximum, maximum, max((route.units for route in schedule.network.routes), default=1))
+    while count:
+        yield count
+        count //= 2
 
 
-def _program(
-    schedule: Schedule,
-    layout: Layout,
-    runtime: Runtime,
-    mode: InPlace,
-    depth: int,
-    lanes: int,
-    fused: bool,
-    aggregate: bool,
-    units: bool,
-) -> tuple[Gpu, ...]:
-    flow = trace(schedule, lanes=lanes, aggregate=aggregate, whole_units=units)
-    storage = place(flow, layout, mode != "out", runtime.count, units)
-    plan = Plan(layout, mode, runtime.codes, runtime.channel_blocks, runtime.block_ops)
-    apart: set[tuple[int, Lane]] = set()
+def _one_instance(schedule: Schedule, layout: Layout, options: _Options) -> tuple[Gpu, ...]:
+    """Return the ranks' programs for one instance, free of deadlock; they may exceed limits of the runtime."""
+    runtime = options.runtime
+    flow = trace(schedule, lanes=options.lanes, aggregate=options.aggregate, whole_units=options.whole_units)
+    storage = place(flow, layout, options.in_place != "out", runtime.count, options.whole_units)
+    target = Target(layout, options.in_place, runtime.codes, runtime.channel_blocks, runtime.block_ops)
+    can_fuse = options.fuse and "rcs" in runtime.codes
+    unfused: set[tuple[int, Lane]] = set()
     pieces: dict[tuple, int] = {}
-    for tries in range(2 * TRIES):
-        _cut(storage.messages, pieces)
-        fusion = (
-            fuse(storage.messages, frozenset(apart)) if fused and "rcs" in runtime.codes and tries < TRIES else NONE
-        )
-        gpus, seats = assemble(storage, fusion, plan)
-        changed = _shorten(gpus, seats, runtime, apart, pieces, storage.messages) or _untangle(
-            gpus, seats, depth, apart
-        )
-        if not changed:
+    for attempt in range(2 * ATTEMPTS):
+        _spread_pieces(storage.messages, pieces)
+        fusion = NO_FUSION
+        if can_fuse and attempt < ATTEMPTS:
+            fusion = fuse(storage.messages, frozenset(unfused))
+        gpus, ends = assemble(storage, fusion, target)
+        changed = _split_long_blocks(gpus, ends, runtime, unfused, pieces, storage.messages)
+        if not changed and not _unfuse_deadlock(gpus, ends, options.depth, unfused):
             break
     return gpus
 
 
-def _cut(messages: Sequence[Message], pieces: dict[tuple, int]) -> None:
-    """Gives the connections named in `pieces` that many channels, one after the other."""
-    for lane, found in lanes_of([message for message in messages if message.lane[:4] in pieces], whole=True).items():
-        for k, message in enumerate(found):
-            message.lane = (*lane[:4], k * pieces[lane[:4]] // len(found))
+def _spread_pieces(messages: Sequence[Message], pieces: dict[tuple, int]) -> None:
+    """Split each connection of `pieces` into that many connections, which carry its messages one after the other."""
+    split = [message for message in messages if message.lane[:4] in pieces]
+    for lane, lane_messages in lanes_of(split, merge_pieces=True).items():
+        for k, message in enumerate(lane_messages):
+            message.lane = (*lane[:4], k * pieces[lane[:4]] // len(lane_messages))
 
 
-def _shorten(
+def _split_long_blocks(
     gpus: Sequence[Gpu],
-    seats: Sequence[Sequence[Seat]],
+    ends: Sequence[Sequence[Ends]],
     runtime: Runtime,
-    apart: set,
+    unfused: set,
     pieces: dict[tuple, int],
     messages: Sequence[Message],
 ) -> bool:
-    """Takes apart, or spreads over more channels, the blocks with more instructions than `runtime` allows. Whether
-    there were any."""
+    """Mark blocks with more instructions than `runtime` allows: fused ones in `unfused`, others for more `pieces`.
+
+    Returns False if there are none, or if no number of channels would do.
+    """
     if runtime.block_ops is None:
         return False
     sizes = Counter(message.lane[:4] for message in messages)
     before, changed = dict(pieces), False
-    for gpu, own in zip(gpus, seats, strict=True):
-        for block, seat in zip(gpu.blocks, own, strict=True):
-            length = sum(max(1, len(op.deps)) if runtime.single_dep else 1 for op in block.ops)
-            lane = seat.recv or seat.send
+    for gpu, row in zip(gpus, ends, strict=True):
+        for block, block_ends in zip(gpu.blocks, row, strict=True):
+            length = len(block.ops)
+            if runtime.single_dep:
+                length = sum(max(1, len(op.deps)) for op in block.ops)
+            lane = block_ends.recv or block_ends.send
             if length <= runtime.block_ops or lane is None:
                 continue
-            if seat.recv and seat.send:
-                apart.add((gpu.rank, seat.recv))
+            if block_ends.recv and block_ends.send:
+                unfused.add((gpu.rank, block_ends.recv))
                 changed = True
                 continue
             now = before.get(lane[:4], 1)
             more = min(max(now + 1, -(-now * length // runtime.block_ops)), sizes[lane[:4]])
             if more > (runtime.channels or more):
-                return False  # hopeless: `fit.check` says so
+                return False  # the program cannot fit: `runtime_limits.check` raises
             changed |= more > now
             pieces[lane[:4]] = max(more, pieces.get(lane[:4], 1))
     return changed
 
 
-def _untangle(gpus: Sequence[Gpu], seats: Sequence[Sequence[Seat]], depth: int, apart: set) -> bool:
-    """Takes apart the fused blocks of a circle of waits, at FIFOs of `depth` operations. Whether there were any."""
-    if not any(seat.recv and seat.send for own in seats for seat in own):
-        return False  # one order for all: the module's docstring
+def _unfuse_deadlock(gpus: Sequence[Gpu], ends: Sequence[Sequence[Ends]], depth: int, unfused: set) -> bool:
+    """Add to `unfused` the fused blocks of a circle of waits, with FIFOs of `depth` operations; False if none exist.
+
+    Only the number of parts of each message matters, so sizes of a part with equal numbers are checked once.
+    """
+    if not any(block_ends.recv and block_ends.send for row in ends for block_ends in row):
+        return False  # without fused blocks all follow one order, which cannot deadlock (the module's docstring)
     counts = sorted({op.count for gpu in gpus for block in gpu.blocks for op in block.ops})
-    tried = set()
-    for whole in range(1, max(counts) + 1):
-        parts = tuple(-(-count // whole) for count in counts)
-        if parts in tried:
+    checked = set()
+    for part_size in range(1, max(counts) + 1):
+        parts = tuple(-(-count // part_size) for count in counts)
+        if parts in checked:
             continue
-        tried.add(parts)
-        circle = [(rank, seats[rank][block]) for rank, block, _ in deadlock(gpus, depth, whole)]
-        fused = {(rank, seat.recv) for rank, seat in circle if seat.recv and seat.send}
+        checked.add(parts)
+        circle = [(rank, ends[rank][block]) for rank, block, _ in deadlock(gpus, depth, part_size)]
+        fused = {(rank, block_ends.recv) for rank, block_ends in circle if block_ends.recv and block_ends.send}
         if fused:
-            apart |= fused
+            unfused |= fused
             return True
     return False
 
 
-def _formed(gpus: Sequence[Gpu], runtime: Runtime) -> tuple[Gpu, ...]:
-    """`gpus` in the form that `runtime` needs."""
-    found = []
+def _in_form(gpus: Sequence[Gpu], runtime: Runtime) -> tuple[Gpu, ...]:
+    """Return `gpus` in the form that `runtime` needs: the order of blocks, and the dependencies of an op."""
+    result = []
     for gpu in gpus:
-        gpu = runtime_limits.awaited_first(gpu, runtime.dep_block)
+        gpu = runtime_limits.flagged_first(gpu, runtime.dep_block)
         if runtime.single_dep:
-            ops = flagged(single([block.ops for block in gpu.blocks]))
+            ops = flagged(single_dependencies([block.ops for block in gpu.blocks]))
             gpu = gpu._replace(
                 blocks=tuple(block._replace(ops=row) for block, row in zip(gpu.blocks, ops, strict=True))
             )
-        found.append(gpu)
-    return tuple(found)
+        result.append(gpu)
+    return tuple(result)

@@ -1,12 +1,13 @@
 """First pass of lowering: a schedule as messages between values.
 
-A *value* is what one rank holds of one chunk between two writes: its own contribution, then one more value for every
-arrival. A *message* is what one send instruction carries: consecutive chunks, of one step, on one lane of a route. A
-route of b units has up to b lanes, each a connection of its own; the sends of a step are cut into as many runs. A
-rank's input that is added again where it is makes a *local* message, which no connection carries.
+A *value* is the content of one chunk on one rank between two writes: the rank's own contribution, then one more value
+for every arrival. A *message* is the load of one send instruction: consecutive chunks, of one step, on one lane of a
+route. A route of b units has up to b lanes, each a connection of its own; the sends of a step are split into as many
+runs. A rank that adds its own input again makes a *local* message, which no connection carries.
 
 Messages have one total order, `(step, order)`: copies before reductions, early values before late ones, local ones
-last. All lanes send in it and all reductions into one address happen in it, so nothing ever waits for a later message.
+last. All lanes send in this order, and all reductions into one address happen in it. So no op ever waits for a later
+message.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ INPUT = -1  # the step at which the values of the input were written
 
 
 class Value:
-    """What `rank` holds of `chunk` from step `born` on. `old`: the value that it was added to. `last`: the last send's
-    step."""
+    """The value of `chunk` on `rank` from step `born` on.
+
+    `old`: the value that the arrival was added to, None for a copy. `last`: the step of its last send. `readers`: the
+    messages that send it. `final`: it is a part of the result.
+    """
 
     __slots__ = ("born", "chunk", "final", "last", "old", "place", "rank", "readers")
 
@@ -56,7 +60,7 @@ class Message:
 
     @property
     def local(self) -> bool:
-        """Whether it stays on its rank."""
+        """True if source and destination are one rank."""
         return self.lane[0] == self.lane[1]
 
     @property
@@ -66,63 +70,63 @@ class Message:
 
     @property
     def count(self) -> int:
-        """How many chunks."""
+        """The number of chunks."""
         return len(self.reads)
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """All messages in their order; `chains[rank, chunk]`: the values there, first to last."""
+    """All messages in their order; `chains[rank, chunk]`: the values of the chunk on that rank, first to last."""
 
     messages: list[Message]
     chains: dict[tuple[int, int], list[Value]]
 
 
 def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units: bool) -> Flow:
-    """The messages of `schedule`, without the sends that nothing needs.
+    """Return the messages of `schedule`, without unneeded sends.
 
     `lanes`: the most lanes of a route. `aggregate`: neighbouring chunks that became ready together travel as one
-    message; with `whole_units` none spans two units. Raises VerificationError where the schedule is wrong.
+    message; with `whole_units` none spans two units. Raises VerificationError if the schedule is wrong.
     """
-    task, per_unit = schedule.collective, schedule.chunks
+    collective, per_unit = schedule.collective, schedule.chunks
     units = {(r.src, r.dst, r.via): min(r.units, lanes or r.units) for r in schedule.network.routes}
     now: dict[tuple[int, int], Value] = {
         (rank, chunk): Value(rank, chunk, INPUT)
-        for unit, ranks in enumerate(task.pre)
+        for unit, ranks in enumerate(collective.pre)
         for rank in sorted(ranks)
         for chunk in range(unit * per_unit, (unit + 1) * per_unit)
     }
     inputs, chains = dict(now), {key: [value] for key, value in now.items()}
-    came: dict[Value, tuple] = {}
+    arrival_lane: dict[Value, Lane] = {}
     messages: list[Message] = []
     run = per_unit if whole_units else None
-    for t, step in enumerate(needed(schedule).steps):
-        found: list[Message] = []
+    for t, step in enumerate(without_unneeded_sends(schedule).steps):
+        step_messages: list[Message] = []
         for route, sends in _by_route(step.sends).items():
             local = route[0] == route[1]
             if not local and route not in units:
                 raise _wrong(t, f"there is no link {route[0]} -> {route[1]}")
             loads = [(_read(send, now, inputs, t), send) for send in sends]
-            loads.sort(key=lambda load: (load[0].born, came.get(load[0], ()), load[1].chunk, load[1].kind))
+            loads.sort(key=lambda load: (load[0].born, arrival_lane.get(load[0], ()), load[1].chunk, load[1].kind))
             width = 1 if local else min(units[route], len(loads))
             for lane in range(width):
                 part = loads[len(loads) * lane // width : len(loads) * (lane + 1) // width]
-                found += _runs(t, (*route, lane, 0), part, aggregate, run)
-        found.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
-        for message in found:
+                step_messages += _runs(t, (*route, lane, 0), part, aggregate, run)
+        step_messages.sort(key=lambda m: (m.reduce, m.local, m.reads[0].born, m.chunk, m.lane))
+        for message in step_messages:
             message.order = len(messages)
             messages.append(message)
             for value in message.reads:
                 value.last = t
-        for message in found:
+        for message in step_messages:
             for k in range(message.count):
                 key = (message.dst, message.chunk + k)
                 value = Value(*key, t, now.get(key) if message.reduce else None)
                 message.writes.append(value)
                 now[key] = value
                 chains.setdefault(key, []).append(value)
-                came[value] = message.lane
-    for unit, ranks in enumerate(task.post):
+                arrival_lane[value] = message.lane
+    for unit, ranks in enumerate(collective.post):
         for rank in ranks:
             for chunk in range(unit * per_unit, (unit + 1) * per_unit):
                 if (rank, chunk) not in now:
@@ -133,33 +137,36 @@ def trace(schedule: Schedule, *, lanes: int | None, aggregate: bool, whole_units
     return Flow(messages, chains)
 
 
-def needed(schedule: Schedule) -> Schedule:
-    """`schedule` without sends of what the receiver has already or nobody reads."""
+def without_unneeded_sends(schedule: Schedule) -> Schedule:
+    """Return `schedule` without sends of chunks that the receiver has already or that no rank reads."""
     if schedule.collective.combining:
         return prune(schedule)
-    held = _held(schedule.collective, schedule.chunks)
+    present = _inputs(schedule.collective, schedule.chunks)
     steps = []
     for step in schedule.steps:
         sends = []
         for send in step.sends:
-            if (send.chunk, send.dst) not in held:
-                held.add((send.chunk, send.dst))
+            if (send.chunk, send.dst) not in present:
+                present.add((send.chunk, send.dst))
                 sends.append(send)
         steps.append(Step(step.rounds, tuple(sends)))
     return prune(Schedule(schedule.network, schedule.collective, schedule.chunks, tuple(steps)))
 
 
-def _held(task: Collective, per_unit: int) -> set[tuple[int, int]]:
-    return {
-        (unit * per_unit + i, rank) for unit, ranks in enumerate(task.pre) for rank in ranks for i in range(per_unit)
-    }
+def _inputs(collective: Collective, per_unit: int) -> set[tuple[int, int]]:
+    """Return all (chunk, rank) that ranks have before the first step."""
+    inputs: set[tuple[int, int]] = set()
+    for unit, ranks in enumerate(collective.pre):
+        for rank in ranks:
+            inputs.update((unit * per_unit + i, rank) for i in range(per_unit))
+    return inputs
 
 
 def _by_route(sends: Iterable[Send]) -> dict[tuple[int, int, tuple[str, ...]], list[Send]]:
-    found: dict[tuple[int, int, tuple[str, ...]], list[Send]] = {}
+    routes: dict[tuple[int, int, tuple[str, ...]], list[Send]] = {}
     for send in sends:
-        found.setdefault((send.src, send.dst, send.via), []).append(send)
-    return found
+        routes.setdefault((send.src, send.dst, send.via), []).append(send)
+    return routes
 
 
 def _read(send: Send, now: dict, inputs: dict, step: int) -> Value:
@@ -169,16 +176,16 @@ def _read(send: Send, now: dict, inputs: dict, step: int) -> Value:
     return value
 
 
-def _wrong(step: int, what: str) -> VerificationError:
-    return VerificationError(f"the schedule is wrong in step {step}: {what}; `synth verify` says more")
+def _wrong(step: int, fault: str) -> VerificationError:
+    return VerificationError(f"the schedule is wrong in step {step}: {fault}; `synth verify` says more")
 
 
 def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: bool, unit: int | None) -> list[Message]:
-    """`loads` as messages: runs of consecutive chunks of one kind that became ready in the same step."""
+    """Return `loads` as messages: runs of consecutive chunks of one kind that became ready in the same step."""
     rows = sorted((send.kind.startswith("reduce"), value.born, send.chunk, k) for k, (value, send) in enumerate(loads))
-    found: list[Message] = []
+    messages: list[Message] = []
     for reduce, born, chunk, k in rows:
-        last = found[-1] if found else None
+        last = messages[-1] if messages else None
         if (
             aggregate
             and last is not None
@@ -189,5 +196,5 @@ def _runs(step: int, lane: Lane, loads: list[tuple[Value, Send]], aggregate: boo
         ):
             last.reads.append(loads[k][0])
         else:
-            found.append(Message(step, lane, chunk, reduce, [loads[k][0]]))
-    return found
+            messages.append(Message(step, lane, chunk, reduce, [loads[k][0]]))
+    return messages

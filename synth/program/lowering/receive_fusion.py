@@ -1,9 +1,9 @@
-"""Third pass of lowering: which receives forward what arrives at once, and which connections therefore share a block.
+"""Third pass of lowering: receives that forward their chunks at once, and connections that therefore share a block.
 
-A receive fuses with a later send of the same chunks when one thread block owns both connections. The fused op ends when
-the last byte has left, so nothing fuses that another op, or another arrival of the step, would have to wait for
-meanwhile. Pairing is a greedy matching of each rank's incoming with its outgoing connections by how much they would
-fuse; a pair that would leave a block much longer than its longer half is left apart.
+A receive fuses with a later send of the same chunks if one thread block owns both connections. The fused op ends when
+the last byte has left. So a receive is not fused if another op, or another arrival of the step, would have to wait for
+it meanwhile. Pairing is a greedy matching of each rank's incoming with its outgoing connections by the number of ops
+that would fuse. A pair whose block would be much longer than its longer half is not made.
 """
 
 from __future__ import annotations
@@ -11,34 +11,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import is_
 from typing import NamedTuple
 
 from synth.program.lowering.messages import Lane, Message, Value
 
 
 class Fusion(NamedTuple):
-    """`pairs[rank, incoming]`: the outgoing connection of the same block; `forwards[received]`: the message it is sent
-    on as."""
+    """The connections that share a block, and the messages that are forwarded on arrival.
+
+    `pairs[rank, incoming]`: the outgoing connection of the same block. `forwards[received]`: the message that forwards
+    it.
+    """
 
     pairs: dict[tuple[int, Lane], Lane]
     forwards: dict[Message, Message]
 
 
-NONE = Fusion({}, {})
+NO_FUSION = Fusion({}, {})
 
 
-def lanes_of(messages: Sequence[Message], whole: bool = False) -> dict[Lane, list[Message]]:
-    """The messages of every connection, in order; with `whole`, all pieces of a connection as piece 0."""
-    found: dict[Lane, list[Message]] = {}
+def lanes_of(messages: Sequence[Message], merge_pieces: bool = False) -> dict[Lane, list[Message]]:
+    """Return the messages of every connection, in order; `merge_pieces`: all pieces of a connection as piece 0."""
+    lanes: dict[Lane, list[Message]] = {}
     for message in messages:
         if message.local:
             continue
-        found.setdefault((*message.lane[:4], 0) if whole else message.lane, []).append(message)
-    return found
+        lanes.setdefault((*message.lane[:4], 0) if merge_pieces else message.lane, []).append(message)
+    return lanes
 
 
-def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fusion:
-    """What fuses. `apart`: (rank, incoming connection) that must keep a block of its own."""
+def fuse(messages: Sequence[Message], unfused: frozenset[tuple[int, Lane]]) -> Fusion:
+    """Return the fusion of `messages`. `unfused`: the (rank, incoming connection) that must keep a block of its own."""
     lanes = lanes_of(messages)
     partners: dict[Message, list[Message]] = {}
     weight: Counter[tuple[int, Lane, Lane]] = Counter()
@@ -46,10 +50,8 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
         if message.local:
             continue
         for later in dict.fromkeys(message.writes[0].readers):
-            same = later.count == message.count and all(
-                a is b for a, b in zip(later.reads, message.writes, strict=True)
-            )
-            if same and all(_alone(value, message, later) for value in message.writes):
+            same_values = len(later.reads) == len(message.writes) and all(map(is_, later.reads, message.writes))
+            if same_values and all(_forwardable(value, message, later) for value in message.writes):
                 partners.setdefault(message, []).append(later)
                 weight[message.dst, message.lane, later.lane] += 1
     pairs: dict[tuple[int, Lane], Lane] = {}
@@ -59,54 +61,54 @@ def fuse(messages: Sequence[Message], apart: frozenset[tuple[int, Lane]]) -> Fus
     for (rank, incoming, outgoing), _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])):
         if (
             {(rank, incoming), (rank, outgoing)} & busy
-            or (rank, incoming) in apart
+            or (rank, incoming) in unfused
             or not paths.can_join(incoming, outgoing)
         ):
             continue
-        found = _in_order(lanes[incoming], lanes[outgoing], partners)
+        fused = _forwards_in_order(lanes[incoming], lanes[outgoing], partners)
         longer, both = max(len(lanes[incoming]), len(lanes[outgoing])), len(lanes[incoming]) + len(lanes[outgoing])
-        if not found or both - len(found) > longer + max(1, longer // 3):
+        if not fused or both - len(fused) > longer + max(1, longer // 3):
             continue
         busy |= {(rank, incoming), (rank, outgoing)}
         paths.join(incoming, outgoing)
         pairs[rank, incoming] = outgoing
-        forwards.update(found)
+        forwards.update(fused)
     return Fusion(pairs, forwards)
 
 
-def _alone(value: Value, message: Message, later: Message) -> bool:
-    """Whether nobody else needs `value` while a fused op would still be busy with sending it on, the step after
-    `message`'s."""
+def _forwardable(value: Value, message: Message, later: Message) -> bool:
+    """True if no other message needs `value` by the step after `message`'s, while a fused op may still send it on."""
     return all(other is later or other.step > message.step + 1 for other in value.readers)
 
 
-def _in_order(
+def _forwards_in_order(
     received: list[Message], sent: list[Message], partners: Mapping[Message, list[Message]]
 ) -> dict[Message, Message]:
-    """What fuses when both connections keep their order, no due send is held up, and no receive by a send before its
-    time."""
+    """Return the messages of two connections that fuse, each with the message that forwards it.
+
+    Both connections keep their order, no send of an earlier step waits for a fused op, and a fused op delays no other
+    receive of its step.
+    """
     barred: set[Message] = set()
     while True:
-        found: dict[Message, Message] = {}
-        at = 0
+        forwards: dict[Message, Message] = {}
+        n = 0
         for message in received:
-            while at < len(sent) and sent[at].step <= message.step:
-                at += 1
-            if (
-                at < len(sent)
-                and message not in barred
-                and any(sent[at] is other for other in partners.get(message, ()))
-            ):
-                found[message] = sent[at]
-                at += 1
-        late = {a for a, b in pairwise(received) if a in found and b not in found and a.step == b.step}
-        if not late:
-            return found
-        barred |= late
+            while n < len(sent) and sent[n].step <= message.step:
+                n += 1
+            if n == len(sent) or message in barred:
+                continue
+            if any(sent[n] is other for other in partners.get(message, ())):
+                forwards[message] = sent[n]
+                n += 1
+        delaying = {a for a, b in pairwise(received) if a in forwards and b not in forwards and a.step == b.step}
+        if not delaying:
+            return forwards
+        barred |= delaying
 
 
 class _Paths:
-    """Connections joined to paths that share one channel: no path may use two connections of the same pair of ranks."""
+    """Union-find of connections into paths that share one channel; a path has one connection of each pair of ranks."""
 
     def __init__(self) -> None:
         self.root: dict[Lane, Lane] = {}
@@ -114,8 +116,8 @@ class _Paths:
 
     def find(self, lane: Lane) -> Lane:
         root = lane
-        while (up := self.root.get(root, root)) != root:
-            root = up
+        while (parent := self.root.get(root, root)) != root:
+            root = parent
         while lane != root:
             self.root[lane], lane = root, self.root.get(lane, lane)
         self.uses.setdefault(root, {root[:2]})
@@ -135,11 +137,13 @@ class _Paths:
             self.root[b] = a
 
 
-def channels(lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], most_blocks: int | None) -> dict[Lane, int]:
-    """A channel for every connection: one for all connections of a path of blocks, distinct for the connections of two
-    ranks.
+def channels(
+    lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], maximum_blocks: int | None
+) -> dict[Lane, int]:
+    """Return a channel for every connection.
 
-    `most_blocks`: how many blocks of one rank may send on a channel, and how many receive.
+    All connections of a path of blocks have one channel; the connections from one rank to another have distinct ones.
+    `maximum_blocks`: the most blocks of one rank that may send on a channel, and the most that may receive on it.
     """
     paths = _Paths()
     for (_, incoming), outgoing in pairs.items():
@@ -149,18 +153,18 @@ def channels(lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], most
         groups.setdefault(paths.find(lane), []).append(lane)
     used: set[tuple[int, int, int]] = set()
     load: Counter[tuple[int, int, str]] = Counter()
-    found: dict[Lane, int] = {}
+    channel_of: dict[Lane, int] = {}
     for group in groups.values():
         need = Counter(end for src, dst, *_ in group for end in ((src, "send"), (dst, "recv")))
         channel = 0
         while any((src, dst, channel) in used for src, dst, *_ in group) or (
-            most_blocks is not None
-            and any(load[rank, channel, way] + n > most_blocks for (rank, way), n in need.items())
+            maximum_blocks is not None
+            and any(load[rank, channel, direction] + n > maximum_blocks for (rank, direction), n in need.items())
         ):
             channel += 1
         for lane in group:
             used.add((lane[0], lane[1], channel))
-            found[lane] = channel
-        for (rank, way), n in need.items():
-            load[rank, channel, way] += n
-    return found
+            channel_of[lane] = channel
+        for (rank, direction), n in need.items():
+            load[rank, channel, direction] += n
+    return channel_of

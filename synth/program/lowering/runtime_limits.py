@@ -1,4 +1,4 @@
-"""Last pass of lowering: instances, the form and the limits of a runtime."""
+"""Last pass of lowering: instances, the order of blocks that a runtime needs, and its limits."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from synth.program.buffer_layout import Layout
 from synth.program.program import Block, Dep, Gpu, Op, Span
 from synth.program.runtimes import RUNTIMES, Runtime
 
-INSTRUCTIONS = "instructions in a thread block"
+INSTRUCTIONS = "instructions in a thread block"  # the one resource that fewer instances do not save
 
 
-def awaited_first(gpu: Gpu, highest: int | None) -> Gpu:
-    """`gpu` with the blocks that others wait for at the front, where blocks above `highest` cannot be waited for."""
+def flagged_first(gpu: Gpu, highest: int | None) -> Gpu:
+    """Return `gpu` with the blocks that others wait for at the front.
+
+    `highest`: the greatest block number that the runtime can wait for, None for no limit.
+    """
     if highest is None or len(gpu.blocks) <= highest + 1:
         return gpu
     order = sorted(range(len(gpu.blocks)), key=lambda b: not any(op.flag for op in gpu.blocks[b].ops))
-    place = {b: n for n, b in enumerate(order)}
-    return gpu._replace(blocks=tuple(_shifted(gpu.blocks[b], place, lambda span: span, 0) for b in order))
+    new_number = {b: n for n, b in enumerate(order)}
+    return gpu._replace(blocks=tuple(_moved_block(gpu.blocks[b], new_number, lambda span: span, 0) for b in order))
 
 
 def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu, ...]:
-    """`instances` copies of the blocks side by side, on channels and scratch of their own, each for its share of every
-    unit.
+    """Return `instances` copies of the blocks side by side, each for its share of every unit.
+
+    Each copy has channels and scratch of its own.
 
     Instance k takes the chunks ``unit * C * instances + k * C + c`` for c < C = ``layout.chunks``. No span may cross
     units.
@@ -32,7 +36,7 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
         return tuple(gpus)
     chunks = layout.chunks
     channels = 1 + max((block.channel for gpu in gpus for block in gpu.blocks), default=0)
-    found = []
+    replicas = []
     for gpu in gpus:
         blocks: list[Block] = []
         for k in range(instances):
@@ -43,46 +47,48 @@ def replicate(gpus: Sequence[Gpu], layout: Layout, instances: int) -> tuple[Gpu,
                 unit, chunk = divmod(span.offset, chunks)
                 return span._replace(offset=(unit * instances + k) * chunks + chunk)
 
-            place = {b: b + k * len(gpu.blocks) for b in range(len(gpu.blocks))}
-            blocks += [_shifted(block, place, moved, k * channels) for block in gpu.blocks]
-        found.append(
+            new_number = {b: b + k * len(gpu.blocks) for b in range(len(gpu.blocks))}
+            blocks += [_moved_block(block, new_number, moved, k * channels) for block in gpu.blocks]
+        replicas.append(
             Gpu(gpu.rank, gpu.input * instances, gpu.output * instances, gpu.scratch * instances, tuple(blocks))
         )
-    return tuple(found)
+    return tuple(replicas)
 
 
-def _shifted(block: Block, place: dict[int, int], moved: Callable[[Span], Span], channel: int) -> Block:
-    def op(op: Op) -> Op:
-        deps = tuple(sorted(Dep(place[dep.block], dep.op) for dep in op.deps))
+def _moved_block(block: Block, new_number: dict[int, int], moved: Callable[[Span], Span], channel: int) -> Block:
+    """Return `block` with its dependencies renumbered, its spans moved, and `channel` added to its channel."""
+
+    def moved_op(op: Op) -> Op:
+        deps = tuple(sorted(Dep(new_number[dep.block], dep.op) for dep in op.deps))
         return op._replace(src=tuple(map(moved, op.src)), dst=tuple(map(moved, op.dst)), deps=deps)
 
-    return block._replace(channel=block.channel + channel, ops=tuple(map(op, block.ops)))
+    return block._replace(channel=block.channel + channel, ops=tuple(map(moved_op, block.ops)))
 
 
 def check(gpus: Sequence[Gpu], runtime: Runtime, instances: int) -> None:
-    """Raises SynthError where `gpus` exceeds a limit of `runtime`, naming it and what would fit."""
-    for what, need, limit in _exceeded(gpus, runtime):
-        fit = limit * instances // need if what != INSTRUCTIONS else 0
+    """Raise SynthError if `gpus` exceeds a limit of `runtime`; the message names the limit and a remedy."""
+    for resource, need, limit in _exceeded(gpus, runtime):
+        fit = limit * instances // need if resource != INSTRUCTIONS else 0
         if instances > 1 and fit:
-            way = f"{fit} instance{'s' if fit > 1 else ''} would fit"
+            remedy = f"{fit} instance{'s' if fit > 1 else ''} would fit"
         else:
             others = [other.name for other in RUNTIMES.values() if "s" in other.codes and not _exceeded(gpus, other)]
-            way = f"a schedule with fewer chunks or steps would fit, or runtime {' or '.join(others)}"
-        raise SynthError(f"{runtime.name} has at most {limit} {what}, this program needs {need}; {way}")
+            remedy = f"a schedule with fewer chunks or steps would fit, or runtime {' or '.join(others)}"
+        raise SynthError(f"{runtime.name} has at most {limit} {resource}, this program needs {need}; {remedy}")
 
 
 def _exceeded(gpus: Sequence[Gpu], runtime: Runtime) -> list[tuple[str, int, int]]:
-    """The limits that `gpus` exceeds: of what, how many it needs, the limit."""
+    """Return (resource, need, limit) for each limit that `gpus` exceeds."""
     blocks = [block for gpu in gpus for block in gpu.blocks]
-    awaited = max((dep.block for block in blocks for op in block.ops for dep in op.deps), default=-1)
+    last_target = max((dep.block for block in blocks for op in block.ops for dep in op.deps), default=-1)
     needs = (
         ("thread blocks of a rank", max((len(gpu.blocks) for gpu in gpus), default=0), runtime.blocks),
         ("channels", 1 + max((block.channel for block in blocks), default=0), runtime.channels),
         (
             "thread blocks that can be waited for",
-            awaited + 1,
+            last_target + 1,
             None if runtime.dep_block is None else runtime.dep_block + 1,
         ),
         (INSTRUCTIONS, max((len(block.ops) for block in blocks), default=0), runtime.block_ops),
     )
-    return [(what, need, limit) for what, need, limit in needs if limit is not None and need > limit]
+    return [(resource, need, limit) for resource, need, limit in needs if limit is not None and need > limit]

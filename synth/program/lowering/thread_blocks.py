@@ -1,4 +1,4 @@
-"""Fourth pass of lowering: messages and moves become the ops of thread blocks, with channels, scratch and dependencies.
+"""Fourth pass of lowering: messages become the ops of thread blocks, with channels, scratch and dependencies.
 
 A connection that is not paired has a block of its own, which only sends or only receives. All ops of a rank have one
 order: by step, sends before receives, receives before the copies that complete the output. Every block follows it.
@@ -14,14 +14,15 @@ from synth.program.buffer_layout import Layout
 from synth.program.lowering.dependencies import Access, dependencies, flagged
 from synth.program.lowering.messages import Lane, Message, Value
 from synth.program.lowering.receive_fusion import Fusion, channels, lanes_of
-from synth.program.lowering.value_placement import Move, Place, Room, Storage, pack
+from synth.program.lowering.value_placement import LocalCopy, Place, ScratchGroup, ScratchLayout, Storage, pack
 from synth.program.program import Block, Gpu, Op, Span
 
-_SCRATCH = 1 << 40  # first cell number of scratch
+# number of the first cell of scratch in `Access`: above those of the input and output, however many chunks they have
+_SCRATCH = 1 << 40
 
 
 class Draft(NamedTuple):
-    """An op to be, of block `block`; `key` orders all ops of its rank."""
+    """A planned op of block `block`; `key` orders all ops of its rank."""
 
     key: tuple[int, int, int, int]
     block: int
@@ -31,17 +32,20 @@ class Draft(NamedTuple):
     count: int
 
 
-class Seat(NamedTuple):
-    """A block to be: the connections that it owns."""
+class Ends(NamedTuple):
+    """The connections that one planned block owns: the one it receives on, and the one it sends on."""
 
     recv: Lane | None
     send: Lane | None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What to assemble for: buffers, kind of call, the runtime's instructions, how many blocks of a rank may use a
-    channel."""
+class Target:
+    """The buffers, kind of call and runtime limits that blocks are assembled for.
+
+    `codes`: the runtime's instructions. `channel_blocks`: the most blocks of a rank that may use a channel.
+    `block_ops`: the most instructions of a block.
+    """
 
     layout: Layout
     in_place: str
@@ -51,18 +55,19 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Rooms:
-    """Collects the groups of scratch cells that are really used."""
+class _ScratchUse:
+    """The groups of scratch cells that ops use, each with its size in cells and its first and last step."""
 
     last: Mapping[Value, int]
-    spare: int  # the next group number for cells that hold an arrival until it is added
-    found: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    spare: int  # the greatest group number so far; further groups hold an arrival until it is added
+    groups: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def use(self, rank: int, group: int, offset: int, born: int, last: int) -> None:
-        row = self.found.setdefault((rank, group), [0, born, last])
-        row[:] = [max(row[0], offset + 1), min(row[1], born), max(row[2], last)]
+        size_and_steps = self.groups.setdefault((rank, group), [0, born, last])
+        size, first_step, last_step = size_and_steps
+        size_and_steps[:] = [max(size, offset + 1), min(first_step, born), max(last_step, last)]
 
-    def keep(self, values: Sequence[Value]) -> None:
+    def store(self, values: Sequence[Value]) -> None:
         for value in values:
             group, offset = value.place
             if isinstance(group, int):
@@ -73,32 +78,30 @@ class _Rooms:
         self.use(message.dst, self.spare, message.count - 1, message.step, message.step)
         return self.spare, 0
 
-    def packed(self) -> tuple[dict[int, int], dict[int, int]]:
-        return pack(Room(rank, group, *row) for (rank, group), row in self.found.items())
+    def layout(self) -> ScratchLayout:
+        return pack(ScratchGroup(rank, group, *row) for (rank, group), row in self.groups.items())
 
 
-def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, ...], list[list[Seat]]]:
-    """The ranks' programs for one instance, and the connections of every block."""
+def assemble(storage: Storage, fusion: Fusion, target: Target) -> tuple[tuple[Gpu, ...], list[list[Ends]]]:
+    """Return the ranks' programs for one instance, and for each rank the connections of every block."""
     messages = storage.messages
     lanes = list(lanes_of(messages))
-    channel = channels(lanes, fusion.pairs, plan.channel_blocks)
-    seats = _seats(lanes, fusion.pairs, channel, plan.layout.collective.ranks)
-    sends = {seat.send: b for own in seats for b, seat in enumerate(own) if seat.send}
-    receives = {seat.recv: b for own in seats for b, seat in enumerate(own) if seat.recv}
-    drafts: list[list[Draft]] = [[] for _ in seats]
-    rooms = _Rooms(
-        storage.last,
-        max((value.place[0] for m in messages for value in m.writes if isinstance(value.place[0], int)), default=0),
-    )
+    channel = channels(lanes, fusion.pairs, target.channel_blocks)
+    ends = _all_ends(lanes, fusion.pairs, channel, target.layout.collective.ranks)
+    sends = {block_ends.send: b for row in ends for b, block_ends in enumerate(row) if block_ends.send}
+    receives = {block_ends.recv: b for row in ends for b, block_ends in enumerate(row) if block_ends.recv}
+    drafts: list[list[Draft]] = [[] for _ in ends]
+    groups = (value.place[0] for message in messages for value in message.writes if isinstance(value.place[0], int))
+    scratch_use = _ScratchUse(storage.last, max(groups, default=0))
     added = {value.old for message in messages for value in message.writes if value.old is not None}
     forwarded = set(fusion.forwards.values())
-    at: dict[Value, int] = {}  # the block that wrote a value
+    writer: dict[Value, int] = {}  # the block that writes a value
     for message in messages:
         if message.local:
             old, rank = message.writes[0].old, message.dst
-            block = at[old] if old in at else _spare(drafts[rank], seats[rank], plan.block_ops)
-            drafts[rank] += _added(message, block, rooms)
-            at.update(dict.fromkeys(message.writes, block))
+            block = writer[old] if old in writer else _least_loaded(drafts[rank], ends[rank], target.block_ops)
+            drafts[rank] += _local_ops(message, block, scratch_use)
+            writer.update(dict.fromkeys(message.writes, block))
             continue
         if message not in forwarded:
             key = (message.step, 0, message.order, 0)
@@ -106,50 +109,48 @@ def assemble(storage: Storage, fusion: Fusion, plan: Plan) -> tuple[tuple[Gpu, .
                 Draft(key, sends[message.lane], "s", message.reads[0].place, None, message.count)
             )
         block = receives[message.lane]
-        at.update(dict.fromkeys(message.writes, block))
+        writer.update(dict.fromkeys(message.writes, block))
         if message in fusion.forwards:
-            drafts[message.dst].append(_forward(message, block, added, rooms))
+            drafts[message.dst].append(_forward_op(message, block, added, scratch_use))
         else:
-            drafts[message.dst] += _receive(message, block, rooms, plan)
-    _add_moves(storage.moves, drafts, seats, at, plan)
-    offsets, sizes = rooms.packed()
-    gpus = tuple(
-        _gpu(rank, sorted(drafts[rank]), seats[rank], channel, offsets, sizes.get(rank, 0), plan)
-        for rank in range(len(seats))
-    )
-    return gpus, seats
+            drafts[message.dst] += _receive_ops(message, block, scratch_use, target)
+    _add_copies(storage.copies, drafts, ends, writer, target)
+    scratch = scratch_use.layout()
+    gpus = tuple(_gpu(rank, sorted(drafts[rank]), ends[rank], channel, scratch, target) for rank in range(len(ends)))
+    return gpus, ends
 
 
-def _seats(
+def _all_ends(
     lanes: Sequence[Lane], pairs: Mapping[tuple[int, Lane], Lane], channel: Mapping[Lane, int], ranks: int
-) -> list[list[Seat]]:
-    """The blocks of every rank, by channel."""
-    seats: list[list[Seat]] = [[] for _ in range(ranks)]
+) -> list[list[Ends]]:
+    """Return the blocks of every rank, sorted by channel."""
+    ends: list[list[Ends]] = [[] for _ in range(ranks)]
     paired = {(rank, outgoing) for (rank, _), outgoing in pairs.items()}
     for lane in lanes:
         src, dst = lane[:2]
-        seats[dst].append(Seat(lane, pairs.get((dst, lane))))
+        ends[dst].append(Ends(lane, pairs.get((dst, lane))))
         if (src, lane) not in paired:
-            seats[src].append(Seat(None, lane))
+            ends[src].append(Ends(None, lane))
 
-    def order(seat: Seat) -> tuple:
-        return channel[seat.recv or seat.send or lanes[0]], seat.recv or (-1,), seat.send or (-1,)
+    def order(block_ends: Ends) -> tuple:
+        lane = block_ends.recv or block_ends.send or lanes[0]
+        return channel[lane], block_ends.recv or (-1,), block_ends.send or (-1,)
 
-    return [sorted(own, key=order) for own in seats]
+    return [sorted(row, key=order) for row in ends]
 
 
-def _receive(message: Message, block: int, rooms: _Rooms, plan: Plan) -> Iterator[Draft]:
-    """What receives `message`: one op; without fused instructions a receive into spare cells and an addition."""
+def _receive_ops(message: Message, block: int, scratch_use: _ScratchUse, target: Target) -> Iterator[Draft]:
+    """Yield the ops that receive `message`: one op, or a receive and an addition for a runtime without ``rrc``."""
     new, old, count = message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
-    rooms.keep(message.writes)
+    scratch_use.store(message.writes)
     if old is None:
         yield Draft((*key, 0), block, "r", None, new, count)
-    elif "rrc" in plan.codes:
+    elif "rrc" in target.codes:
         yield Draft((*key, 0), block, "rrc", old.place, new, count)
-    elif old.place == new or (plan.in_place != "out" and old.place[0] == "i" and new[0] == "o"):
-        spare = rooms.arrival(message)
-        if old.place != new and plan.in_place == "both":
+    elif old.place == new or (target.in_place != "out" and old.place[0] == "i" and new[0] == "o"):
+        spare = scratch_use.arrival(message)
+        if old.place != new and target.in_place == "both":
             yield Draft((*key, 0), block, "cpy", old.place, new, count)  # in place, onto itself
         yield Draft((*key, 1), block, "r", None, spare, count)
         yield Draft((*key, 2), block, "re", spare, new, count)
@@ -158,106 +159,107 @@ def _receive(message: Message, block: int, rooms: _Rooms, plan: Plan) -> Iterato
         yield Draft((*key, 1), block, "re", old.place, new, count)
 
 
-def _added(message: Message, block: int, rooms: _Rooms) -> Iterator[Draft]:
-    """What puts a rank's input where `message` says, or adds it there."""
-    own, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
+def _local_ops(message: Message, block: int, scratch_use: _ScratchUse) -> Iterator[Draft]:
+    """Yield the ops that copy a rank's input to the place that the local `message` writes, or add it there."""
+    source, new, old, count = message.reads[0].place, message.writes[0].place, message.writes[0].old, message.count
     key = (message.step, 1, message.order)
-    rooms.keep(message.writes)
+    scratch_use.store(message.writes)
     if old is None:
-        yield Draft((*key, 0), block, "cpy", own, new, count)
+        yield Draft((*key, 0), block, "cpy", source, new, count)
         return
     if old.place != new:
         yield Draft((*key, 0), block, "cpy", old.place, new, count)
-    yield Draft((*key, 1), block, "re", own, new, count)
+    yield Draft((*key, 1), block, "re", source, new, count)
 
 
-def _forward(message: Message, block: int, added: set[Value], rooms: _Rooms) -> Draft:
-    """What receives `message` and sends it on."""
+def _forward_op(message: Message, block: int, added: set[Value], scratch_use: _ScratchUse) -> Draft:
+    """Return the op that receives `message` and sends it on."""
     new, old = message.writes[0].place, message.writes[0].old
     key = (message.step, 1, message.order, 0)
     passing = all(len(value.readers) == 1 and not value.final and value not in added for value in message.writes)
     if old is not None and passing:
         return Draft(key, block, "rrs", old.place, None, message.count)
-    rooms.keep(message.writes)
+    scratch_use.store(message.writes)
     if old is None:
         return Draft(key, block, "rcs", None, new, message.count)
     return Draft(key, block, "rrcs", old.place, new, message.count)
 
 
-def _add_moves(
-    moves: Sequence[Move], drafts: list[list[Draft]], seats: list[list[Seat]], at: Mapping, plan: Plan
+def _add_copies(
+    copies: Sequence[LocalCopy], drafts: list[list[Draft]], ends: list[list[Ends]], writer: Mapping, target: Target
 ) -> None:
-    """The copies within a rank, last of all: in the block that received the data, or the one with the fewest ops."""
-    end = max((draft.key[0] for own in drafts for draft in own), default=0) + 1
-    for n, move in enumerate(moves):
-        rank = move.rank
-        if move.src[0] == "i" and plan.in_place == "in":
-            continue  # it is there already
-        if move.writer is not None:
-            block = at[move.writer.writes[0]]
+    """Add the copies within a rank after all steps, in the block that received the data or that with the fewest ops."""
+    last_step = max((draft.key[0] for row in drafts for draft in row), default=0)
+    for n, copy in enumerate(copies):
+        rank = copy.rank
+        if copy.src[0] == "i" and target.in_place == "in":
+            continue  # in place, the chunk is in the output already
+        if copy.writer is not None:
+            block = writer[copy.writer.writes[0]]
         else:
-            block = _spare(drafts[rank], seats[rank], plan.block_ops)
-        drafts[rank].append(Draft((end, 2, n, 0), block, "cpy", move.src, move.dst, move.count))
+            block = _least_loaded(drafts[rank], ends[rank], target.block_ops)
+        drafts[rank].append(Draft((last_step + 1, 2, n, 0), block, "cpy", copy.src, copy.dst, copy.count))
 
 
-def _spare(drafts: Sequence[Draft], seats: list[Seat], most: int | None) -> int:
-    """The block of a rank with the fewest ops; a new one where all have as many as they may."""
-    load = [0] * len(seats)
+def _least_loaded(drafts: Sequence[Draft], ends: list[Ends], maximum: int | None) -> int:
+    """Return the block of a rank with the fewest ops; a new one is added to `ends` if all have `maximum` ops."""
+    load = [0] * len(ends)
     for draft in drafts:
         load[draft.block] += 1
     block = load.index(min(load)) if load else 0
-    if not load or (most is not None and load[block] >= most):
+    if not load or (maximum is not None and load[block] >= maximum):
         block = len(load)
-        seats.append(Seat(None, None))
+        ends.append(Ends(None, None))
     return block
 
 
 def _gpu(
     rank: int,
     drafts: list[Draft],
-    seats: list[Seat],
+    ends: list[Ends],
     channel: Mapping[Lane, int],
-    offsets: Mapping[int, int],
-    scratch: int,
-    plan: Plan,
+    scratch: ScratchLayout,
+    target: Target,
 ) -> Gpu:
-    held, wanted = len(plan.layout.inputs[rank]), len(plan.layout.outputs[rank])
-    overlap = plan.layout.overlaps[rank] if plan.in_place != "out" else None
-    shift = held if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
-    length = [0] * len(seats)
+    """Return the program of one rank; `drafts`: its ops in the order that all blocks follow."""
+    input_size, output_size = len(target.layout.inputs[rank]), len(target.layout.outputs[rank])
+    overlap = target.layout.overlaps[rank] if target.in_place != "out" else None
+    shift = input_size if overlap is None else overlap  # in place, the cells of both buffers have the same numbers
+    length = [0] * len(ends)
     accesses: list[Access] = []
 
     def cells(place: Place | None, count: int) -> range:
         if place is None:
             return range(0)
-        space, at = place
-        start = at if space == "i" else at + shift if space == "o" else _SCRATCH + offsets[int(space)] + at
+        buffer, start = place
+        if buffer == "o":
+            start += shift
+        elif buffer != "i":
+            start += _SCRATCH + scratch.offsets[int(buffer)]
         return range(start, start + count)
 
     def spans(place: Place | None) -> tuple[Span, ...]:
         if place is None:
             return ()
-        space, at = place
-        return (Span(space, at) if isinstance(space, str) else Span("s", offsets[space] + at),)
+        buffer, start = place
+        return (Span(buffer, start) if isinstance(buffer, str) else Span("s", scratch.offsets[buffer] + start),)
 
     for draft in drafts:
         reads, writes = cells(draft.src, draft.count), cells(draft.dst, draft.count)
         if draft.code == "cpy" and reads == writes:
-            reads = writes = range(0)  # in place it changes nothing, else nobody but its own block uses what it writes
+            # in place the copy changes nothing; out of place no other block uses the cells that it writes
+            reads = writes = range(0)
         both = (*reads, *writes) if draft.code == "re" else reads
         accesses.append(Access(draft.block, length[draft.block], both, writes))
         length[draft.block] += 1
-    ops: list[list[Op]] = [[] for _ in seats]
-    for draft, deps in zip(drafts, dependencies(accesses, len(seats)), strict=True):
+    ops: list[list[Op]] = [[] for _ in ends]
+    for draft, deps in zip(drafts, dependencies(accesses, len(ends)), strict=True):
         ops[draft.block].append(Op(draft.code, spans(draft.src), spans(draft.dst), draft.count, deps))
-    blocks = tuple(
-        Block(
-            seat.send[1] if seat.send else None,
-            seat.recv[0] if seat.recv else None,
-            channel.get(seat.recv or seat.send, 0),  # type: ignore[arg-type]
-            done,
-            seat.send[2] if seat.send else (),
-        )
-        for seat, done in zip(seats, flagged(ops), strict=True)
-    )
-    return Gpu(rank, held, wanted, scratch, blocks)
+    blocks = []
+    for (recv, send), block_ops in zip(ends, flagged(ops), strict=True):
+        number = channel.get(recv or send, 0)  # type: ignore[arg-type]
+        via = send[2] if send else ()
+        receiver = send[1] if send else None
+        sender = recv[0] if recv else None
+        blocks.append(Block(receiver, sender, number, block_ops, via))
+    return Gpu(rank, input_size, output_size, scratch.sizes.get(rank, 0), tuple(blocks))

@@ -1,9 +1,9 @@
-"""Second pass of lowering: where every value lives, and messages cut to what is contiguous there.
+"""Second pass of lowering: a place in memory for every value, and messages split into contiguous ones.
 
 The input is never written. A value that a rank must end with goes straight to its place in the output where that is
-safe; every other one to scratch. Safe means that nothing still needed lies there: a step's receives never overwrite
-what the same step (or a later one) sends. So a receive waits for sends of earlier steps only, and an exchange of two
-ranks cannot deadlock however large its messages are.
+safe; every other value goes to scratch. It is safe if the place holds no value that is still needed: the receives of a
+step never overwrite a value that the same step or a later one sends. So a receive waits for sends of earlier steps
+only, and an exchange of two ranks cannot deadlock however large its messages are.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from synth.program.lowering.messages import INPUT, Flow, Message, Value
 Place = tuple[str | int, int]  # a buffer and an offset; a number is a group of scratch cells, not yet placed
 
 
-class Move(NamedTuple):
-    """A copy within a rank after its last use of `dst` for anything else: `count` chunks; `writer` received them, if
-    any."""
+class LocalCopy(NamedTuple):
+    """A copy of `count` chunks within a rank, after the last other use of `dst`.
+
+    `writer`: the message that brought the chunks, or None for the rank's input.
+    """
 
     rank: int
     src: Place
@@ -31,12 +33,12 @@ class Move(NamedTuple):
 
 @dataclass(slots=True)
 class Cell:
-    """Scratch for one chunk, for values that replace each other; `place` once the first of them arrives."""
+    """Scratch for one chunk, shared by values that replace each other; `place` is set when the first one arrives."""
 
     place: Place | None = None
 
 
-class Room(NamedTuple):
+class ScratchGroup(NamedTuple):
     """A group of neighbouring scratch cells of `rank`, written from step `born` on, last read in step `last`."""
 
     rank: int
@@ -46,59 +48,73 @@ class Room(NamedTuple):
     last: int
 
 
+class ScratchLayout(NamedTuple):
+    """The offset of each group of scratch cells, and the cells that each rank needs in all."""
+
+    offsets: dict[int, int]
+    sizes: dict[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Messages with contiguous places; copies that complete the outputs; the steps after which nothing reads a
-    value."""
+    """The messages with contiguous places, and the copies that complete the outputs.
+
+    `last`: the last step in which a value is read.
+    """
 
     messages: list[Message]
-    moves: list[Move]
+    copies: list[LocalCopy]
     last: dict[Value, int]
 
 
 def place(flow: Flow, layout: Layout, aliased: bool, longest: int | None, whole_units: bool) -> Storage:
-    """Gives every value of `flow` its place. `aliased`: input and output may be the same memory (`Layout.overlaps`).
+    """Give every value of `flow` its place. `aliased`: input and output may be the same memory (`Layout.overlaps`).
 
     `longest`: the most chunks of one message; with `whole_units` no copy spans two units.
     """
     end = (flow.messages[-1].step if flow.messages else INPUT) + 1
-    inputs = [{chunk: i for i, chunk in enumerate(held)} for held in layout.inputs]
-    outputs = [{chunk: i for i, chunk in enumerate(wanted)} for wanted in layout.outputs]
+    inputs = [_offsets(chunks) for chunks in layout.inputs]
+    outputs = [_offsets(chunks) for chunks in layout.outputs]
     cells: dict[Value, Cell] = {}
     last: dict[Value, int] = {}
     copies: list[tuple[int, Place, Place, Message | None, int]] = []
     late: list[tuple[Value, Place]] = []
     for (rank, chunk), chain in flow.chains.items():
         out = outputs[rank].get(chunk)
-        own = chain[0].born == INPUT
-        if own:
+        from_input = chain[0].born == INPUT
+        if from_input:
             chain[0].place = ("i", inputs[rank][chunk])
         for value, after in zip(chain, [*chain[1:], None], strict=True):
             last[value] = max(value.last, value.born if after is None or after.old is not value else after.born)
         if out is not None:
             final = chain[-1]
-            if len(chain) == 1 and own:
+            if len(chain) == 1 and from_input:
                 copies.append((rank, final.place, ("o", out), None, chunk))
-            elif not _settle(chain, own, out, aliased, cells):
+            elif not _settle(chain, from_input, out, aliased, cells):
                 late.append((final, ("o", out)))
                 last[final] = end
         else:
-            _settle(chain, own, None, aliased, cells)
-    messages, writer = _cut(flow.messages, cells, longest)
+            _settle(chain, from_input, None, aliased, cells)
+    messages, writer = _split_messages(flow.messages, cells, longest)
     copies += [(value.rank, value.place, target, writer[value], value.chunk) for value, target in late]
-    return Storage(messages, list(_moves(copies, longest, layout.chunks if whole_units else None)), last)
+    return Storage(messages, list(_joined_copies(copies, longest, layout.chunks if whole_units else None)), last)
 
 
-def _settle(chain: list[Value], own: bool, out: int | None, aliased: bool, cells: dict[Value, Cell]) -> bool:
-    """Output place or scratch cell for every value that arrives; backwards, so that the last may be the output's.
+def _offsets(buffer: tuple[int, ...]) -> dict[int, int]:
+    return {chunk: offset for offset, chunk in enumerate(buffer)}
 
-    Two neighbours share a place unless the older one is sent in the step in which the younger one is written.
-    Returns whether the last value is in the output.
+
+def _settle(chain: list[Value], from_input: bool, out: int | None, aliased: bool, cells: dict[Value, Cell]) -> bool:
+    """Give every value of `chain` that arrives offset `out` of the output or a scratch cell.
+
+    The last value is settled first, because it is the one that belongs in the output. Two neighbours share a place
+    unless the older one is sent in the step in which the younger one is written. `from_input`: the chain begins with
+    the rank's own contribution. Returns True if the last value is in the output.
     """
     after: Value | None = None
-    for value in reversed(chain[1:] if own else chain):
-        # where input and output are one, the rank's own contribution must not be needed any more
-        free = out is not None and not (aliased and own and chain[0].last >= value.born)
+    for value in reversed(chain[1:] if from_input else chain):
+        # if input and output share memory, the output is free once the rank's own contribution is not needed any more
+        free = out is not None and not (aliased and from_input and chain[0].last >= value.born)
         shared = after is not None and value.last < after.born
         if after is None:
             use_output = free
@@ -116,11 +132,11 @@ def _settle(chain: list[Value], own: bool, out: int | None, aliased: bool, cells
     return chain[-1].place[0] == "o"
 
 
-def _cut(
+def _split_messages(
     messages: list[Message], cells: dict[Value, Cell], longest: int | None
 ) -> tuple[list[Message], dict[Value, Message]]:
-    """Messages whose places are contiguous at both ends, in the same order; and the one that writes each value."""
-    found: list[Message] = []
+    """Return messages with contiguous places at both ends, in the same order, and the message that wrote each value."""
+    parts: list[Message] = []
     writer: dict[Value, Message] = {}
     for message in messages:
         for k, value in enumerate(message.writes):
@@ -140,34 +156,35 @@ def _cut(
                 message.writes[start].old is not None,
                 reads,
                 writes,
-                len(found),
+                len(parts),
             )
             for value in reads:
                 value.readers.append(part)
             for value in writes:
                 writer[value] = part
-            found.append(part)
+            parts.append(part)
             start = k
-    return found, writer
+    return parts, writer
 
 
 def _adjacent(message: Message, k: int) -> bool:
-    old, new = message.writes[k - 1], message.writes[k]
-    if (old.old is None) != (new.old is None) or not _follows(message.reads[k - 1].place, message.reads[k].place):
+    """True if chunk `k` of `message` follows chunk k - 1 wherever it is read, added and written."""
+    previous, value = message.writes[k - 1], message.writes[k]
+    if (previous.old is None) != (value.old is None):
         return False
-    return _follows(old.place, new.place) and (
-        old.old is None or new.old is None or _follows(old.old.place, new.old.place)
-    )
+    if not _follows(message.reads[k - 1].place, message.reads[k].place) or not _follows(previous.place, value.place):
+        return False
+    return previous.old is None or value.old is None or _follows(previous.old.place, value.old.place)
 
 
 def _follows(a: Place, b: Place) -> bool:
     return a[0] == b[0] and a[1] + 1 == b[1]
 
 
-def _moves(
+def _joined_copies(
     copies: list[tuple[int, Place, Place, Message | None, int]], longest: int | None, unit: int | None
-) -> Iterable[Move]:
-    """`copies` with contiguous ones joined."""
+) -> Iterable[LocalCopy]:
+    """Yield `copies` with contiguous ones joined."""
     rows = sorted(copies, key=lambda row: (row[0], row[2][1]))
     start = 0
     for k in range(1, len(rows) + 1):
@@ -183,29 +200,29 @@ def _moves(
             ):
                 continue
         rank, src, dst, writer, _ = rows[start]
-        yield Move(rank, src, dst, k - start, writer)
+        yield LocalCopy(rank, src, dst, k - start, writer)
         start = k
 
 
-def pack(rooms: Iterable[Room]) -> tuple[dict[int, int], dict[int, int]]:
-    """Scratch offsets: group → offset, rank → cells in all. First fit in the order of birth (interval colouring).
+def pack(groups: Iterable[ScratchGroup]) -> ScratchLayout:
+    """Return scratch offsets for all groups: first fit in the order of birth (interval colouring).
 
-    A cell is used again only from the step after its last read on, so reuse makes nobody wait within a step.
+    A cell is used again only from the step after its last read on, so reuse causes no wait within a step.
     """
     offsets: dict[int, int] = {}
     sizes: dict[int, int] = {}
     taken: dict[int, list[tuple[int, int, int]]] = {}  # rank -> (offset, size, last), by offset
-    for room in sorted(rooms, key=lambda room: (room.rank, room.born, room.group)):
-        held = [row for row in taken.get(room.rank, ()) if row[2] >= room.born]
-        at = place = 0
-        for place, (offset, size, _) in enumerate(held):  # noqa: B007
-            if offset - at >= room.size:
+    for group in sorted(groups, key=lambda group: (group.rank, group.born, group.group)):
+        live = [row for row in taken.get(group.rank, ()) if row[2] >= group.born]
+        start = index = 0
+        for index, (offset, size, _) in enumerate(live):  # noqa: B007
+            if offset - start >= group.size:
                 break
-            at = offset + size
+            start = offset + size
         else:
-            place = len(held)
-        held.insert(place, (at, room.size, room.last))
-        taken[room.rank] = held
-        offsets[room.group] = at
-        sizes[room.rank] = max(sizes.get(room.rank, 0), at + room.size)
-    return offsets, sizes
+            index = len(live)
+        live.insert(index, (start, group.size, group.last))
+        taken[group.rank] = live
+        offsets[group.group] = start
+        sizes[group.rank] = max(sizes.get(group.rank, 0), start + group.size)
+    return ScratchLayout(offsets, sizes)

@@ -1,9 +1,9 @@
-"""Writes one thread block on every rank, with the orders that hold between them: the common part of both protocols.
+"""Writer of one thread block on every rank, common to both protocols; it tracks the order between the ranks' ops.
 
-`Scribe` joins the threads of a block (`nop`) wherever MSCCL++'s kernel needs it (joins.py).
+`BlockWriter` joins the threads of a block (`nop`) wherever MSCCL++'s kernel needs it (thread_joins.py).
 
-What a rank knows of the others' progress is a vector clock (Mattern 1989): `clock[a][b]` is the last op of b that
-is known to have ended before a's next op starts.
+The progress of the others that a rank knows of is a vector clock (Mattern 1989): `clock[a][b]` is the last op of b
+that is known to have ended before a's next op starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from synth.program.thread_joins import Keys, Threads, touched
 
 
 class Draft(NamedTuple):
-    """A block as written: on every rank its ops and its ports (kind, peer); ops name ports by place in this list."""
+    """A written block: on every rank its ops and its ports (kind, peer). Ops name a port by its index in that list."""
 
     ops: tuple[tuple[Op, ...], ...]
     ports: tuple[tuple[tuple[str, int], ...], ...]
@@ -25,29 +25,33 @@ class Draft(NamedTuple):
     packets: tuple[int, ...]  # scratch chunks in packet form
 
 
-class Scribe:
-    """One thread block on each of `len(nodes)` ranks. `keys(rank, span, count)`: the chunks of memory of a span."""
+class BlockWriter:
+    """Writer of one thread block on each of `len(nodes)` ranks.
+
+    `nodes[rank]`: the box of the rank. `keys(rank, span, count)`: the memory keys of the chunks of a span.
+    """
 
     def __init__(self, nodes: Sequence[int], keys: Keys) -> None:
         n = len(nodes)
         self.nodes, self.keys = nodes, keys
         self.ops: list[list[Op]] = [[] for _ in range(n)]
         self.ports: list[dict[tuple[str, int], int]] = [{} for _ in range(n)]
-        self.clock = [[int(a == b) for b in range(n)] for a in range(n)]  # 1: the rank has entered the kernel
-        self.sure = [
-            list(clock) for clock in self.clock
-        ]  # what all threads of the block know: the clock at the last join
-        self.entry: list[list[int]] = [
-            [] for _ in range(n)
-        ]  # the peers that learn first thing that this rank has entered
+        # time 1: the rank has entered the kernel, which at first it knows of itself alone
+        self.clock = [[0] * n for _ in range(n)]
+        for rank in range(n):
+            self.clock[rank][rank] = 1
+        # the clock at the last join, which all threads of the block know
+        self.joined_clock = [list(clock) for clock in self.clock]
+        # the peers that a rank signals before all else, to say that it has entered the kernel
+        self.entry: list[list[int]] = [[] for _ in range(n)]
         self._threads = [Threads() for _ in range(n)]
 
     def kind(self, rank: int, peer: int) -> str:
-        """The kind of channel between two ranks: memory inside a box, port between boxes."""
+        """Return the kind of channel between two ranks: "memory" inside a box, "port" between boxes."""
         return "memory" if self.nodes[rank] == self.nodes[peer] else "port"
 
     def port(self, rank: int, peer: int) -> int:
-        """The block's port to `peer`; the peer gets one back."""
+        """Return the number of the block's port to `peer`; the peer's block gets a port to `rank` too."""
         kind = self.kind(rank, peer)
         self.ports[peer].setdefault((kind, rank), len(self.ports[peer]))
         return self.ports[rank].setdefault((kind, peer), len(self.ports[rank]))
@@ -57,25 +61,25 @@ class Scribe:
         threads = self._threads[rank]
         if threads.must_join(op, reads, writes):
             self.ops[rank].append(Op("nop"))
-            threads.did(self.ops[rank][-1], set(), set())
-            self.sure[rank] = list(self.clock[rank])
-        threads.did(op, reads, writes)
+            threads.record(self.ops[rank][-1], set(), set())
+            self.joined_clock[rank] = list(self.clock[rank])
+        threads.record(op, reads, writes)
         self.ops[rank].append(op)
         self.clock[rank][rank] += 1
         return self.clock[rank][rank]
 
     def data(self, rank: int, op: Op) -> int:
-        """An op that moves data; returns its time."""
+        """Append an op that moves data; return its time on the rank's clock."""
         return self._add(rank, op)
 
     def signal(self, rank: int, peers: Iterable[int]) -> dict[int, tuple[int, ...]]:
-        """Signal each peer once; returns, for each, the clock that it learns."""
+        """Signal each peer once; return, for each peer, the clock that it learns."""
         for ports in self._batches(rank, peers):
             self._add(rank, Op("signal", ports=ports))
         return dict.fromkeys(peers, tuple(self.clock[rank]))
 
     def wait(self, rank: int, learned: dict[int, tuple[int, ...]]) -> int:
-        """Wait for one signal of each peer and learn what it knew; returns the time of the last wait."""
+        """Wait for one signal of each peer, whose clock is ``learned[peer]``; return the time of the last wait."""
         for ports in self._batches(rank, learned):
             self._add(rank, Op("wait", ports=ports))
         for clock in learned.values():
@@ -83,44 +87,50 @@ class Scribe:
         return self.clock[rank][rank]
 
     def flush(self, rank: int, peers: Iterable[int]) -> None:
-        """Wait until the puts to these peers have been read from this rank's memory."""
+        """Wait until the puts to `peers` have been read from this rank's memory."""
         for ports in self._batches(rank, peers):
             self._add(rank, Op("flush", ports=ports))
 
     def learn(self, rank: int, clock: Sequence[int]) -> None:
-        """What `clock` knows, the rank knows from now on."""
+        """Merge `clock` into the clock of `rank`."""
         self.clock[rank] = [max(a, b) for a, b in zip(self.clock[rank], clock, strict=True)]
 
     def enter(self, rank: int, peer: int) -> None:
-        """`rank` signals `peer` before all else, and `peer` waits for it now: the rank's buffers are no longer in other
-        use."""
+        """Let `rank` signal `peer` before all else, and `peer` wait for that signal now.
+
+        After it `peer` knows that the rank has entered the kernel, so its buffers are in no other use.
+        """
         self.entry[rank].append(peer)
         self.port(rank, peer)
         self.wait(peer, {rank: tuple(int(r == rank) for r in range(len(self.nodes)))})
 
     def _batches(self, rank: int, peers: Iterable[int]) -> list[tuple[int, ...]]:
-        found = []
+        """Return the rank's ports to `peers`, in batches of one kind that one operation can name."""
+        batches = []
         for kind in PORT_KINDS:
             ports = [self.port(rank, peer) for peer in peers if self.kind(rank, peer) == kind]
-            found += [tuple(ports[i : i + OP_CHANNELS]) for i in range(0, len(ports), OP_CHANNELS)]
-        return found
+            batches += [tuple(ports[i : i + OP_CHANNELS]) for i in range(0, len(ports), OP_CHANNELS)]
+        return batches
 
     def finish(self, plain: Sequence[int], packets: Sequence[int]) -> Draft:
-        """The block, memory ports first, each kind by peer."""
+        """Return the block with its ports numbered: memory ports first, each kind by peer.
+
+        `plain`, `packets`: the scratch chunks of each rank, plain and in packet form.
+        """
         all_ops, all_ports = [], []
         for rank, body in enumerate(self.ops):
-            first = [Op("signal", ports=ports) for ports in self._batches(rank, sorted(self.entry[rank]))]
+            entry = [Op("signal", ports=ports) for ports in self._batches(rank, sorted(self.entry[rank]))]
             order = sorted(self.ports[rank], key=lambda port: (PORT_KINDS.index(port[0]), port[1]))
-            place = {self.ports[rank][port]: i for i, port in enumerate(order)}
+            number = {self.ports[rank][port]: i for i, port in enumerate(order)}
             # no join between the entry's signals and the body: the body's first signal on such a port needs one
-            ops = [*first, *self._after_entry(first, body)]
-            all_ops.append(tuple(op._replace(ports=tuple(place[p] for p in op.ports)) for op in ops))
+            ops = [*entry, *self._after_entry(entry, body)]
+            all_ops.append(tuple(op._replace(ports=tuple(map(number.__getitem__, op.ports))) for op in ops))
             all_ports.append(tuple(order))
         return Draft(tuple(all_ops), tuple(all_ports), tuple(plain), tuple(packets))
 
     @staticmethod
-    def _after_entry(first: list[Op], body: list[Op]) -> list[Op]:
-        signalled = {port for op in first for port in op.ports}
+    def _after_entry(entry: list[Op], body: list[Op]) -> list[Op]:
+        signalled = {port for op in entry for port in op.ports}
         for i, op in enumerate(body):
             if op.code == "nop":
                 break

@@ -1,9 +1,10 @@
-"""From a schedule to a one-sided Program for MSCCL++: puts, signals and waits, or packets.
+"""Lowering of a schedule to a one-sided Program for MSCCL++: puts, signals and waits, or packets.
 
 Thread block k of every rank moves the same chunks, in the order of the schedule's steps, and talks only to block k of
-other ranks through channels of its own. So no block waits for another of its rank, and only what a chunk's way through
-the ranks demands is ordered. Chunks of one unit that always travel together are moved by one op. A block that does not
-fit the runtime's limits (plan_limits.py) is split in two; one group of chunks that does not fit is refused.
+other ranks through channels of its own. So no block waits for another of its rank, and ops are ordered only as a
+chunk's path through the ranks demands. Chunks of one unit that always travel together are moved by one op. A block that
+does not fit the runtime's limits (plan_limits.py) is split in two. A single group of chunks that does not fit is
+refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from synth.program.onesided.simple import Simple
 from synth.program.onesided.tasks import Group, Memory, groups
 from synth.program.program import MOST_INSTANCES, Block, Gpu, InPlace, Op, Port, Program, Span
 
-DEFAULT_BLOCKS = 16
+DEFAULT_BLOCKS = 16  # thread blocks per rank and instance to start from, as far as there are chunks
 
 
 def onesided(
@@ -37,14 +38,13 @@ def onesided(
     min_bytes: int = 0,
     max_bytes: int | None = None,
 ) -> Program:
-    """The one-sided program of a verified schedule, without the sends that nothing needs; the same input gives the same
-    program.
+    """Return the one-sided program of a verified schedule, without unneeded sends; equal inputs give equal programs.
 
     `nodes`: the box of each rank (default: one box); ranks of one box are connected by memory channels, others by port
     channels. `blocks`: thread blocks per rank to start from, as far as there are chunks (default 16 per instance).
     Unit chunks become ``chunks * instances``, instance k taking the k-th run of each unit. `max_bytes` is lowered to
-    what 32-bit offsets reach. Raises UsageError for a request that makes no sense, SynthError naming the runtime's
-    limit that is met.
+    the largest size that 32-bit offsets reach. Raises UsageError for a request that makes no sense, SynthError that
+    names the runtime's limit if the program exceeds one.
     """
     n = schedule.collective.ranks
     boxes = (0,) * n if nodes is None else tuple(nodes)
@@ -61,13 +61,15 @@ def onesided(
         raise UsageError(f"{schedule.collective.name} cannot be called in place; leave it out of place")
     memory = Memory(layout, in_place)
     work = groups(prune(schedule), instances)
-    wanted = blocks or DEFAULT_BLOCKS * instances
-    shares = _shares(work, wanted)
+    shares = _shares(work, blocks or DEFAULT_BLOCKS * instances)
     if protocol == "LL":
         drafts = _packets(shares, memory, boxes)
     else:
         drafts = _fitting(shares, lambda share: Simple(share, memory, boxes).write())
-    program = _assemble(schedule, drafts, layout, protocol, instances, in_place, name)
+    if not name:
+        name = f"{schedule.collective.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
+        name += f"-i{instances}" * (instances > 1)
+    program = _assemble(name, drafts, layout, protocol, in_place)
     reach = limits.largest_size(program)
     top = reach if max_bytes is None else min(max_bytes, reach)
     if top < min_bytes:
@@ -79,44 +81,49 @@ def onesided(
 
 
 def _shares(work: tuple[Group, ...], blocks: int) -> list[tuple[Group, ...]]:
+    """Return `work` in at most `blocks` runs of about equal length."""
     blocks = min(blocks, len(work))
     return [work[k * len(work) // blocks : (k + 1) * len(work) // blocks] for k in range(blocks)]
 
 
 def _fitting(shares: list[tuple[Group, ...]], write: Callable[[tuple[Group, ...]], Draft]) -> list[Draft]:
-    """A draft of each share, in order, shares halved until they fit."""
-    found = []
-    todo = shares[::-1]
-    while todo:
-        share = todo.pop()
+    """Return drafts of all shares in order; a share whose draft exceeds a limit is halved."""
+    drafts: list[Draft] = []
+    pending = shares[::-1]
+    while pending:
+        share = pending.pop()
         draft = write(share)
         fault = _misfit(draft)
         if fault is None:
-            found.append(draft)
+            drafts.append(draft)
         elif len(share) == 1:
             first = share[0].first
             raise SynthError(f"moving chunk {first} alone, {fault}; use a schedule in which a chunk meets fewer ranks")
         else:
-            todo += [share[len(share) // 2 :], share[: len(share) // 2]]
-    used = max(
-        (sum(bool(draft.ops[r]) for draft in found) for r in range(len(found[0].ops) if found else 0)), default=0
-    )
+            pending += [share[len(share) // 2 :], share[: len(share) // 2]]
+    used = 0
+    for rank in range(len(drafts[0].ops) if drafts else 0):
+        used = max(used, sum(bool(draft.ops[rank]) for draft in drafts))
     if used > limits.GPU_BLOCKS:
         raise SynthError(
             f"the schedule needs {used} thread blocks on a rank, at most {limits.GPU_BLOCKS} can be resident at once; "
             "use fewer instances or a schedule of fewer chunks"
         )
-    return found
+    return drafts
 
 
 def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[int]) -> list[Draft]:
-    """Drafts with packets; where a writer could be two launches ahead of a rank, that rank signals first."""
+    """Return drafts that use packets; a rank that one of its writers could be two launches ahead of signals first.
+
+    The first drafts show which writers cannot end before the rank has begun; the second ones add the signals for the
+    other pairs.
+    """
     n = len(boxes)
     known = {(a, a) for a in range(n)}
     pairs: set[tuple[int, int]] = set()
 
-    def write(share: tuple[Group, ...], hold: frozenset[tuple[int, int]] = frozenset()) -> Draft:
-        block = Packets(share, memory, boxes, hold)
+    def write(share: tuple[Group, ...], signal_first: frozenset[tuple[int, int]] = frozenset()) -> Draft:
+        block = Packets(share, memory, boxes, signal_first)
         draft = block.write()
         if _misfit(draft) is None:
             pairs.update(block.pairs)
@@ -124,12 +131,12 @@ def _packets(shares: list[tuple[Group, ...]], memory: Memory, boxes: Sequence[in
         return draft
 
     drafts = _fitting(shares, write)
-    hold = frozenset(pairs - known)
-    return _fitting(shares, lambda share: write(share, hold)) if hold else drafts
+    signal_first = frozenset(pairs - known)
+    return _fitting(shares, lambda share: write(share, signal_first)) if signal_first else drafts
 
 
 def _misfit(draft: Draft) -> str | None:
-    """The first limit of a thread block that `draft` breaks on some rank."""
+    """Return a sentence on the first limit of a thread block that `draft` exceeds on some rank, or None."""
     for rank, (ops, ports) in enumerate(zip(draft.ops, draft.ports, strict=True)):
         if (count := limits.plan_ops(ops)) > limits.BLOCK_OPS:
             return f"a thread block of rank {rank} has {count} operations, MSCCL++ takes {limits.BLOCK_OPS}"
@@ -150,55 +157,51 @@ def _misfit(draft: Draft) -> str | None:
     return None
 
 
-def _assemble(
-    schedule: Schedule,
-    drafts: list[Draft],
-    layout: Layout,
-    protocol: str,
-    instances: int,
-    in_place: InPlace,
-    name: str | None,
-) -> Program:
-    """Scratch of a rank: the plain chunks of all blocks, then their packets, whose bytes lie twice as far.
+def _assemble(name: str, drafts: list[Draft], layout: Layout, protocol: str, in_place: InPlace) -> Program:
+    """Return the program of all drafts; a rank's scratch holds the plain chunks of all blocks, then their packets.
 
-    With packets all ranks have as much as the one that needs most: in every second launch the kernel counts the place
-    of a packet on another rank from the middle of the *sender's* scratch.
+    The bytes of a packet lie twice as far as those of a plain chunk. With packets all ranks have as much scratch as the
+    rank that needs most: in every second launch the kernel counts the offset of a packet on another rank from the
+    middle of the *sender's* scratch.
     """
-    task = schedule.collective
-    n = task.ranks
-    plain = [[sum(draft.plain[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)]
-    ends = plain[-1] if plain else [0] * n
-    packets = [
-        [ends[r] + sum(draft.packets[r] for draft in drafts[:b]) for r in range(n)] for b in range(len(drafts) + 1)
-    ]
+    n = layout.collective.ranks
+    plain = _starts([0] * n, [draft.plain for draft in drafts])
+    packets = _starts(plain[-1], [draft.packets for draft in drafts])
     idle = Block(None, None, 0, (Op("nop"),))  # a kernel has at least one block, and both ends of a port list it
-    numbers: Counter[tuple[str, int, int]] = Counter()
-    found: list[list[Block]] = [[] for _ in range(n)]
+    channels: Counter[tuple[str, int, int]] = Counter()  # channels so far of a kind between two ranks
+    blocks: list[list[Block]] = [[] for _ in range(n)]
     for b, draft in enumerate(drafts):
 
-        def place(span: Span, rank: int, b: int = b) -> Span:
-            owner = rank if span.rank is None else span.rank
-            base = 0 if span.buffer != "s" else packets[b][owner] if span.packet else plain[b][owner]
-            return span._replace(offset=span.offset + base)
+        def shifted(span: Span, rank: int, b: int = b) -> Span:
+            if span.buffer != "s":
+                return span
+            starts = packets[b] if span.packet else plain[b]
+            return span._replace(offset=span.offset + starts[rank if span.rank is None else span.rank])
 
-        def moved(op: Op, rank: int) -> Op:
-            return op._replace(src=tuple(place(s, rank) for s in op.src), dst=tuple(place(s, rank) for s in op.dst))
-
+        ports = [_ports(rank, draft, channels) for rank in range(n)]
         for r in range(n):
             if draft.ops[r] or draft.ports[r]:
-                ports = tuple(
-                    Port(kind, peer, numbers[kind, min(r, peer), max(r, peer)]) for kind, peer in draft.ports[r]
-                )
-                found[r].append(Block(None, None, 0, tuple(moved(op, r) for op in draft.ops[r]) or idle.ops, (), ports))
-        for used in {(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]}:
-            numbers[used] += 1
+                ops = []
+                for op in draft.ops[r]:
+                    src = tuple(shifted(span, r) for span in op.src)
+                    dst = tuple(shifted(span, r) for span in op.dst)
+                    ops.append(op._replace(src=src, dst=dst))
+                blocks[r].append(Block(None, None, 0, tuple(ops) or idle.ops, (), ports[r]))
+        channels.update({(kind, min(r, peer), max(r, peer)) for r in range(n) for kind, peer in draft.ports[r]})
     scratch = [max(packets[-1])] * n if protocol == "LL" else packets[-1]
     gpus = tuple(
-        Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(found[r]) or (idle,)) for r in range(n)
+        Gpu(r, len(layout.inputs[r]), len(layout.outputs[r]), scratch[r], tuple(blocks[r]) or (idle,)) for r in range(n)
     )
-    own = (
-        name
-        or f"{task.name}-n{n}-c{schedule.chunks}-s{len(schedule.steps)}-r{schedule.rounds}"
-        + f"-i{instances}" * (instances > 1)
-    )
-    return Program(own, task, layout.chunks, gpus, protocol, in_place)
+    return Program(name, layout.collective, layout.chunks, gpus, protocol, in_place)
+
+
+def _starts(first: list[int], counts: list[tuple[int, ...]]) -> list[list[int]]:
+    """Return the scratch offset of every rank for each draft, and after the last: `first` plus the counts before."""
+    starts = [first]
+    for count in counts:
+        starts.append([start + chunks for start, chunks in zip(starts[-1], count, strict=True)])
+    return starts
+
+
+def _ports(rank: int, draft: Draft, channels: Counter[tuple[str, int, int]]) -> tuple[Port, ...]:
+    return tuple(Port(kind, peer, channels[kind, min(rank, peer), max(rank, peer)]) for kind, peer in draft.ports[rank])

@@ -1,141 +1,130 @@
-"""The LL protocol, one-sided: packets, data with flags, into the peer's scratch; whoever reads one waits for it.
+"""The one-sided LL protocol: packets (data with flags) are put into the peer's scratch, and their reader awaits them.
 
-Nothing else orders data: no signals. A packet that only passes through is forwarded from where it arrived; sums are
-taken from packets and a plain chunk into a plain one. Port channels carry only packets that lie in scratch, so plain
-data is first turned into packets there. Every arrival has its own packet slot, as a slot's flag changes only with the
-launch; the scratch is double, launches take its halves in turn. A rank may therefore be one launch ahead of a peer
-that it writes to, not two: where its own end does not depend on that peer's beginning, the peer signals first.
+Data is ordered by packets alone, without signals. A packet that only passes through a rank is forwarded from the slot
+in which it arrived. Sums are taken from packets and a plain chunk into a plain chunk. Port channels carry only packets
+that lie in scratch, so plain data is first turned into packets there. Every arrival has its own packet slot, because
+the flag of a slot changes only with the launch. The scratch is double, and launches take its halves in turn. A rank may
+therefore be one launch ahead of a peer that it writes to, but not two: where the rank can end before that peer has
+begun, the peer signals first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from synth.program.onesided.block_writer import Draft, Scribe
+from synth.program.onesided.block_writer import BlockWriter, Draft
 from synth.program.onesided.tasks import Group, Memory, Move
 from synth.program.plan_limits import OP_BUFFERS, OP_CHANNELS
 from synth.program.program import Op, Span
 
 
 class Packets:
-    """Writes the block that moves `groups` over all ranks. `hold`: (writer, owner) pairs where the owner signals
-    first."""
+    """Writer of the block that moves `groups` over all ranks.
+
+    `signal_first`: the pairs (writer, owner) of ranks in which the owner of the memory signals before all else.
+    """
 
     def __init__(
         self,
         groups: Sequence[Group],
         memory: Memory,
         nodes: Sequence[int],
-        hold: frozenset[tuple[int, int]] = frozenset(),
+        signal_first: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
-        self.groups, self.memory, self.hold = groups, memory, hold
-        self.scribe = Scribe(nodes, memory.keys)
+        self.groups, self.memory, self.signal_first = groups, memory, signal_first
+        self.block = BlockWriter(nodes, memory.keys)
         n = len(nodes)
         self.plain, self.slots = [0] * n, [0] * n
-        inputs, outputs = memory.places()
-        self.value: list[dict[int, Span]] = []  # group → rank → where it has the chunk: plain, or a packet
-        self.home: list[dict[int, Span]] = []
+        inputs, outputs = memory.offsets()
+        self.value: list[dict[int, Span]] = []  # group → rank → span of its current value: plain, or packets
+        self.home: list[dict[int, Span]] = []  # group → rank → span of the output, or of scratch for partial sums
         for group in groups:
             self.value.append({r: Span("i", at[group.first]) for r, at in enumerate(inputs) if group.first in at})
             self.home.append({r: Span("o", at[group.first]) for r, at in enumerate(outputs) if group.first in at})
-        self.own = [dict(value) for value in self.value]
-        self.packed: dict[
-            tuple[int, int, Span], Span
-        ] = {}  # (rank, group, plain span) → its packets in the rank's own scratch
-        self.told: dict[tuple[int, Span], tuple[int, ...]] = {}  # (rank, packet) → what its writer knew
+        self.contribution = [dict(value) for value in self.value]
+        self.packets: dict[tuple[int, int, Span], Span] = {}  # (rank, group, plain span) → packets in its own scratch
+        self.writer_clock: dict[tuple[int, Span], tuple[int, ...]] = {}  # (rank, packet) → clock of its writer
         self.steps = max((len(group.moves) for group in groups), default=0)
         self.pairs = {
             (move.src, move.dst) for group in groups for moves in group.moves for move in moves if not move.local
         }
 
     def write(self) -> Draft:
-        """The block."""
-        for writer, owner in sorted(self.pairs & self.hold, key=lambda pair: (pair[1], pair[0])):
-            self.scribe.enter(owner, writer)
+        """Return the written block."""
+        for writer, owner in sorted(self.pairs & self.signal_first, key=lambda pair: (pair[1], pair[0])):
+            self.block.enter(owner, writer)
         self._save_inputs()
         for t in range(self.steps):
             self._receive(self._send(t))
         for g, group in enumerate(self.groups):
             for rank, home in sorted(self.home[g].items()):
-                here = self.value[g].get(rank)
-                aliased = here is not None and here.buffer == "i" and self.memory.in_place == "in"
-                if home.buffer == "o" and here not in (None, home) and not aliased:
-                    self._local(rank, Op("cpy", (here,), (home,), group.count))
-        return self.scribe.finish(self.plain, self.slots)
+                value = self.value[g].get(rank)
+                aliased = value is not None and value.buffer == "i" and self.memory.in_place == "in"
+                if home.buffer == "o" and value not in (None, home) and not aliased:
+                    self._local(rank, Op("cpy", (value,), (home,), group.count))
+        return self.block.finish(self.plain, self.slots)
 
     @property
     def known(self) -> list[list[int]]:
-        """What each rank knows of the others when it has ended: 0 for those of which it needs not even have seen the
-        beginning."""
-        return self.scribe.clock
+        """The clock of each rank at its end: ``known[a][b]`` is 0 if rank a can end before rank b has begun."""
+        return self.block.clock
 
     def _save_inputs(self) -> None:
-        """In place, a contribution that is sent after its memory was written is turned into packets first."""
+        """Turn into packets each contribution that is sent after its memory is overwritten, in place."""
         if not self.memory.aliased:
             return
         for g, group in enumerate(self.groups):
             reduced: set[int] = set()
             for moves in group.moves:
                 for move in moves:
-                    if (
-                        move.original
-                        and move.src in reduced
-                        and move.src in self.home[g]
-                        and not self.own[g][move.src].packet
-                    ):
-                        self.own[g][move.src] = self._packed(move.src, g, self.own[g][move.src])
+                    overwritten = move.src in reduced and move.src in self.home[g]
+                    if move.original and overwritten and not self.contribution[g][move.src].packet:
+                        self.contribution[g][move.src] = self._as_packets(move.src, g, self.contribution[g][move.src])
                 reduced |= {move.dst for move in moves}
 
     def _send(self, t: int) -> dict[tuple[int, int], list[tuple[Move, Span]]]:
-        """Put what step `t` sends; returns (rank, group) → what arrives there."""
-        together: dict[tuple[int, int, Span, str], list[tuple[int, Span]]] = {}
+        """Put the sends of step `t`; return (rank, group) → the moves that arrive there, each with its packets."""
+        targets: dict[tuple[int, int, Span, str], list[tuple[int, Span]]] = {}
         arrivals: dict[tuple[int, int], list[tuple[Move, Span]]] = {}
         for g, group in enumerate(self.groups):
-            held = set(self.value[g])
+            holders = set(self.value[g])
             for move in sorted(group.moves[t]):
-                if not self.memory.collective.combining and move.dst in held:
+                if not self.memory.collective.combining and move.dst in holders:
                     continue
-                held.add(move.dst)
+                holders.add(move.dst)
                 if move.local:
-                    own = self.own[g][move.src]
-                    if move.kind == "reduce" or self.value[g].get(move.src) != own:
-                        own = own if own.packet else self._packed(move.src, g, own)
-                        arrivals.setdefault((move.dst, g), []).append((move, own))
+                    contribution = self.contribution[g][move.src]
+                    if move.kind == "reduce" or self.value[g].get(move.src) != contribution:
+                        if not contribution.packet:
+                            contribution = self._as_packets(move.src, g, contribution)
+                        arrivals.setdefault((move.dst, g), []).append((move, contribution))
                     continue
-                src = self.own[g][move.src] if move.original else self.value[g][move.src]
-                kind = self.scribe.kind(move.src, move.dst)
+                src = self.contribution[g][move.src] if move.original else self.value[g][move.src]
+                kind = self.block.kind(move.src, move.dst)
                 if kind == "port" and not src.packet:
-                    src = self._packed(move.src, g, src)
+                    src = self._as_packets(move.src, g, src)
                 dst = self._slot(move.dst, group.count)
-                together.setdefault((move.src, g, src, kind), []).append((move.dst, dst))
+                targets.setdefault((move.src, g, src, kind), []).append((move.dst, dst))
                 arrivals.setdefault((move.dst, g), []).append((move, dst))
-        for (rank, g, src, _), every in sorted(together.items(), key=lambda item: item[0][:2]):
-            for i in range(0, len(every), OP_CHANNELS):
-                some = every[i : i + OP_CHANNELS]
-                dsts = tuple(dst._replace(rank=peer) for peer, dst in some)
-                self._local(
-                    rank,
-                    Op(
-                        "put",
-                        (src,),
-                        dsts,
-                        self.groups[g].count,
-                        ports=tuple(self.scribe.port(rank, p) for p, _ in some),
-                    ),
-                )
-                # a thread forwards what it read itself; what others of the block read it knows only since the last join
-                read = self.told.get((rank, src), self.scribe.sure[rank])
-                clock = tuple(map(max, read, self.scribe.sure[rank]))
-                self.told.update(((peer, dst), clock) for peer, dst in some)
+        for (rank, g, src, _), peers in sorted(targets.items(), key=lambda item: item[0][:2]):
+            for i in range(0, len(peers), OP_CHANNELS):
+                batch = peers[i : i + OP_CHANNELS]
+                dsts = tuple(dst._replace(rank=peer) for peer, dst in batch)
+                ports = tuple(self.block.port(rank, peer) for peer, _ in batch)
+                self._local(rank, Op("put", (src,), dsts, self.groups[g].count, ports=ports))
+                # a thread forwards packets that it read itself; of other threads' reads it knows since the last join
+                read = self.writer_clock.get((rank, src), self.block.joined_clock[rank])
+                clock = tuple(map(max, read, self.block.joined_clock[rank]))
+                self.writer_clock.update(((peer, dst), clock) for peer, dst in batch)
         return arrivals
 
     def _receive(self, arrivals: dict[tuple[int, int], list[tuple[Move, Span]]]) -> None:
-        """A copy replaces what was there and stays a packet; sums are taken at once."""
-        for (rank, g), came in sorted(arrivals.items()):
-            for move, slot in came:
+        """Take in the arrivals of a step: a copy replaces the value and stays a packet, sums are taken at once."""
+        for (rank, g), arrived in sorted(arrivals.items()):
+            for move, slot in arrived:
                 if move.kind == "copy" or rank not in self.value[g]:
                     self.value[g][rank] = slot
-            slots = [slot for _, slot in came if slot != self.value[g][rank]]
+            slots = [slot for _, slot in arrived if slot != self.value[g][rank]]
             if slots:
                 self._reduce(rank, g, slots)
 
@@ -149,25 +138,25 @@ class Packets:
             self._local(rank, Op("cpy", (self.value[g][rank],), (home,), count))
             self.value[g][rank] = home
         while slots:
-            some, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
+            batch, slots = slots[: OP_BUFFERS - 1], slots[OP_BUFFERS - 1 :]
             # the kernel adds up the packets first, then the plain chunk
-            self._local(rank, Op("reduce", (*some, self.value[g][rank]), (home,), count))
+            self._local(rank, Op("reduce", (*batch, self.value[g][rank]), (home,), count))
             self.value[g][rank] = home
-        self.packed.pop((rank, g, home), None)
+        self.packets.pop((rank, g, home), None)
 
-    def _packed(self, rank: int, g: int, src: Span) -> Span:
-        """The packets of a plain chunk of the rank, made where they are first needed."""
-        if (rank, g, src) not in self.packed:
+    def _as_packets(self, rank: int, g: int, src: Span) -> Span:
+        """Return the packets of a plain chunk of the rank; its first use writes them."""
+        if (rank, g, src) not in self.packets:
             slot = self._slot(rank, self.groups[g].count)
             self._local(rank, Op("cpy", (src,), (slot,), self.groups[g].count))
-            self.packed[rank, g, src] = slot
-        return self.packed[rank, g, src]
+            self.packets[rank, g, src] = slot
+        return self.packets[rank, g, src]
 
     def _local(self, rank: int, op: Op) -> None:
-        self.scribe.data(rank, op)
+        self.block.data(rank, op)
         for span in op.src:
-            if (rank, span) in self.told:
-                self.scribe.learn(rank, self.told[rank, span])
+            if (rank, span) in self.writer_clock:
+                self.block.learn(rank, self.writer_clock[rank, span])
 
     def _slot(self, rank: int, count: int) -> Span:
         self.slots[rank] += count

@@ -1,4 +1,4 @@
-"""What the one-sided blocks have to do: chunks that travel together, where they lie, and the sends of every step."""
+"""The work of one-sided thread blocks: groups of chunks that travel together, their memory, their moves per step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from synth.program.thread_joins import Key
 
 
 class Move(NamedTuple):
-    """One group of chunks over one link. `original`: the rank's own contribution is sent, not what it has summed up."""
+    """The transfer of one group of chunks over one link; `kind` is "copy" or "reduce".
+
+    `original`: the rank sends its own contribution, not its partial sum.
+    """
 
     src: int
     dst: int
@@ -24,12 +27,12 @@ class Move(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it stays on its rank: the rank's own contribution, added again."""
+        """True if source and destination are one rank, which adds its own contribution again."""
         return self.src == self.dst
 
 
 class Group(NamedTuple):
-    """`count` chunks from `first` that always travel together; `moves[step]`."""
+    """`count` consecutive chunks, from chunk `first` on, that always travel together; `moves[step]`: transfers."""
 
     first: int
     count: int
@@ -37,87 +40,96 @@ class Group(NamedTuple):
 
 
 def groups(schedule: Schedule, instances: int) -> tuple[Group, ...]:
-    """All chunks, in runs of one unit and instance that have the same sends; by instance, place in the unit and unit.
+    """Return the groups of all chunks: runs of chunks of one unit and instance that have the same sends.
 
-    Instance k of chunk c of unit u is chunk ``(u * instances + k) * C + c``.
+    They are sorted by instance, offset in the unit, and unit. Instance k of chunk c of unit u is chunk
+    ``(u * instances + k) * C + c``.
     """
     c, steps = schedule.chunks, len(schedule.steps)
     total = schedule.collective.units * c
-    sends: list[dict[int, set[Move]]] = [{} for _ in range(total)]
+    moves_by_step: list[dict[int, set[Move]]] = [{} for _ in range(total)]
     for t, step in enumerate(schedule.steps):
         for send in step.sends:
-            kind, _, own = send.kind.partition("-")
-            sends[send.chunk].setdefault(t, set()).add(Move(send.src, send.dst, kind, bool(own)))
-    moves = [tuple(tuple(sorted(of.get(t, ()))) for t in range(steps)) for of in sends]
-    found = []
+            kind, _, suffix = send.kind.partition("-")
+            moves_by_step[send.chunk].setdefault(t, set()).add(Move(send.src, send.dst, kind, bool(suffix)))
+    moves = [_sorted_moves(by_step, steps) for by_step in moves_by_step]
+    keyed: list[tuple[tuple[int, int, int], Group]] = []
     for unit in range(schedule.collective.units):
         base, run = unit * c, 0
         for i in range(c):
             if i + 1 < c and moves[base + i + 1] == moves[base + i]:
                 continue
             for k in range(instances):
-                found.append(((k, run, unit), Group((unit * instances + k) * c + run, i + 1 - run, moves[base + i])))
+                keyed.append(((k, run, unit), Group((unit * instances + k) * c + run, i + 1 - run, moves[base + i])))
             run = i + 1
-    return tuple(group for _, group in sorted(found, key=lambda pair: pair[0]))
+    return tuple(group for _, group in sorted(keyed, key=lambda pair: pair[0]))
+
+
+def _sorted_moves(by_step: dict[int, set[Move]], steps: int) -> tuple[tuple[Move, ...], ...]:
+    return tuple(tuple(sorted(by_step.get(t, ()))) for t in range(steps))
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Where chunks lie in a rank's input and output, and which chunks of the two are one memory."""
+    """The offsets of chunks in each rank's input and output, and the memory that the two buffers share."""
 
     layout: Layout
     in_place: InPlace
 
     @property
     def collective(self) -> Collective:
-        """The collective laid out."""
+        """The collective whose buffers these are."""
         return self.layout.collective
 
     @property
     def aliased(self) -> bool:
-        """Whether input and output may be one memory."""
+        """True if input and output may share memory."""
         return self.in_place != "out"
 
-    def places(self) -> tuple[tuple[dict[int, int], ...], tuple[dict[int, int], ...]]:
-        """Chunk → offset in each rank's input, and in its output."""
-
-        def index(buffers: Sequence[tuple[int, ...]]) -> tuple[dict[int, int], ...]:
-            return tuple({chunk: i for i, chunk in enumerate(held)} for held in buffers)
-
-        return index(self.layout.inputs), index(self.layout.outputs)
+    def offsets(self) -> tuple[tuple[dict[int, int], ...], tuple[dict[int, int], ...]]:
+        """Return the map from chunk to offset of each rank's input, and those of each rank's output."""
+        return tuple(map(_offsets, self.layout.inputs)), tuple(map(_offsets, self.layout.outputs))
 
     def keys(self, rank: int, span: Span, count: int) -> tuple[Key, ...]:
-        """The chunks of memory of a span of `rank`: a chunk of the output has the input's key where they are one."""
+        """Return the memory keys of `count` chunks of a span of `rank`; an output chunk that shares memory with the
+        input has the input's key."""
         shift, name = 0, span.buffer
         if name == "o" and self.aliased:
             shift, name = self.layout.overlaps[rank] or 0, "i"
         return tuple((name, span.offset + shift + i) for i in range(count))
 
     @cached_property
-    def begins(self) -> tuple[dict[str, int], ...]:
-        """Where each rank's input and output begin in their allocation: in place one of them lies in the other."""
+    def allocation_offsets(self) -> tuple[dict[str, int], ...]:
+        """The offset of each rank's input ("i") and output ("o") in their allocation, in chunks; in place one of the
+        two buffers lies in the other."""
         shifts = self.layout.overlaps if self.in_place == "in" else (0,) * self.collective.ranks
         return tuple({"i": max(0, -(shift or 0)), "o": max(0, shift or 0)} for shift in shifts)
 
-    def found_by(self, writer: int, owner: int, span: Span) -> Span | None:
-        """`span`, memory of `owner`, as `writer` has to name it; None where it cannot.
+    def remote_span(self, writer: int, owner: int, span: Span) -> Span | None:
+        """Return the name that `writer` must use for `span`, memory of `owner`; None if it has no name for it.
 
-        MSCCL++ counts a place in another rank's input or output from where the writer's own begins in its allocation:
-        an output that lies in the input (reduce-scatter) is reached as a part of the input.
+        MSCCL++ adds an offset in another rank's input or output to the offset of the writer's own buffer in its
+        allocation. An output that lies in the input (reduce-scatter) is therefore named as a part of the input.
         """
-        return self._counted(owner, span, self.begins[writer])
+        return self._renamed(owner, span, self.allocation_offsets[writer])
 
-    def from_start(self, rank: int, span: Span) -> Span:
-        """`span`, memory of `rank` itself, as a port channel has to be told: MSCCL++ counts it from the allocation's
-        beginning."""
-        return self._counted(rank, span, {"i": 0, "o": 0}) or span
+    def port_source(self, rank: int, span: Span) -> Span:
+        """Return `span`, memory of `rank` itself, as a port channel needs it: MSCCL++ counts from the beginning of the
+        allocation."""
+        return self._renamed(rank, span, {"i": 0, "o": 0}) or span
 
-    def _counted(self, owner: int, span: Span, counted: dict[str, int]) -> Span | None:
-        if span.buffer == "s" or counted[span.buffer] == self.begins[owner][span.buffer]:
+    def _renamed(self, owner: int, span: Span, assumed: dict[str, int]) -> Span | None:
+        """Return a name of `span` that is right if the runtime takes buffer b to begin at ``assumed[b]``."""
+        actual = self.allocation_offsets[owner]
+        if span.buffer == "s" or assumed[span.buffer] == actual[span.buffer]:
             return span
         other = "i" if span.buffer == "o" else "o"
-        place = span.offset + self.begins[owner][span.buffer] - self.begins[owner][other]
-        held = self.layout.inputs[owner], self.layout.outputs[owner]
-        if not all(held) or not 0 <= place < len(held[other == "o"]) or counted[other] != self.begins[owner][other]:
+        offset = span.offset + actual[span.buffer] - actual[other]
+        buffers = self.layout.inputs[owner], self.layout.outputs[owner]
+        if not all(buffers) or not 0 <= offset < len(buffers[other == "o"]) or assumed[other] != actual[other]:
             return None
-        return span._replace(buffer=other, offset=place)
+        return span._replace(buffer=other, offset=offset)
+
+
+def _offsets(buffer: Sequence[int]) -> dict[int, int]:
+    return {chunk: offset for offset, chunk in enumerate(buffer)}
