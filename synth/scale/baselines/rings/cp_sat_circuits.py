@@ -10,7 +10,7 @@ from synth.scale.baselines.rings.folded_network import QuotientNetwork, prime_di
 from synth.solvers.cp_sat_circuits import LIBRARY, CircuitProblem, solve
 from synth.solvers.processes.deadline import apart
 
-# Arcs of all rings together for which a constraint program is made. Larger ones do not fit the effort.
+# Arcs of all rings together for which a constraint program is made.
 MAXIMUM_VARIABLES = 30_000
 
 

@@ -16,7 +16,7 @@ from synth.scale.baselines.rings.ring_network import RingNetwork
 
 # Ranks up to which all sets of ranks are tried (2^16 sets).
 ALL_SETS_RANKS = 16
-# Pairs of a limit and a set in which the limit may replace its links, the narrowest first. More take too long.
+# Pairs of a limit and a set in which the limit may replace its links, the narrowest first.
 MAXIMUM_LIMITS = 20_000
 # Widths of links for which components are tried.
 MAXIMUM_WIDTHS = 8

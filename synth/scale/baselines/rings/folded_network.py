@@ -21,11 +21,11 @@ from synth.scale.baselines.rings.ring_network import RingNetwork
 
 # Arcs up to which a quotient keeps all of them. Of more, those of small voltage are kept.
 ALL_ARCS = 3_000
-# Arcs above which a network is not searched at all: the annealing and its integer program would take too long.
+# Arcs above which a network is not searched at all.
 MAXIMUM_ARCS = 24_000
 # Permutations formed as products of the declared automorphisms.
 MAXIMUM_PERMUTATIONS = 200
-# Quotients with equally many nodes that are searched, so that one that has no rings is not the only one.
+# Quotients with equally many nodes that are searched.
 QUOTIENTS_PER_SIZE = 2
 # Links from which on one quotient of each size is searched, because each takes long.
 MANY_LINKS = 100_000

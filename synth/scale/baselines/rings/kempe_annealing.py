@@ -20,7 +20,7 @@ TEMPERATURE = (0.7, 0.25)
 EXCHANGE_SHARE = 0.85
 # Random exchanges for each layer before the annealing, because the matchings that layers come from resemble each other.
 INITIAL_EXCHANGES = 8
-# Nodes that a rerouting may visit. Longer ones rarely succeed.
+# Nodes that a rerouting may visit.
 REROUTED_NODES = 6
 # Arcs out of a node that a rerouting tries at random.
 REROUTING_TRIALS = 4

@@ -41,7 +41,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RingSearchSettings:
-    """Limits and efforts of the ring search, chosen so that each stage takes seconds on the machines it applies to.
+    """Limits and efforts of the ring search.
 
     enumerated_ranks       ranks up to which cycles are enumerated and the network itself, not only quotients, searched
     proved_ranks           ranks up to which a constraint program is used
