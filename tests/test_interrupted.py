@@ -58,12 +58,12 @@ def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
     (tmp_path / "groups.yaml").write_text(GROUPS)
     words = ("groups", "--topo", "fully-connected:4*2", "--file", str(tmp_path / "groups.yaml"))
     whole = run(*words, "--format", "json", "--bound-only")
-    monkeypatch.setattr(joint, "packed", interrupt)
+    monkeypatch.setattr(joint, "pack_trees", interrupt)
     done = run(*words, "--format", "json")
     assert whole.exit_code == 0 and done.exit_code == 130, done.output
     assert "a schedule" in done.output
-    monkeypatch.setattr(joint, "packed", lambda *_: pytest.fail("was begun after Ctrl-C"))
-    monkeypatch.setattr(joint, "_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
+    monkeypatch.setattr(joint, "pack_trees", lambda *_: pytest.fail("was begun after Ctrl-C"))
+    monkeypatch.setattr(joint, "_bounds_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
     assert run(*words).exit_code == 130
 
 

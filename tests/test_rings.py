@@ -220,7 +220,7 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def late(*given: object) -> None:
         raise TimeUp
 
-    monkeypatch.setattr(flows, "packed", late)
+    monkeypatch.setattr(flows, "pack_trees", late)
     found = api.groups("ring:4", path)
     assert found.schedule is None and found.open == ("a schedule",)
     shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path)])
