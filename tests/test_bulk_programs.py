@@ -47,7 +47,7 @@ def test_what_is_no_schedule_is_said_in_one_line(folder):
 
 
 def test_a_large_one_says_so(folder, monkeypatch):
-    monkeypatch.setattr(bulk_expansion, "MOST", 10)
+    monkeypatch.setattr(bulk_expansion, "MAXIMUM_SENDS", 10)
     with pytest.raises(UsageError, match="at most 10"):
         synth.load_program(folder / "torus.npz")
 

@@ -25,7 +25,7 @@ def test_where_trees_take_too_long_flows_say_the_bound(monkeypatch, name):
     found = api.explain("torus:3x6", name, time_limit=1000)
     assert found.ways[0].units == whole.ways[0].units
     assert [(way.name, way.units) for way in found.ways[1:]] == [(way.name, way.units) for way in whole.ways[1:]]
-    assert found.open[0] == f"a sharper bound of {name}, or trees that attain it" and not whole.open
+    assert found.open[0] == f"a tighter bound of {name}, or trees that attain it" and not whole.open
 
 
 @pytest.mark.parametrize("machine", ["torus:3x6", "dgx1", "dgx-a100*32"])

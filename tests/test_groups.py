@@ -15,7 +15,7 @@ from synth.model.process_groups import Group, units
 from synth.model.topology import Link, Topology
 from synth.scale.groups import joint as groupflows
 from synth.scale.groups.joint_bound import bound
-from synth.scale.groups.step_assignment import scheduled
+from synth.scale.groups.step_assignment import assign_steps
 from synth.topologies.process_group_files import load
 
 BOXES = "dgx-a100*4"  # per GPU 300 GB/s of NVSwitch and 25 GB/s of NIC, each way
@@ -350,6 +350,6 @@ def test_the_command_refuses_in_one_line(tmp_path):
     ("name", "missing"), [("ring:8", "a better schedule"), ("fully-connected:8", "a schedule of fewer steps")]
 )
 def test_an_optimal_schedule_that_the_time_ended_may_be_one_of_more_steps(monkeypatch, name, missing):
-    monkeypatch.setattr(groupflows, "scheduled", lambda *given: (scheduled(*given)[0], False))
+    monkeypatch.setattr(groupflows, "assign_steps", lambda *given: (assign_steps(*given)[0], False))
     found = groupflows.together(api.topology(name), [Group(tuple(range(8)), "allgather", Fraction(1))], chunks=1)
     assert (found.gap == 0, found.open) == (name != "ring:8", (missing,))

@@ -58,24 +58,24 @@ def test_bounds_of_groups_are_printed_without_a_schedule(monkeypatch, tmp_path):
     (tmp_path / "groups.yaml").write_text(GROUPS)
     words = ("groups", "--topo", "fully-connected:4*2", "--file", str(tmp_path / "groups.yaml"))
     whole = run(*words, "--format", "json", "--bound-only")
-    monkeypatch.setattr(joint, "packed", interrupt)
+    monkeypatch.setattr(joint, "pack_trees", interrupt)
     done = run(*words, "--format", "json")
     assert whole.exit_code == 0 and done.exit_code == 130, done.output
     assert "a schedule" in done.output
-    monkeypatch.setattr(joint, "packed", lambda *_: pytest.fail("was begun after Ctrl-C"))
-    monkeypatch.setattr(joint, "_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
+    monkeypatch.setattr(joint, "pack_trees", lambda *_: pytest.fail("was begun after Ctrl-C"))
+    monkeypatch.setattr(joint, "_bounds_alone", lambda network, nodes, some: give_up() or (None,) * len(some))
     assert run(*words).exit_code == 130
 
 
 @pytest.mark.parametrize(
-    "place", [(search, "disjoint"), (comparison._Explained, "_by_flows"), (comparison, "tree_rate")]
+    "place", [(search, "disjoint"), (comparison._Comparison, "_bound_at_scale"), (comparison, "tree_rate")]
 )
 def test_the_rates_that_are_known_are_printed(monkeypatch, place):
     words = ("explain", "--topo", "dgx1", "--coll", "allreduce", "--ranks", "0-3")
-    best = comparison._Explained._best
-    if place[1] == "_by_flows":  # of reduce-scatter and allgather
+    best = comparison._Comparison._bound
+    if place[1] == "_bound_at_scale":  # of reduce-scatter and allgather
         monkeypatch.setattr(
-            comparison._Explained, "_best", lambda self, name: best(self, name) if name == self.name else interrupt()
+            comparison._Comparison, "_bound", lambda self, name: best(self, name) if name == self.name else interrupt()
         )
     else:
         monkeypatch.setattr(*place, interrupt)

@@ -244,7 +244,7 @@ def test_explain_takes_the_lesser_of_both_bounds(factor):
     whole = explain(given, "allreduce").ways[0]
     assert whole.name == "upper bound" and whole.units == found.bound_gbps
     told = explain(
-        given, "allreduce", flows=lambda name: replace(search.bound(given, name), bound=found.bound / factor)
+        given, "allreduce", scale_bound=lambda name: replace(search.bound(given, name), bound=found.bound / factor)
     )
     assert told.ways[0].units == found.bound_gbps * min(factor, 1)
     assert ("linear program" in told.limit) == (factor > 1)

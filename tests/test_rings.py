@@ -61,7 +61,7 @@ def loads(machine: Topology, found: search.Rings) -> None:
     """By hand, from the topology's own links: every ring Hamiltonian, no link and no limit overfull."""
     network = machine.network()
     load = [0] * len(network.routes)
-    for (order, units), way in zip(found.rings, found.ways, strict=True):
+    for (order, units), way in zip(found.rings, found.links, strict=True):
         assert sorted(order) == list(range(machine.ranks)) and units > 0
         for a, b, link in zip(order, (*order[1:], order[0]), way, strict=True):
             assert (network.routes[link].src, network.routes[link].dst) == (a, b)
@@ -92,7 +92,7 @@ def test_a_broken_link_or_a_few_boxes_of_another_size_leave_a_right_answer():
         assert found.most and found.units == cut.units
 
 
-def test_a_thousand_ranks_are_folded():
+def test_a_thousand_ranks_have_a_small_quotient():
     machine = topology("torus:32x32")
     found = search.disjoint(machine)
     assert (found.units, found.most) == (4, True)
@@ -109,7 +109,7 @@ def _ring(size: int, width: int = 1) -> Topology:
     ([((0, 1, 2), 1)], [(0, 1, 2)], "not once round"),
     ([((0, 1, 2, 2), 1)], [(0, 1, 2, 3)], "not once round"),
     ([((0, 1, 2, 3), 0)], [(0, 1, 2, 3)], "not once round"),
-    ([((0, 1, 2, 3), 1)], [(0, 1, 2, 9)], "has not"),
+    ([((0, 1, 2, 3), 1)], [(0, 1, 2, 9)], "does not have"),
     ([((0, 1, 2, 3), 1)], [], "1 rings with the links of 0"),
 ])  # fmt: skip
 def test_the_checker_refuses_what_is_no_ring(cycles, ways, words):
@@ -138,17 +138,17 @@ def test_a_bound_counts_what_limits_let_through():
 
 def test_a_symmetry_that_is_none_is_not_believed():
     machine = topology("dgx1")
-    wrong = ring_network.Roads(**{**ring_network.of(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)})
-    assert list(folded_network.folded(wrong)) == []
+    wrong = ring_network.RingNetwork(**{**ring_network.of(machine).__dict__, "generators": ((1, 0, 3, 2, 5, 4, 7, 6),)})
+    assert list(folded_network.quotients(wrong)) == []
 
 
 def test_the_constraint_program_decides():
-    hops = folded_network.plain(ring_network.of(topology("hypercube:8")))
-    assert hops is not None
-    assert cp_sat_circuits.fit(hops, 3, 1, 5.0) == []
-    found = cp_sat_circuits.fit(hops, 2, 1, 5.0)
+    quotient = folded_network.trivial_quotient(ring_network.of(topology("hypercube:8")))
+    assert quotient is not None
+    assert cp_sat_circuits.fit(quotient, 3, 1, 5.0) == []
+    found = cp_sat_circuits.fit(quotient, 2, 1, 5.0)
     assert found is not None and len(found) == 2
-    assert all(sorted(hops.unfold(ring).tolist()) == list(range(8)) for ring in found)
+    assert all(sorted(quotient.lift(ring).tolist()) == list(range(8)) for ring in found)
 
 
 def test_several_links_between_two_ranks_share_the_load_of_trees():
@@ -195,7 +195,7 @@ def test_explain_names_what_limits_rings_and_shortens_parts():
 def test_a_time_limit_leaves_what_was_found():
     with until(0):
         found = search.disjoint(topology("dgx-a100*2"))
-    assert not found.whole and not found.most
+    assert not found.complete and not found.most
     shown = CliRunner().invoke(
         root, ["explain", "--topo", "dgx-a100*2", "--coll", "allreduce", "--time-limit", "0.001"]
     )
@@ -220,7 +220,7 @@ def test_groups_under_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def late(*given: object) -> None:
         raise TimeUp
 
-    monkeypatch.setattr(flows, "packed", late)
+    monkeypatch.setattr(flows, "pack_trees", late)
     found = api.groups("ring:4", path)
     assert found.schedule is None and found.open == ("a schedule",)
     shown = CliRunner().invoke(root, ["groups", "--topo", "ring:4", "--file", str(path)])

@@ -1,4 +1,4 @@
-"""One ring over two nodes of a folded machine: seen at once where there is none, and only there."""
+"""One ring over two nodes of a quotient network: seen at once where there is none, and only there."""
 
 from itertools import product
 from math import gcd
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.scale.baselines.rings import cp_sat_circuits
-from synth.scale.baselines.rings.folded_network import Hops
+from synth.scale.baselines.rings.folded_network import QuotientNetwork
 
 
 @st.composite
@@ -21,20 +21,20 @@ def machines(draw):
     src = tuple(draw(st.integers(0, 1)) for _ in range(count))
     turn = tuple(draw(st.integers(0, order - 1)) for _ in range(count))
     rank = np.arange(2 * order).reshape(2, order)
-    return Hops(2, order, src, tuple(1 - u for u in src), turn, uses, room, tuple(range(count)), rank)
+    return QuotientNetwork(2, order, src, tuple(1 - u for u in src), turn, uses, room, tuple(range(count)), rank)
 
 
-def fits(hops: Hops, width: int) -> bool:
-    for one, two in product(range(len(hops.src)), repeat=2):
+def fits(quotient: QuotientNetwork, width: int) -> bool:
+    for one, two in product(range(len(quotient.src)), repeat=2):
         load = [0, 0, 0]
-        for k, times in (*hops.uses[one], *hops.uses[two]):
+        for k, times in (*quotient.uses[one], *quotient.uses[two]):
             load[k] += times * width
-        roomy = all(much <= most for much, most in zip(load, hops.room, strict=True))
+        roomy = all(much <= most for much, most in zip(load, quotient.capacity, strict=True))
         if (
-            hops.src[one] == 0
-            and hops.src[two] == 1
+            quotient.src[one] == 0
+            and quotient.src[two] == 1
             and roomy
-            and gcd(hops.turn[one] + hops.turn[two], hops.order) == 1
+            and gcd(quotient.voltage[one] + quotient.voltage[two], quotient.order) == 1
         ):
             return True
     return False
@@ -42,8 +42,8 @@ def fits(hops: Hops, width: int) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(machines(), st.integers(1, 2))
-def test_none_is_said_only_where_none_is(hops, width):
-    found = cp_sat_circuits.fit(hops, 1, width, 1.0)
-    assert found is not None and bool(found) == fits(hops, width)
+def test_none_is_said_only_where_none_is(quotient, width):
+    found = cp_sat_circuits.fit(quotient, 1, width, 1.0)
+    assert found is not None and bool(found) == fits(quotient, width)
     for ring in found:
-        assert sorted(hops.unfold(ring).tolist()) == list(range(2 * hops.order))
+        assert sorted(quotient.lift(ring).tolist()) == list(range(2 * quotient.order))

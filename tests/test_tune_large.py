@@ -29,7 +29,7 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
     found = large()
     sends = [len(bulk_expansion.whole(point.make()).step) for point in found.points]
     assert min(sends) < max(sends)
-    monkeypatch.setattr(bulk_expansion, "MOST", max(sends) - 1)
+    monkeypatch.setattr(bulk_expansion, "MAXIMUM_SENDS", max(sends) - 1)
     made, notes = tuning_inputs._written_out(found, MACHINE.network(), TASK, Search())
     assert len(made.points) == sum(n < max(sends) for n in sends)
     steps = found.points[sends.index(max(sends))].steps
@@ -38,7 +38,7 @@ def test_a_point_too_large_to_write_out_is_left_out_with_a_note(monkeypatch):
 
 def test_a_plan_has_every_size_where_all_points_are_too_large(monkeypatch):
     found = large()
-    monkeypatch.setattr(bulk_expansion, "MOST", 1)
+    monkeypatch.setattr(bulk_expansion, "MAXIMUM_SENDS", 1)
     monkeypatch.setattr(synthesis, "frontier", lambda *given, **more: found)
     plan = api.tune(MACHINE, "allgather", [1 << 10, 1 << 30])
     assert len(plan.tables[0].seconds) == 2 and all(plan.tables[0].seconds)

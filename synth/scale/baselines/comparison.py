@@ -1,4 +1,4 @@
-"""Why a machine is as fast as it is: the optimum beside what NCCL-like rings and trees reach on the same links."""
+"""Comparison of the optimum of a collective with NCCL-like rings and trees on the same links, and what limits it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from fractions import Fraction
 from synth.errors import SynthError, UsageError
 from synth.model.scale_frontier import Large
 from synth.model.topology import Network, Topology
-from synth.scale.baselines.allocations import RATED, Best, best, by_trees, induced, share
+from synth.scale.baselines.allocations import RATED, RateBound, induced, rate_bound, ring_rate, tree_packing_bound
 from synth.scale.baselines.comparison_text import Words, runs, units_of
 from synth.scale.baselines.double_binary_tree import tree_rate
 from synth.scale.baselines.rings import ring_network
 from synth.scale.baselines.rings import search as rings
-from synth.scale.baselines.rings.cut_bound import RingBound
-from synth.scale.baselines.rings.search import Rings
+from synth.scale.baselines.rings.rings import Rings
 from synth.solvers.processes.deadline import TimeUp, apart, give_up, given_up, left, until
+
+Progress = Callable[[str], None]
+ScaleBound = Callable[[str], Large]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to run the collective: units of algorithmic bandwidth (size / time), None where time ran out, and a
-    remark."""
+class MethodRate:
+    """Rate of one method: units of algorithmic bandwidth (size / time), None where time ran out, and a remark."""
 
     name: str
     units: Fraction | None
@@ -32,15 +33,15 @@ class Way:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`ways`: the bound first. `limit`: in words, what the bound rests on. `parts`: the ranks of each part or side that
-    it speaks of.
+    """Rates of all methods, and what limits the collective.
 
-    `rings`: all rings together, and what limits them. `open`: what a time limit or Ctrl-C cut short; `interrupted`: it
-    was Ctrl-C.
+    `ways`: the rates, the bound first. `limit`: a sentence about the reason of the bound. `parts`: the labels of the
+    ranks of each part or side in that sentence. `rings`: all rings together, with their bound. `open`: what a time
+    limit or Ctrl-C cut short. `interrupted`: it was Ctrl-C.
     """
 
     collective: str
-    ways: tuple[Way, ...]
+    ways: tuple[MethodRate, ...]
     limit: str
     parts: tuple[tuple[int, ...], ...] = ()
     rings: Rings | None = None
@@ -48,118 +49,121 @@ class Explanation:
     interrupted: bool = False
 
 
-# Units of all links together that linear programs and 64-bit sums still take exactly.
-MOST_UNITS = 1 << 40
-# Ranks up to which links are listed from rank to rank to look for trees; above, flows alone say the bound.
-LISTED = 128
-# Ranks up to which a linear program over steps bounds what trees do not attain.
-FEW_RANKS = 16
-# The share of a time limit that is left to all else when trees and linear programs look for a bound.
-SPARED = 0.6
-Tell = Callable[[str], None]
-Flows = Callable[[str], Large]
+# Units of all links together up to which linear programs and 64-bit sums are exact.
+MAXIMUM_UNITS = 1 << 40
+# Ranks up to which packed trees are searched on the links from rank to rank. Above, the scale engine gives the bound.
+LISTED_RANKS = 128
+# Ranks up to which a linear program over steps gives the bound where packed trees do not attain it.
+PROGRAM_RANKS = 16
+# Share of a time limit that the search for a bound by trees and linear programs leaves for all else.
+RESERVED_SHARE = 0.6
 
 
 def explain(
-    machine: Network | Topology,
+    topology: Network | Topology,
     name: str,
     labels: Sequence[int] = (),
-    flows: Flows | None = None,
-    tell: Tell = lambda text: None,
+    scale_bound: ScaleBound | None = None,
+    progress: Progress = lambda text: None,
     root: int = 0,
 ) -> Explanation:
-    """The optimum of collective `name` and, as far as the links allow them, one ring, all disjoint rings and double
-    binary trees.
+    """Return the optimum of collective `name` beside one ring, all disjoint rings and double binary trees.
 
-    `root`: of a broadcast. `labels`: what the ranks are called in the sentences. `flows`: bounds a collective by cuts;
-    asked above
-    `FEW_RANKS` ranks where no trees are known to attain the bound, and for the cut that limits.
-    Under a time limit (`synth.solvers.processes.deadline`) what is found by then.
-    Raises UsageError for a collective without a rate (see `RATED`).
+    `root`: of a broadcast. `labels`: names of the ranks in the sentences. `scale_bound`: bounds a collective by cuts.
+    It is called above `PROGRAM_RANKS` ranks where no trees are known to attain the bound, and for the cut that limits.
+    A time limit (`synth.solvers.processes.deadline`) leaves the rates found by then. Raises UsageError for a collective
+    that is not in `RATED`, SynthError for bandwidths that are negative or need too many units.
     """
     if name not in RATED:
         raise UsageError(f"rates are known for {', '.join(RATED)}; not for {name}")
-    network = machine if isinstance(machine, Network) else machine.network() if machine.ranks <= LISTED else None
+    network = None
+    if isinstance(topology, Network):
+        network = topology
+    elif topology.ranks <= LISTED_RANKS:
+        network = topology.network()
     if network is not None:
-        if any(r.units < 0 for r in network.routes) or any(cap.units < 0 for cap in network.caps):
+        route_units = [route.units for route in network.routes]
+        cap_units = [cap.units for cap in network.caps]
+        if min(route_units, default=0) < 0 or min(cap_units, default=0) < 0:
             raise SynthError(f"{network.name}: a bandwidth is negative; a link that is down has 0")
-        if sum(r.units for r in network.routes) > MOST_UNITS:
+        if sum(route_units) > MAXIMUM_UNITS:
             raise SynthError(
-                f"{network.name}: its links are {MOST_UNITS} units and more together; round the bandwidths to fewer "
+                f"{network.name}: its links are {MAXIMUM_UNITS} units and more together; round the bandwidths to fewer "
                 f"digits"
             )
-        if not all(r.units for r in network.routes) or not all(cap.units for cap in network.caps):
+        if not all(route_units) or not all(cap_units):
             network = induced(network, range(network.ranks))
-            machine = network if isinstance(machine, Network) else machine
-    return _Explained(machine, network, name, list(labels or range(machine.ranks)), flows, tell, root).run()
+            topology = network if isinstance(topology, Network) else topology
+    query = _Query(topology, network, name, list(labels or range(topology.ranks)), scale_bound, progress, root)
+    return _Comparison(query).run()
 
 
-class _Explained:
-    def __init__(
-        self,
-        machine: Network | Topology,
-        network: Network | None,
-        name: str,
-        labels: list[int],
-        flows: Flows | None,
-        tell: Tell,
-        root: int,
-    ) -> None:
-        self.root = root
-        self.machine, self.network, self.name, self.labels, self.flows, self.tell = (
-            machine,
-            network,
-            name,
-            labels,
-            flows,
-            tell,
-        )
-        self.words = Words(name, labels)
-        self.wires = ring_network.of(machine)
+@dataclass(frozen=True)
+class _Query:
+    """Arguments of `explain`; `network` is the topology from rank to rank, None where it has too many ranks."""
+
+    topology: Network | Topology
+    network: Network | None
+    name: str
+    labels: list[int]
+    scale_bound: ScaleBound | None
+    progress: Progress
+    root: int
+
+
+class _Comparison:
+    """State of one `explain`: `open` is what was cut short, `scale_frontiers` the scale engine's bounds by name."""
+
+    def __init__(self, query: _Query) -> None:
+        self.topology, self.network, self.name = query.topology, query.network, query.name
+        self.labels, self.scale_bound, self.progress, self.root = (
+            query.labels, query.scale_bound, query.progress, query.root
+        )  # fmt: skip
+        self.words = Words(query.name, query.labels)
+        self.links = ring_network.of(query.topology)
         self.open: list[str] = []
-        self.known: dict[str, Large] = {}
+        self.scale_frontiers: dict[str, Large] = {}
 
     def run(self) -> Explanation:
-        if self.machine.ranks < 2:
-            raise UsageError(f"{self.machine.name} has one rank: there is nothing to send")
-        if not self.wires.connected():
-            none = (Way("optimum", Fraction(0)),)
+        """Rate all methods. Raises UsageError for a single rank."""
+        if self.topology.ranks < 2:
+            raise UsageError(f"{self.topology.name} has one rank: there is nothing to send")
+        if not self.links.connected():
+            none = (MethodRate("optimum", Fraction(0)),)
             return Explanation(self.name, none, "the links do not connect these ranks")
-        self.tell("bound")
-        top = self._lesser(self._best(self.name))
-        if top is None:
-            ways = [Way("upper bound", None, "none within the time limit")]
+        self.progress("bound")
+        bound = self._minimum_with_scale_bound(self._bound(self.name))
+        if bound is None:
+            rates = [MethodRate("upper bound", None, "none within the time limit")]
+        elif bound.attained:
+            rates = [MethodRate("optimum", bound.units, "packed trees attain it")]
         else:
-            ways = [
-                Way(
-                    "optimum" if top.attained else "upper bound",
-                    top.units,
-                    "packed trees attain it" if top.attained else "",
-                )
-            ]
+            rates = [MethodRate("upper bound", bound.units)]
         if self.name == "allreduce":
-            ways.append(self._composed())
-        trees = (
-            [self._trees()] if self.name in ("broadcast", "allreduce") else []
-        )  # which take no time beside a long search for rings
-        self.tell("rings")
-        found = self._disjoint()
-        ways += [*self._rings(found), *trees]
-        limit, parts = self._limit(top)
-        return Explanation(self.name, tuple(ways), limit, parts, found, tuple(self.open), given_up())
+            rates.append(self._composed_rate())
+        # the trees take no time beside a long search for rings, so they come first
+        trees = [self._tree_rate()] if self.name in ("broadcast", "allreduce") else []
+        self.progress("rings")
+        found = self._disjoint_rings()
+        rates += [*self._ring_rates(found), *trees]
+        limit, parts = self._limit(bound)
+        return Explanation(self.name, tuple(rates), limit, parts, found, tuple(self.open), given_up())
 
-    def _disjoint(self) -> Rings:
-        """All rings together, none where the time is over; Ctrl-C ends the search, and nothing more is begun."""
+    def _disjoint_rings(self) -> Rings:
+        """All rings together, none where the time is over. Ctrl-C ends the search, and nothing more is begun."""
         if left() != 0:
             try:
-                return rings.disjoint(self.machine, self.tell, self.wires)
+                return rings.disjoint(self.topology, self.progress, self.links)
             except KeyboardInterrupt:
                 give_up()
-        return Rings((), False, whole=False)
+        return Rings((), False, complete=False)
 
-    def _best(self, name: str, spared: float = SPARED) -> Best | None:
-        """The bound of `name`; under a time limit flows say it where trees and linear programs take too long: a share
-        `spared` is left."""
+    def _bound(self, name: str, reserved: float = RESERVED_SHARE) -> RateBound | None:
+        """Bound of collective `name`; None where time ran out.
+
+        Trees and linear programs may take all of a time limit but the share `reserved`. The scale engine gives the
+        bound where they take longer or do not apply.
+        """
         if left() == 0 and name != self.name:
             self.open.append(f"the bound of {name}")
             return None
@@ -167,81 +171,88 @@ class _Explained:
         if network is not None:
             seconds = left()
             try:
-                with until(None if seconds is None else seconds * (1 - spared)):
-                    asked = best if self.flows is None or network.ranks <= FEW_RANKS else by_trees
-                    if (found := apart(asked, network, name, self.root)) is not None:
-                        return found
+                with until(None if seconds is None else seconds * (1 - reserved)):
+                    exact = self.scale_bound is None or network.ranks <= PROGRAM_RANKS
+                    method = rate_bound if exact else tree_packing_bound
+                    bound = apart(method, network, name, self.root)
+                    if bound is not None:
+                        return bound
             except TimeUp:
                 late = True
+        if late and self.scale_bound is None:
+            self.open.append(f"the bound of {name}")
+            return None
         if late:
-            self.open.append(
-                f"the bound of {name}" if self.flows is None else f"a sharper bound of {name}, or trees that attain it"
-            )
-            if self.flows is None:
-                return None
-        return self._by_flows(name)
+            self.open.append(f"a tighter bound of {name}, or trees that attain it")
+        return self._bound_at_scale(name)
 
-    def _lesser(self, top: Best | None) -> Best | None:
-        """`top`, or what flows say where a linear program says more."""
-        if top is None or top.attained or top.cut or self.flows is None:
-            return top
+    def _minimum_with_scale_bound(self, bound: RateBound | None) -> RateBound | None:
+        """The lower of `bound` and the scale engine's, where `bound` comes from a linear program."""
+        if bound is None or bound.attained or bound.cut or self.scale_bound is None:
+            return bound
         with suppress(SynthError):
-            if self.name not in self.known:
-                self.known[self.name] = self.flows(self.name)
-            large = self.known[self.name]
-            return min(top, Best(large.bound_gbps / large.unit, (), False), key=lambda b: b.units)
-        return top
+            if self.name not in self.scale_frontiers:
+                self.scale_frontiers[self.name] = self.scale_bound(self.name)
+            frontier = self.scale_frontiers[self.name]
+            at_scale = RateBound(frontier.bound_gbps / frontier.unit, (), False)
+            return at_scale if at_scale.units < bound.units else bound
+        return bound
 
-    def _by_flows(self, name: str) -> Best:
-        if self.flows is None:
+    def _bound_at_scale(self, name: str) -> RateBound:
+        """Bound of collective `name` by the scale engine. Raises UsageError where there is none."""
+        if self.scale_bound is None:
             raise UsageError(
-                f"{self.machine.name} has {self.machine.ranks} ranks, above {LISTED}; `synth bound` says its optimum"
+                f"{self.topology.name} has {self.topology.ranks} ranks, above {LISTED_RANKS}; `synth bound` prints its "
+                f"optimum"
             )
-        if name not in self.known:
-            self.known[name] = self.flows(name)
-            if self.known[name].open and not any(name in line for line in self.open):
-                self.open.append(f"a sharper bound of {name}")
-        large = self.known[name]
-        return Best(large.bound_gbps / large.unit, (), False)
+        if name not in self.scale_frontiers:
+            self.scale_frontiers[name] = self.scale_bound(name)
+            if self.scale_frontiers[name].open and not any(name in line for line in self.open):
+                self.open.append(f"a tighter bound of {name}")
+        frontier = self.scale_frontiers[name]
+        return RateBound(frontier.bound_gbps / frontier.unit, (), False)
 
-    def _composed(self) -> Way:
+    def _composed_rate(self) -> MethodRate:
+        """Rate of an allreduce as the optimal reduce-scatter followed by the optimal allgather."""
         names = ("reduce-scatter", "allgather")
-        name = "optimal reduce-scatter, then allgather"
+        method = "optimal reduce-scatter, then allgather"
         try:
-            both = [self._best(name) for name in names]
+            bounds = [self._bound(name) for name in names]
         except KeyboardInterrupt:
             give_up()
             self.open += [f"the bound of {name}" for name in names]
-            both = [None]
-        if None in both or not all(b.units for b in both if b is not None):
-            return Way(name, None, "no bound within the time limit")
-        if any(self.known[name].open for name in names if name in self.known):
-            return Way(name, None, "only bounds of the two within the time limit, no rates")
-        return Way(name, 1 / sum((1 / b.units for b in both if b is not None), Fraction(0)))
+            bounds = []
+        rates = [bound.units for bound in bounds if bound is not None]
+        if len(rates) < len(names) or not all(rates):
+            return MethodRate(method, None, "no bound within the time limit")
+        if any(self.scale_frontiers[name].open for name in names if name in self.scale_frontiers):
+            return MethodRate(method, None, "only bounds of the two within the time limit, no rates")
+        return MethodRate(method, 1 / sum((1 / units for units in rates), Fraction(0)))
 
-    def _rings(self, found: Rings) -> list[Way]:
-        part = share(self.name, self.machine.ranks)
+    def _ring_rates(self, found: Rings) -> list[MethodRate]:
+        """Rates of all disjoint rings and of one ring."""
+        unit_rate = ring_rate(self.name, self.topology.ranks)
         if not found.units:
-            reached, none = None, "none was found; that does not say there is none"
+            rate, remark = None, "none was found; that does not say there is none"
             if found.most:
-                reached, none = Fraction(0), "no ring over these links: NCCL would leave them for PCIe or shared memory"
-            if not found.whole:
+                rate, remark = Fraction(0), "no ring over these links: NCCL would leave them for PCIe or shared memory"
+            if not found.complete:
                 self.open.append("rings")
-                reached, none = None, "none was found within the time limit"
-            return [Way("all disjoint rings", reached, none), Way("one ring", reached, none)]
-        if not found.whole:
+                rate, remark = None, "none was found within the time limit"
+            return [MethodRate("all disjoint rings", rate, remark), MethodRate("one ring", rate, remark)]
+        if not found.complete:
             self.open.append("more rings")
-        several = f"{units_of(found.units)} in all{self._why(found)}"
-        ways = [Way("all disjoint rings", found.units * part, several)]
-        one = max(units for _, units in found.rings)
+        remark = f"{units_of(found.units)} in all{self._reason(found)}"
+        rates = [MethodRate("all disjoint rings", found.units * unit_rate, remark)]
+        widest = max(units for _, units in found.rings)
         with suppress(TimeUp):
-            one = rings.widest(self.machine, found, self.wires)
-        ways.append(Way("one ring", one * part, f"{units_of(one)} wide"))
-        return ways
+            widest = rings.widest(self.topology, found, self.links)
+        rates.append(MethodRate("one ring", widest * unit_rate, f"{units_of(widest)} wide"))
+        return rates
 
-    def _why(self, found: Rings) -> str:
-        """That no more rings fit, and why; or how many might."""
-        bound: RingBound | None = found.bound
+    def _reason(self, found: Rings) -> str:
+        """The reason why no more rings fit, or how many more might."""
+        bound = found.bound
         if found.most and (bound is None or bound.units > found.units):
             return ", the most that fit"
         if bound is None:
@@ -251,41 +262,41 @@ class _Explained:
         verb = "leave" if bound.leaving else "enter"
         return f": no more {verb} {self.words.ranks(bound.side)}"
 
-    def _trees(self) -> Way:
-        name = "double binary trees"
+    def _tree_rate(self) -> MethodRate:
+        method = "double binary trees"
         try:
-            rate = tree_rate(self.wires, None if self.name == "allreduce" else self.root)
+            rate = tree_rate(self.links, None if self.name == "allreduce" else self.root)
         except (TimeUp, KeyboardInterrupt) as stop:
             if isinstance(stop, KeyboardInterrupt):
                 give_up()
-            self.open.append(name)
-            return Way(name, None, "not within the time limit")
-        return Way(name, rate, "in the order of the ranks; an edge without a link goes a shortest way")
+            self.open.append(method)
+            return MethodRate(method, None, "not within the time limit")
+        return MethodRate(method, rate, "in the order of the ranks; an edge without a link follows a shortest path")
 
-    def _limit(self, top: Best | None) -> tuple[str, tuple[tuple[int, ...], ...]]:
-        """What the bound rests on, and the ranks that the sentence is about."""
-        if top is None:
+    def _limit(self, bound: RateBound | None) -> tuple[str, tuple[tuple[int, ...], ...]]:
+        """The sentence about the reason of the bound, and the labels of the ranks in it."""
+        if bound is None:
             return "not known: the time limit came first", ()
-        if top.cut:
-            return (
-                self.words.parts(top.cut, self.wires)
-                if self.name == "allreduce"
-                else self.words.side(top.cut, top.units)
-            )
-        large = self.known.get(self.name)  # by flows: a cut that says no more than the linear program
-        if large is None or large.bound_gbps / large.unit != top.units:
+        if bound.cut:
+            if self.name == "allreduce":
+                return self.words.parts(bound.cut, self.links)
+            return self.words.side(bound.cut, bound.units)
+        frontier = self.scale_frontiers.get(self.name)
+        if frontier is None or frontier.bound_gbps / frontier.unit != bound.units:
             return "the linear program over all cuts and times (`synth bound` prints the certificate)", ()
-        certificate, ranks = large.certificate, self.machine.ranks
+        certificate, ranks = frontier.certificate, self.topology.ranks
         if certificate["kind"] == "throughput-cut":
             inside = tuple(n for first, last in certificate["inside"] for n in range(first, last + 1) if n < ranks)
-            return self.words.side(inside, top.units)
+            return self.words.side(inside, bound.units)
         if certificate["kind"] == "allreduce-parts":
-            parts = tuple(tuple(self.labels[n] for n in region if n < ranks) for region in certificate["regions"])
-            return (
-                f"{self.words.listed(parts)}: each byte crosses between them at least {2 * (len(parts) - 1)} times",
-                parts,
-            )
+            parts = tuple(self._labels_of(region) for region in certificate["regions"])
+            sentence = f"each byte crosses between them at least {2 * (len(parts) - 1)} times"
+            return f"{self.words.listed(parts)}: {sentence}", parts
         return "cuts of the fabric that share limits (`synth bound --engine flow` prints the certificate)", ()
 
+    def _labels_of(self, region: Sequence[int]) -> tuple[int, ...]:
+        """Labels of the ranks of a region, whose other nodes are switches."""
+        return tuple(self.labels[n] for n in region if n < self.topology.ranks)
 
-__all__ = ["RATED", "Explanation", "Way", "explain", "runs"]
+
+__all__ = ["RATED", "Explanation", "MethodRate", "explain", "runs"]

@@ -1,4 +1,4 @@
-"""What limits a collective, in words: the sentences of `synth explain` about cuts and partitions."""
+"""Sentences of `synth explain` about the cut or partition that limits a collective."""
 
 from __future__ import annotations
 
@@ -8,91 +8,89 @@ from fractions import Fraction
 
 import numpy as np
 
-from synth.model.documents.int_ranges import runs as stretches
-from synth.scale.baselines.rings.ring_network import Roads
+from synth.model.documents.int_ranges import runs as intervals
+from synth.scale.baselines.rings.ring_network import RingNetwork
 
-# Parts and runs of ranks that a sentence names.
-FEW = 4
+# Parts that a sentence lists, and half of the runs of ranks that it lists, so that it stays readable.
+LISTED_PARTS = 4
 
-Said = tuple[str, tuple[tuple[int, ...], ...]]
+# A sentence, and the labels of the ranks of each set that it is about.
+Sentence = tuple[str, tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
 class Words:
-    """About collective `name` on ranks that are called `labels`; each sentence with the labels of the ranks that it is
-    about."""
+    """Sentences about collective `name` on ranks with `labels`, each with the labels of the ranks it is about."""
 
     name: str
     labels: Sequence[int]
 
-    def parts(self, cut: Sequence[int], wires: Roads) -> Said:
-        """The sentence of a partition, given as the part of each rank, on links alike both ways."""
-        found: dict[int, list[int]] = {}
+    def parts(self, cut: Sequence[int], network: RingNetwork) -> Sentence:
+        """Return the sentence of a partition on symmetric links; `cut[r]` is the part of rank r."""
+        members: dict[int, list[int]] = {}
         for rank, part in enumerate(cut):
-            found.setdefault(part, []).append(self.labels[rank])
-        parts = tuple(tuple(ranks) for ranks in found.values())
+            members.setdefault(part, []).append(self.labels[rank])
+        parts = tuple(tuple(ranks) for ranks in members.values())
         label = np.array(cut)
-        across = int(wires.units[label[wires.src] != label[wires.dst]].sum())
+        across = int(network.units[label[network.src] != label[network.dst]].sum())
         times = f"each byte crosses {len(parts)} parts at least {2 * (len(parts) - 1)} times"
         return f"{self.listed(parts)}: {units_of(across // 2)} of links between them, and {times}", parts
 
     def listed(self, parts: tuple[tuple[int, ...], ...]) -> str:
-        """``the parts 0,1 | 2,3``; of many the first ones."""
-        shown = " | ".join(runs(part) for part in parts[:FEW])
-        if len(parts) > FEW:
+        """Return ``the parts 0,1 | 2,3``; of many parts the first ones and their number."""
+        shown = " | ".join(runs(part) for part in parts[:LISTED_PARTS])
+        if len(parts) > LISTED_PARTS:
             size = len(parts[0])
-            each = f", {_of(size)} each" if all(len(part) == size for part in parts) else ""
-            return f"the {len(parts)} parts {shown} | and {len(parts) - FEW} more{each}"
+            equal = all(len(part) == size for part in parts)
+            each = f", {_ranks_of(size)} each" if equal else ""
+            return f"the {len(parts)} parts {shown} | and {len(parts) - LISTED_PARTS} more{each}"
         return f"the parts {shown}"
 
-    def side(self, side: Sequence[int], rate: Fraction) -> Said:
-        """The sentence of a cut: the units across it follow from the rate that it allows."""
+    def side(self, side: Sequence[int], rate: Fraction) -> Sentence:
+        """Return the sentence of a cut; the units across it follow from the rate that it allows, in units."""
         ranks = len(self.labels)
         units = rate if self.name in ("broadcast", "allreduce") else rate * len(side) / ranks
         across = units_of(int(units)) if units.denominator == 1 else f"{float(units):.6g} units"
         shown = self.ranks(side)
-        named = (tuple(self.labels[r] for r in sorted(side)),)
+        labels = (tuple(self.labels[r] for r in sorted(side)),)
         one = len(side) == 1
+        ending = "s" if one else ""
         if self.name == "reduce-scatter":
-            return (
-                f"{shown} take{'s' if one else ''} in {across} from the others, for {len(side)} of {ranks} results",
-                named,
-            )
+            sentence = f"{shown} take{ending} in {across} from the others, for {len(side)} of {ranks} results"
+            return sentence, labels
         if self.name == "allreduce":
             whose = "its" if one else "their"
-            return (
-                f"{shown} send{'s' if one else ''} {across} to the others, which need {whose} part of every sum",
-                named,
-            )
-        wanted = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
-        return (
-            f"{shown} send{'s' if one else ''} {across} to the others, which must get {wanted} from "
-            f"{'it' if one else 'them'}",
-            named,
-        )
+            return f"{shown} send{ending} {across} to the others, which need {whose} part of every sum", labels
+        data = "the whole buffer" if self.name == "broadcast" else f"{len(side)} of {ranks} parts"
+        sender = "it" if one else "them"
+        return f"{shown} send{ending} {across} to the others, which must get {data} from {sender}", labels
 
     def ranks(self, side: Sequence[int]) -> str:
-        """``rank 3``, ``ranks 0-3``."""
-        return ("rank " if len(side) == 1 else "ranks ") + runs([self.labels[r] for r in sorted(side)])
+        """Return ``rank 3`` or ``ranks 0-3``."""
+        labels = [self.labels[r] for r in sorted(side)]
+        return ("rank " if len(side) == 1 else "ranks ") + runs(labels)
 
 
 def units_of(n: int) -> str:
-    """``1 unit``, ``2 units``."""
+    """Return ``1 unit``, ``2 units``."""
     return f"{n} unit{'' if n == 1 else 's'}"
 
 
-def _of(n: int) -> str:
+def _ranks_of(n: int) -> str:
     return f"{n} rank{'' if n == 1 else 's'}"
 
 
 def runs(ranks: Sequence[int]) -> str:
-    """``0,1,2``, or ``0-7,16-23`` where many follow each other; of very many runs the first ones."""
-    shown = [
-        str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" if b > a + 2 else f"{a},{a + 1},{b}"
-        for a, b in stretches(ranks)
-    ]
-    return (
-        ",".join(shown)
-        if len(shown) <= 2 * FEW
-        else f"{','.join(shown[: 2 * FEW])} and {len(shown) - 2 * FEW} runs more"
-    )
+    """Return ``0,1,2``, or ``0-7,16-23`` for longer runs of consecutive ranks; of very many runs the first ones."""
+    shown = [_run(first, last) for first, last in intervals(ranks)]
+    maximum = 2 * LISTED_PARTS
+    if len(shown) <= maximum:
+        return ",".join(shown)
+    return f"{','.join(shown[:maximum])} and {len(shown) - maximum} runs more"
+
+
+def _run(first: int, last: int) -> str:
+    """One run of consecutive ranks: up to three are listed, more are written as an interval."""
+    if last > first + 2:
+        return f"{first}-{last}"
+    return ",".join(str(rank) for rank in range(first, last + 1))

@@ -1,8 +1,8 @@
-"""NVLink and PCIe at once: the hybrid of Blink (Wang et al., "Blink: Fast and Generic Collectives for Distributed ML",
-MLSys 2020).
+"""NVLink and PCIe at once: the hybrid transfer of Blink (Wang et al., MLSys 2020).
 
-Data goes over both fabrics in the shares that end together. Leaving and entering peer access between them costs time
-(the paper's T_dpa), which the PCIe share pays: d_pcie / b_pcie + t = d_nvlink / b_nvlink.
+Blink: "Fast and Generic Collectives for Distributed ML". The data is split so that both fabrics finish at the same
+time. Switching peer access between them costs time t (the paper's T_dpa), which the PCIe part pays:
+d_pcie / b_pcie + t = d_nvlink / b_nvlink.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from synth.model.topology import Cap, Network, Route
 
 @dataclass(frozen=True)
 class Split:
-    """Of `size` bytes, `slow` go over the slow fabric; `gbps` is size over time with both."""
+    """Split of a message: `slow` of its bytes go over the slow fabric; `gbps` is size over time with both."""
 
     slow: Fraction
     gbps: Fraction
 
 
 def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Split:
-    """The best shares of `size` bytes between fabrics of `fast` and `slow` GB/s, when using the slow one costs
-    `switching` µs.
+    """Return the best split of `size` bytes between fabrics of `fast` and `slow` GB/s.
 
-    All of it goes over the fast fabric where the slow one does not pay, and over the slow one where `fast` is 0.
-    Raises UsageError when neither carries anything.
+    Using the slow one costs `switching` µs. All bytes go over the fast fabric where the slow one does not pay, and over
+    the slow one where `fast` is 0. Raises UsageError when neither carries anything.
     """
     if size < 1 or fast < 0 or slow < 0 or switching < 0 or fast + slow == 0:
         raise UsageError(f"{size} bytes over {fast} and {slow} GB/s with {switching} µs: there is nothing to split")
@@ -42,10 +41,10 @@ def split(size: int, fast: Fraction, slow: Fraction, switching: Fraction) -> Spl
 
 
 def with_pcie(network: Network, gbps: Fraction) -> Network:
-    """`network` and, between any two ranks, a way over PCIe: each rank sends and receives `gbps` there, all ways
-    together.
+    """Add a route over PCIe between any two ranks; each rank sends and receives `gbps` there over all of them together.
 
-    The host's bridges are taken as wide as all ranks ask for. Units become as small as both fabrics need.
+    The host's bridges are assumed to be wide enough for all ranks. The unit becomes the common divisor of both fabrics.
+    Raises UsageError for `gbps` of 0 or less.
     """
     if gbps <= 0:
         raise UsageError(f"PCIe at {gbps} GB/s; it must be above 0")
@@ -66,19 +65,21 @@ def with_pcie(network: Network, gbps: Fraction) -> Network:
 def joined(
     network: Network, best: dict[str, Fraction], connected: bool, pcie: Fraction, switching: Fraction, size: int
 ) -> dict[str, Fraction]:
-    """GB/s of each collective of `best` (units on `network` alone) when PCIe of `pcie` GB/s a rank joins, for `size`
-    bytes.
+    """Return GB/s of each collective for `size` bytes when PCIe of `pcie` GB/s a rank is used beside `network`.
 
-    Where the links connect all ranks, both fabrics carry a share of their own; elsewhere one packing uses both, which
-    for allreduce is the optimal reduce-scatter followed by the optimal allgather.
+    `best`: units of each collective on `network` alone. `connected`: its links connect all ranks; then the data is
+    split between both fabrics. Elsewhere one packing uses both, which for allreduce is the optimal reduce-scatter
+    followed by the optimal allgather. `switching`: µs, as in `split`.
     """
     from synth.scale.baselines.allocations import rates
 
     if connected:
-        alone = rates(with_pcie(Network(network.name, network.ranks, (), (), pcie), pcie), tuple(best)).composed_best()
+        pcie_alone = with_pcie(Network(network.name, network.ranks, (), (), pcie), pcie)
+        units_on_pcie = rates(pcie_alone, tuple(best)).composed_best()
         return {
-            name: split(size, units * network.unit, alone[name] * pcie, switching).gbps for name, units in best.items()
+            name: split(size, units * network.unit, units_on_pcie[name] * pcie, switching).gbps
+            for name, units in best.items()
         }
     both = with_pcie(network, pcie)
-    found = rates(both, tuple(best)).composed_best()
-    return {name: split(size, Fraction(0), found[name] * both.unit, switching).gbps for name in best}
+    units_on_both = rates(both, tuple(best)).composed_best()
+    return {name: split(size, Fraction(0), units_on_both[name] * both.unit, switching).gbps for name in best}

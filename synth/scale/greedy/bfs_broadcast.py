@@ -2,32 +2,39 @@
 
 After Zhao et al., "Efficient Direct-Connect Topologies for Collective Communications", arXiv 2202.03356: in step t
 every rank receives the shards of all ranks at distance t, each from neighbours at distance t - 1 from its owner, spread
-so that its fullest link carries least. Each (rank, step) is a small balance of its own: with J the links whose shards
-have no other way, the least is the greatest (shards) / (capacity of J) over sets of links J, found by subset sums.
+so that its fullest link carries least. Each (rank, step) is a small balancing problem of its own. Its optimum is the
+maximum, over sets J of links into the rank, of (shards that can arrive over J alone) / (capacity of J), by Hall's
+theorem. The maximum is found by sums over subsets.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
 from synth.errors import InfeasibleError, UsageError
 from synth.model.compressed_schedule import Bulk
 from synth.scale.fabric.fabric import Fabric
-from synth.scale.greedy.group_action import Copies, listed
+from synth.scale.greedy.group_action import ArrivalColumns, GroupAction, compressed_allgather
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.processes.deadline import check
 
-# Links into a rank up to which all sets of them are looked at.
-MOST_LINKS = 12
-MOST_SENDS = 1 << 26
+# Links into a rank: all 2^12 sets of them are tried.
+MAXIMUM_LINKS = 12
+# Sends of a schedule that are listed; their columns then take about two gigabytes.
+MAXIMUM_SENDS = 1 << 26
 
 
 @dataclass(frozen=True)
 class _Arrivals:
-    """At rank `rank` in one step: owners by the set (bit mask) of in-edges `edges` that their shards may come over."""
+    """Arrivals at rank `rank` in one step.
+
+    `owners`: the owners of the shards, by the set of links (a bit mask over `edges`, the links into the rank) that
+    their shards may arrive over.
+    """
 
     rank: int
     edges: list[int]
@@ -35,50 +42,56 @@ class _Arrivals:
 
 
 def applies(fabric: Fabric) -> bool:
-    """Whether ranks are joined by links alone, at most `MOST_LINKS` into each."""
+    """Return whether ranks are joined by links alone, at most `MAXIMUM_LINKS` into each."""
     return (
         fabric.nodes == fabric.ranks
-        and int(np.bincount(fabric.dst, minlength=fabric.nodes).max(initial=0)) <= MOST_LINKS
+        and int(np.bincount(fabric.dst, minlength=fabric.nodes).max(initial=0)) <= MAXIMUM_LINKS
     )
 
 
 class Breadth:
-    """The balance of each step, ready to be cut into chunks. Raises UsageError where it does not apply,
-    InfeasibleError."""
+    """Breadth-first broadcast on a fabric: the balanced load of each step, for any number of chunks.
+
+    `steps[t]` are the arrivals at the representative ranks, `times[t]` is the load of the fullest link in shards over
+    capacity.
+    """
 
     def __init__(self, fabric: Fabric) -> None:
+        """Raises UsageError where `applies` is False, InfeasibleError where a rank cannot be reached, TimeUp."""
         if not applies(fabric):
             raise UsageError(
-                f"{fabric.name}: breadth-first broadcast needs links from rank to rank, at most {MOST_LINKS} into each"
+                f"{fabric.name}: breadth-first broadcast needs links from rank to rank, at most {MAXIMUM_LINKS} into "
+                f"each"
             )
-        self.fabric, self.copies = fabric, Copies(fabric)
-        into: list[list[int]] = [[] for _ in range(fabric.nodes)]
+        self.fabric, self.copies = fabric, GroupAction(fabric)
+        incoming: list[list[int]] = [[] for _ in range(fabric.nodes)]
         for e, v in enumerate(fabric.dst.tolist()):
-            into[v].append(e)
-        self.into = into
+            incoming[v].append(e)
+        self.incoming = incoming
         self.steps: list[list[_Arrivals]] = []
         for rank in self.copies.reps.tolist():
-            self._look(rank)
-        self.times = [max(self._time(found) for found in step) for step in self.steps]
+            self._collect_arrivals(rank)
+        self.times = [max(map(self._balanced_load, step)) for step in self.steps]
 
     @property
     def bandwidth(self) -> Fraction:
-        """R / C in the limit of many chunks."""
+        """Rounds per chunk (R / C) in the limit of many chunks."""
         return sum(self.times, Fraction(0))
 
     @property
     def chunks(self) -> int:
-        """The least number of chunks that attains `bandwidth` (if each step has a round or more)."""
-        return int(np.lcm.reduce([time.denominator for time in self.times])) if self.times else 1
+        """The least number of chunks that attains `bandwidth` (if each step has at least one round)."""
+        return lcm(*(time.denominator for time in self.times))
 
-    def _look(self, rank: int) -> None:
+    def _collect_arrivals(self, rank: int) -> None:
+        """Add the arrivals at `rank` to `steps`."""
         check()
         src = self.fabric.src.tolist()
-        far = self._distances(rank)
-        edges = self.into[rank]
-        near = [self._distances(src[e]) for e in edges]
+        distance = self._distances(rank)
+        edges = self.incoming[rank]
+        sender_distances = [self._distances(src[e]) for e in edges]
         for owner in range(self.fabric.ranks):
-            t = far[owner]
+            t = distance[owner]
             if t < 0:
                 raise InfeasibleError(f"{self.fabric.name}: rank {rank} cannot hear from rank {owner}")
             if t == 0:
@@ -88,73 +101,77 @@ class Breadth:
             step = self.steps[t - 1]
             if not step or step[-1].rank != rank:
                 step.append(_Arrivals(rank, edges, {}))
-            mask = sum(1 << j for j in range(len(edges)) if near[j][owner] == t - 1)
+            mask = sum(1 << j for j in range(len(edges)) if sender_distances[j][owner] == t - 1)
             step[-1].owners.setdefault(mask, []).append(owner)
 
     def _distances(self, rank: int) -> list[int]:
-        """How many links lead from each rank to `rank`."""
-        far, src = [-1] * self.fabric.nodes, self.fabric.src.tolist()
-        far[rank], queue = 0, [rank]
+        """Number of links from each rank to `rank`, -1 where there is no path."""
+        distance, src = [-1] * self.fabric.nodes, self.fabric.src.tolist()
+        distance[rank], queue = 0, [rank]
         for v in queue:
-            for e in self.into[v]:
-                if far[src[e]] < 0:
-                    far[src[e]] = far[v] + 1
+            for e in self.incoming[v]:
+                if distance[src[e]] < 0:
+                    distance[src[e]] = distance[v] + 1
                     queue.append(src[e])
-        return far
+        return distance
 
-    def _time(self, found: _Arrivals) -> Fraction:
-        """The least greatest load of a link, in shards over capacity."""
-        count = len(found.edges)
-        shards, room = np.zeros(1 << count, np.int64), np.zeros(1 << count, np.int64)
-        for mask, owners in found.owners.items():
+    def _balanced_load(self, arrivals: _Arrivals) -> Fraction:
+        """The least possible load of the fullest link, in shards over capacity."""
+        count = len(arrivals.edges)
+        shards, capacity = np.zeros(1 << count, np.int64), np.zeros(1 << count, np.int64)
+        for mask, owners in arrivals.owners.items():
             shards[mask] += len(owners)
-        for j, e in enumerate(found.edges):
+        # afterwards shards[J] counts the shards whose links all lie in J: sums over subsets, one link at a time
+        for j, e in enumerate(arrivals.edges):
             bit = np.arange(1 << count) >> j & 1 == 1
-            room[bit] += self.fabric.cap[e]
-            shards[bit] += shards[np.flatnonzero(bit) ^ (1 << j)]  # sums over subsets, one link at a time
-        at = int(np.argmax(shards[1:] / room[1:])) + 1
-        return Fraction(int(shards[at]), int(room[at]))
+            capacity[bit] += self.fabric.cap[e]
+            shards[bit] += shards[np.flatnonzero(bit) ^ (1 << j)]
+        at = int(np.argmax(shards[1:] / capacity[1:])) + 1
+        return Fraction(int(shards[at]), int(capacity[at]))
 
     def schedule(self, chunks: int | None = None) -> Bulk:
-        """With so many chunks a shard (by default those that attain `bandwidth`)."""
+        """Return the schedule with `chunks` chunks a shard, by default those that attain `bandwidth`.
+
+        Raises UsageError for too many chunks.
+        """
         chunks = self.chunks if chunks is None else chunks
-        if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.reps) > MOST_SENDS:
+        if chunks < 1 or chunks * self.fabric.ranks * len(self.copies.reps) > MAXIMUM_SENDS:
             raise UsageError(
-                f"{chunks} chunks on {self.fabric.ranks} ranks; between 1 and {MOST_SENDS} sends are listed"
+                f"{chunks} chunks on {self.fabric.ranks} ranks; between 1 and {MAXIMUM_SENDS} sends are listed"
             )
         rounds = np.array([max(1, -(-time.numerator * chunks // time.denominator)) for time in self.times], np.int64)
-        step: list[int] = []
-        owner: list[int] = []
-        part: list[int] = []
-        edge: list[int] = []
-        for t, arrivals in enumerate(self.steps):
-            for found in arrivals:
-                for u, i, e in self._assigned(found, chunks, int(rounds[t])):
-                    step.append(t)
-                    owner.append(u)
-                    part.append(i)
-                    edge.append(e)
-        columns = (np.array(column, np.int64) for column in (step, owner, part, edge))
-        return listed(self.fabric, self.copies, chunks, rounds, *columns)
+        blocks = [np.empty((0, 4), np.int64)]
+        for t, step in enumerate(self.steps):
+            for arrivals in step:
+                sends = np.array(self._assign_links(arrivals, chunks, int(rounds[t])), np.int64)
+                blocks.append(np.column_stack([np.full(len(sends), t), sends]))
+        columns = np.concatenate(blocks).T.copy()
+        return compressed_allgather(self.fabric, self.copies, chunks, rounds, ArrivalColumns(*columns))
 
-    def _assigned(self, found: _Arrivals, chunks: int, rounds: int) -> list[tuple[int, int, int]]:
-        """(owner, chunk, edge) of everything that arrives, within `rounds` rounds of each link."""
-        masks = sorted(found.owners)
-        pairs = [(k, j) for k, mask in enumerate(masks) for j in range(len(found.edges)) if mask >> j & 1]
-        base, sink = len(masks), len(masks) + len(found.edges)
+    def _assign_links(self, arrivals: _Arrivals, chunks: int, rounds: int) -> list[tuple[int, int, int]]:
+        """(owner, chunk, edge) of all arrivals, at most `rounds` rounds of each link, by a maximum flow.
+
+        The flow goes from a source through the sets of links (masks) and the links to a sink.
+        """
+        masks = sorted(arrivals.owners)
+        pairs = [(k, j) for k, mask in enumerate(masks) for j in range(len(arrivals.edges)) if mask >> j & 1]
+        base, sink = len(masks), len(masks) + len(arrivals.edges)
         source = sink + 1
-        tails = [source] * len(masks) + [k for k, _ in pairs] + [base + j for j in range(len(found.edges))]
-        heads = list(range(len(masks))) + [base + j for _, j in pairs] + [sink] * len(found.edges)
+        tails = [source] * len(masks) + [k for k, _ in pairs] + list(range(base, sink))
+        heads = list(range(len(masks))) + [base + j for _, j in pairs] + [sink] * len(arrivals.edges)
         flow = MaxFlow(tails, heads)
-        total = [len(found.owners[mask]) * chunks for mask in masks]
-        room = [int(self.fabric.cap[e]) * rounds for e in found.edges]
-        flow.set(np.array(total + [sum(total)] * len(pairs) + room, np.int64))
-        if flow.value(source, sink) != sum(total):
-            raise UsageError(f"{self.fabric.name}: step loads do not balance")  # excluded by `_time`
+        demand = [len(arrivals.owners[mask]) * chunks for mask in masks]
+        capacity = [int(self.fabric.cap[e]) * rounds for e in arrivals.edges]
+        flow.set(np.array(demand + [sum(demand)] * len(pairs) + capacity, np.int64))
+        if flow.value(source, sink) != sum(demand):
+            raise UsageError(f"{self.fabric.name}: step loads do not balance")  # excluded by `_balanced_load`
         amounts = flow.flows()[len(masks) : len(masks) + len(pairs)].tolist()
-        result = []
-        waiting = [[(u, i) for u in found.owners[mask] for i in range(chunks)] for mask in masks]
-        for (k, j), n in zip(pairs, amounts, strict=True):
-            for u, i in (waiting[k].pop() for _ in range(n)):
-                result.append((u, i, found.edges[j]))
-        return result
+        waiting = []
+        for mask in masks:
+            waiting.append([(owner, i) for owner in arrivals.owners[mask] for i in range(chunks)])
+        sends = []
+        for (k, j), amount in zip(pairs, amounts, strict=True):
+            for _ in range(amount):
+                owner, i = waiting[k].pop()
+                sends.append((owner, i, arrivals.edges[j]))
+        return sends

@@ -1,4 +1,4 @@
-"""Bulk schedules written out: every image of every send, and the ordinary Schedule of a small one."""
+"""Expansion of orbit-compressed schedules: every image of every send, and the ordinary Schedule of a small one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from synth.errors import UsageError
 from synth.model.collective import collective
 from synth.model.compressed_schedule import REDUCE, Bulk, elements
 from synth.model.schedule import Schedule, Send, Step
+from synth.model.topology import Network, Topology
 
-MOST = 1 << 22
+# Sends that are written out, each as an object.
+MAXIMUM_SENDS = 1 << 22
 
 
 class TooLarge(UsageError):
-    """More than `MOST` sends: `sends` of them."""
+    """Raised for a schedule of more than `MAXIMUM_SENDS` sends; `sends` is their number."""
 
     def __init__(self, sends: int, text: str) -> None:
         super().__init__(text)
@@ -21,61 +23,85 @@ class TooLarge(UsageError):
 
 
 def whole(given: Bulk) -> Bulk:
-    """The same schedule with every send listed and no generators. Raises TooLarge above `MOST` sends."""
+    """Return the same schedule with every send listed and no generators.
+
+    Raises TooLarge above `MAXIMUM_SENDS` sends.
+    """
     if not given.generators:
         return given
     group = elements(given)
-    if len(group) * len(given.step) > MOST:
-        count = len(group) * len(given.step)
-        raise TooLarge(count, f"{count} sends in all; at most {MOST} are written out, the short form verifies as it is")
-    where = {(k.src, k.dst): i for i, k in enumerate(given.topology.links)}
+    count = len(group) * len(given.step)
+    if count > MAXIMUM_SENDS:
+        raise TooLarge(
+            count, f"{count} sends in all; at most {MAXIMUM_SENDS} are written out, the short form verifies as it is"
+        )
     links = given.topology.links
-    paths: dict[tuple[int, ...], int] = {}
+    link_of = {(k.src, k.dst): i for i, k in enumerate(links)}
+    numbers: dict[tuple[int, ...], int] = {}  # of all images of the paths
     ranks = given.topology.ranks
-    chunks = given.chunks // ranks if given.collective == "allreduce" else given.chunks  # of what the symmetries move
+    # the symmetries move the units of the reduce-scatter and the allgather that an allreduce is made of
+    chunks = given.chunks // ranks if given.collective == "allreduce" else given.chunks
     unit, rest = given.chunk // chunks, given.chunk % chunks
     parts = []
     for pi in group:
-        moved = np.array(
-            [
-                paths.setdefault(tuple(where[int(pi[links[i].src]), int(pi[links[i].dst])] for i in p), len(paths))
-                for p in given.paths
-            ]
-        )
-        image = pi[unit // ranks] * ranks + pi[unit % ranks] if given.collective == "alltoall" else pi[unit]
-        parts.append((image * chunks + rest, moved[given.path]))
+        images = []
+        for path in given.paths:
+            image = tuple(link_of[int(pi[links[i].src]), int(pi[links[i].dst])] for i in path)
+            images.append(numbers.setdefault(image, len(numbers)))
+        moved_unit = pi[unit]
+        if given.collective == "alltoall":  # unit u x ranks + v goes from rank u to rank v
+            moved_unit = pi[unit // ranks] * ranks + pi[unit % ranks]
+        parts.append((moved_unit * chunks + rest, np.array(images)[given.path]))
     chunk, path = (np.concatenate(column) for column in zip(*parts, strict=True))
     step, kind = np.tile(given.step, len(group)), np.tile(given.kind, len(group))
     return Bulk(
-        given.topology, given.collective, given.root, given.chunks, given.rounds, step, chunk, path, kind, tuple(paths)
+        given.topology,
+        given.collective,
+        given.root,
+        given.chunks,
+        given.rounds,
+        step,
+        chunk,
+        path,
+        kind,
+        tuple(numbers),
     )
 
 
 def schedule(given: Bulk) -> Schedule:
-    """As an ordinary schedule, which lowers, exports and runs like any other. Raises TooLarge above `MOST` sends."""
+    """Return an ordinary schedule, which lowers, exports and runs like any other.
+
+    Raises TooLarge above `MAXIMUM_SENDS` sends, UsageError for a path through switches that the network has not.
+    """
     full = whole(given)
-    if len(full.step) > MOST:
-        raise TooLarge(len(full.step), f"{len(full.step)} sends; at most {MOST} make an ordinary schedule")
+    if len(full.step) > MAXIMUM_SENDS:
+        raise TooLarge(len(full.step), f"{len(full.step)} sends; at most {MAXIMUM_SENDS} make an ordinary schedule")
     topology = full.topology
     network = topology.network()
     roots = () if full.root is None else (full.root,)
-    task = collective(full.collective, topology.ranks, roots)
-    links, names = topology.links, topology.switches
-    ways = [
-        (links[p[0]].src, links[p[-1]].dst, tuple(names[links[i].dst - topology.ranks] for i in p[:-1]))
-        for p in full.paths
-    ]
-    known = {(r.src, r.dst, r.via) for r in network.routes}
-    missing = next((way for way in ways if way not in known), None)
-    if missing is not None:
-        through = ", ".join(missing[2])
-        raise UsageError(
-            f"{topology.name}: the way {missing[0]} -> {missing[1]} through {through} is neither a link nor a "
-            f"shortest one"
-        )
+    routes = [_route(topology, path) for path in full.paths]
+    _check_routes(topology, network, routes)
     rows: list[list[Send]] = [[] for _ in range(full.steps)]
     for t, c, p, k in zip(full.step.tolist(), full.chunk.tolist(), full.path.tolist(), full.kind.tolist(), strict=True):
-        src, dst, via = ways[p]
+        src, dst, via = routes[p]
         rows[t].append(Send(c, src, dst, "reduce" if k == REDUCE else "copy", via))
     steps = tuple(Step(int(n), tuple(sorted(row))) for n, row in zip(full.rounds.tolist(), rows, strict=True))
-    return Schedule(network, task, full.chunks, steps)
+    return Schedule(network, collective(full.collective, topology.ranks, roots), full.chunks, steps)
+
+
+def _route(topology: Topology, path: tuple[int, ...]) -> tuple[int, int, tuple[str, ...]]:
+    """(source, destination, names of the switches between) of a path of links."""
+    links = topology.links
+    via = tuple(topology.switches[links[i].dst - topology.ranks] for i in path[:-1])
+    return links[path[0]].src, links[path[-1]].dst, via
+
+
+def _check_routes(topology: Topology, network: Network, routes: list[tuple[int, int, tuple[str, ...]]]) -> None:
+    """Raise UsageError where the network has not all of the routes."""
+    known = {(r.src, r.dst, r.via) for r in network.routes}
+    for src, dst, via in routes:
+        if (src, dst, via) not in known:
+            raise UsageError(
+                f"{topology.name}: the path {src} -> {dst} through {', '.join(via)} is neither a link nor a shortest "
+                f"one"
+            )

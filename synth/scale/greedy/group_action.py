@@ -1,12 +1,13 @@
-"""A free group acting on the ranks, as a table: which element takes its orbit's least rank to each rank.
+"""Free group action on the ranks as a table: the element that takes the least rank of an orbit to each other rank.
 
-Methods that look at one receiver of each orbit see the same from every other through this table, and their sends are
-carried to the listed units of a bulk schedule.
+Methods that look at one receiver of each orbit (a representative) see the same from every other rank through this
+table. Their sends are carried to the representative owners of a compressed schedule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,77 +16,84 @@ from synth.model.compressed_schedule import COPY, Bulk
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
 from synth.scale.fabric.fabric import Fabric
 
-# Entries of the table.
-MOST = 1 << 26
+# Entries of the table (ranks x nodes); at 4 bytes each, two tables take half a gigabyte.
+MAXIMUM_ENTRIES = 1 << 26
 
 
-class Copies:
-    """`reps`: the least rank of each orbit; `least[u]`: that of rank u; `to[u]`: the element that takes it to u;
-    `back[u]` undoes it."""
+class GroupAction:
+    """A free group of automorphisms of a fabric.
+
+    `reps`: the least rank of each orbit. `representative[u]`: that of the orbit of rank u. `to[u]`: the
+    element, a permutation of the nodes, that takes it to u. `back[u]`: the inverse of `to[u]`. `order`: the number of
+    elements.
+    """
 
     def __init__(self, fabric: Fabric, group: Sequence[np.ndarray] | None = None) -> None:
-        moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
-        if fabric.ranks // max(1, len(moves)) and fabric.ranks * fabric.nodes > MOST:
+        """`group`: generators; by default those of a free subgroup of the fabric's symmetries.
+
+        Raises SynthError where the table is too large, or the group is not free.
+        """
+        generators = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
+        if fabric.ranks // max(1, len(generators)) and fabric.ranks * fabric.nodes > MAXIMUM_ENTRIES:
             raise SynthError(f"{fabric.name}: {fabric.ranks} ranks are too many for this method")
-        self.generators = tuple(moves)
-        self.least = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves])
-        self.reps = np.unique(self.least)
-        size = fabric.ranks // len(self.reps)
-        made = [np.arange(fabric.nodes)]
-        seen = {made[0][: fabric.ranks].tobytes()}
-        for element in made:
-            for pi in moves:
+        self.generators = tuple(generators)
+        self.representative = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in generators])
+        self.reps = np.unique(self.representative)
+        self.order = fabric.ranks // len(self.reps)
+        elements = [np.arange(fabric.nodes)]
+        known = {elements[0][: fabric.ranks].tobytes()}
+        for element in elements:  # grows while it is read: the closure under the generators
+            for pi in generators:
                 image = pi[element]
                 key = image[: fabric.ranks].tobytes()
-                if key not in seen:
-                    seen.add(key)
-                    made.append(image)
-        if len(made) != size:
+                if key not in known:
+                    known.add(key)
+                    elements.append(image)
+        if len(elements) != self.order:
             raise SynthError(f"{fabric.name}: the symmetries fix a rank")
-        self.order = size
         self.to = np.empty((fabric.ranks, fabric.nodes), np.int32)
-        for element in made:
+        for element in elements:
             self.to[element[self.reps]] = element
         self.back = np.argsort(self.to, axis=1).astype(np.int32)
 
 
-def listed(
-    fabric: Fabric,
-    copies: Copies,
-    chunks: int,
-    rounds: np.ndarray,
-    step: np.ndarray,
-    owner: np.ndarray,
-    part: np.ndarray,
-    edge: np.ndarray,
-) -> Bulk:
-    """An allgather from the sends that the listed receivers see, `part[i]` of `owner[i]`'s chunks over `edge[i]`,
-    carried to listed owners.
+@dataclass(frozen=True)
+class ArrivalColumns:
+    """Sends into the representatives, as columns: chunk `part[i]` of rank `owner[i]` over `edge[i]` in `step[i]`."""
 
-    The fabric's edges are links of the topology.
+    step: np.ndarray
+    owner: np.ndarray
+    part: np.ndarray
+    edge: np.ndarray
+
+
+def compressed_allgather(
+    fabric: Fabric, action: GroupAction, chunks: int, rounds: np.ndarray, arrivals: ArrivalColumns
+) -> Bulk:
+    """Return the allgather whose sends into the representatives are `arrivals`, as a compressed schedule.
+
+    Each send is moved by the element that takes its owner to the owner's representative. The fabric's edges must be
+    links of the topology. `rounds[t]`: rounds of step t.
     """
-    a, b = copies.back[owner, fabric.src[edge]].astype(np.int64), copies.back[owner, fabric.dst[edge]]
-    keys = fabric.src * fabric.nodes + fabric.dst
-    order = np.argsort(keys, kind="stable")
-    links = (
-        fabric.link[order[np.searchsorted(keys[order], a * fabric.nodes + b)]]
-        if copies.generators
-        else fabric.link[edge]
-    )
+    owner, edge = arrivals.owner, arrivals.edge
+    src = action.back[owner, fabric.src[edge]].astype(np.int64)
+    dst = action.back[owner, fabric.dst[edge]]
+    links = fabric.link[edge]
+    if action.generators:
+        keys = fabric.src * fabric.nodes + fabric.dst
+        order = np.argsort(keys, kind="stable")
+        links = fabric.link[order[np.searchsorted(keys[order], src * fabric.nodes + dst)]]
     used, path = np.unique(links, return_inverse=True)
-    paths = tuple((int(link),) for link in used)
-    generators = tuple(tuple(pi[: fabric.ranks].tolist()) for pi in copies.generators)
-    chunk = copies.least[owner] * chunks + part
     return Bulk(
-        fabric.topology,
-        "allgather",
-        None,
-        chunks,
-        rounds,
-        step,
-        chunk,
-        path,
-        np.full(len(step), COPY),
-        paths,
-        generators,
+        topology=fabric.topology,
+        collective="allgather",
+        root=None,
+        chunks=chunks,
+        rounds=rounds,
+        step=arrivals.step,
+        chunk=action.representative[owner] * chunks + arrivals.part,
+        path=path,
+        kind=np.full(len(arrivals.step), COPY),
+        paths=tuple((int(link),) for link in used),
+        generators=tuple(tuple(pi[: fabric.ranks].tolist()) for pi in action.generators),
     )

@@ -1,6 +1,6 @@
-"""Process groups that run at once: the joint bound, each group's own, and one schedule for all.
+"""Process groups that run at once: their joint bound, the bound of each group alone, and one schedule for all.
 
-Together   network groups bound alone schedule replay
+Together   network groups task bound alone proofs schedule open interrupted
 """
 
 from __future__ import annotations
@@ -15,21 +15,26 @@ from synth.model.schedule import Schedule
 from synth.model.symmetry import generators
 from synth.model.topology import Network, Topology
 from synth.scale.groups.joint_bound import Bound, bound
-from synth.scale.groups.step_assignment import scheduled
-from synth.scale.groups.tree_columns import packed
+from synth.scale.groups.step_assignment import assign_steps
+from synth.scale.groups.tree_columns import pack_trees
 from synth.solvers.highs import LIBRARY
 from synth.solvers.processes.deadline import TimeUp, apart, check, give_up, given_up
 
-# Routes from rank to rank up to which linear programs end within a minute.
-MOST_ROUTES = 20_000
-# Images of a group under automorphisms that are looked at.
-MOST_IMAGES = 2000
+# Routes from rank to rank up to which the linear programs end within a minute.
+MAXIMUM_ROUTES = 20_000
+# Images of one group under automorphisms that are listed to share its bound.
+MAXIMUM_IMAGES = 2000
+
+# A set of ranks and the root of a rooted collective.
+_Members = tuple[frozenset[int], int | None]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The proof of a group's bound: the certificate of group `of`, and `moved`, an automorphism that maps that group's
-    ranks to its own."""
+    """Proof of a group's bound: the certificate of group `of`, and an automorphism that maps its ranks to the group's.
+
+    `moved[r]` is the image of rank r.
+    """
 
     of: int
     moved: tuple[int, ...]
@@ -38,12 +43,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class Together:
-    """Sizes count as GB and times as seconds: with sizes in bytes, times are in nanoseconds.
+    """Bounds and a schedule of process groups. With sizes in GB, times are in seconds; in bytes, nanoseconds.
 
-    `alone[g]`: group g takes at least so long with the machine to itself, None where time ran out before; `proofs[g]`
-    says why.
-    `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time limit or Ctrl-C cut short;
-    `interrupted`: it was Ctrl-C.
+    `bound`: the joint bound. `alone[g]`: the least time of group g with the machine to itself, None where time ran out
+    before; `proofs[g]` proves it. `schedule` (not yet verified) moves chunks of `task.unit` / C. `open`: what a time
+    limit or Ctrl-C cut short. `interrupted`: it was Ctrl-C.
     """
 
     network: Network
@@ -58,12 +62,12 @@ class Together:
 
     @property
     def seconds(self) -> Fraction | None:
-        """What the schedule takes without latency."""
+        """Time of the schedule without latency."""
         return None if self.schedule is None else self.schedule.bandwidth * self.task.unit / self.network.unit
 
     @property
     def gap(self) -> Fraction | None:
-        """How much slower than the joint bound the schedule is, as a fraction of the bound."""
+        """Time of the schedule over the joint bound, less 1."""
         return None if self.seconds is None else self.seconds / self.bound.seconds - 1
 
 
@@ -75,19 +79,18 @@ def together(
     search: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Together:
-    """The joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
+    """Return the joint bound of the groups, that of each alone, and unless `search` is off a schedule of all.
 
-    Under a time limit (`synth.solvers.processes.deadline`), and after Ctrl-C inside one, it is what was found by then;
-    UndecidedError where the time is over before the joint bound.
-    Raises UsageError for groups that the machine has not, InfeasibleError where ranks of a group cannot reach each
-    other.
+    `chunks`: chunks of each unit of data. A time limit (`synth.solvers.processes.deadline`), or Ctrl-C inside one,
+    leaves the results so far; UndecidedError where there is no joint bound by then. Raises UsageError for groups that
+    do not exist on the machine, InfeasibleError where ranks of a group cannot reach each other.
     """
     groups = checked(groups, topology.ranks)
     network = topology.network()
-    if len(network.routes) > MOST_ROUTES:
+    if len(network.routes) > MAXIMUM_ROUTES:
         raise UsageError(
             f"{network.name} has {len(network.routes)} links from rank to rank; groups are looked at on up to "
-            f"{MOST_ROUTES}"
+            f"{MAXIMUM_ROUTES}"
         )
     task = units(groups, network.ranks)
     progress("the bound of all groups together")
@@ -97,64 +100,72 @@ def together(
         raise UndecidedError(
             f"{network.name}: the time limit came before the bound of all groups together; allow more time"
         ) from None
-    missing: list[str] = []
+    unfinished: list[str] = []
     progress("the bound of each group alone")
-    alone = _alone(network, topology.nodes, groups)
+    alone = _bounds_alone(network, topology.nodes, groups)
     if None in alone:
-        missing.append(f"the bound of {sum(a is None for a in alone)} groups alone")
-    made = None
+        unfinished.append(f"the bound of {sum(a is None for a in alone)} groups alone")
+    schedule = None
     if search:
         progress(f"a schedule; none takes less than {float(joint.seconds):.6g} s per GB of relative size 1")
         try:
             check()
-            packings, whole = packed(network, groups)
-            made, every = scheduled(network, task, packings, chunks)
-            if not (whole and every):
-                fast = made.bandwidth * task.unit / network.unit == joint.seconds
-                missing.append("a schedule of fewer steps" if fast else "a better schedule")
+            packings, packing_complete = pack_trees(network, groups)
+            schedule, assignment_complete = assign_steps(network, task, packings, chunks)
+            if not (packing_complete and assignment_complete):
+                optimal = schedule.bandwidth * task.unit / network.unit == joint.seconds
+                unfinished.append("a schedule of fewer steps" if optimal else "a better schedule")
         except (TimeUp, KeyboardInterrupt) as stop:
-            _noted(stop)
-            missing.append("a schedule")
-    seconds = tuple(None if found is None else found[0] for found in alone)
-    proofs = tuple(None if found is None else found[1] for found in alone)
-    return Together(network, groups, task, joint, seconds, proofs, made, tuple(missing), given_up())
+            _give_up_after_interrupt(stop)
+            unfinished.append("a schedule")
+    seconds, proofs = zip(*(row or (None, None) for row in alone), strict=True)
+    return Together(network, groups, task, joint, seconds, proofs, schedule, tuple(unfinished), given_up())
 
 
-def _noted(stop: BaseException) -> None:
-    """After Ctrl-C nothing more is begun."""
+def _give_up_after_interrupt(stop: BaseException) -> None:
+    """After Ctrl-C, begin nothing more."""
     if isinstance(stop, KeyboardInterrupt):
         give_up()
 
 
-def _alone(
+def _bounds_alone(
     network: Network, nodes: Sequence[int], groups: Sequence[Group]
 ) -> tuple[tuple[Fraction, Proof] | None, ...]:
-    """The bound of each group on its own; groups that an automorphism of the machine carries onto each other have the
-    same."""
-    moves = [g.ranks for g in generators(network)]
+    """(bound in seconds, proof) of each group on its own, None where time ran out.
+
+    Groups that an automorphism of the machine maps to each other share one bound.
+    """
+    permutations = [g.ranks for g in generators(network)]
     known: dict[tuple, tuple[Fraction, Proof] | None] = {}
-    found = []
+    rows = []
     over = False
     for g, group in enumerate(groups):
-        key = (frozenset(group.ranks), group.root)
-        what = (group.collective, group.size)
-        if (*key, *what) not in known:
-            made = None
+        members = (frozenset(group.ranks), group.root)
+        kind = (group.collective, group.size)
+        if (*members, *kind) not in known:
+            result = None
             if not over:
                 try:
-                    made = apart(bound, network, nodes, [group], imports=LIBRARY)
+                    result = apart(bound, network, nodes, [group], imports=LIBRARY)
                 except (TimeUp, KeyboardInterrupt) as stop:
-                    _noted(stop)
+                    _give_up_after_interrupt(stop)
                     over = True
-            images, queue = {key: tuple(range(network.ranks))}, [key]
-            while queue and len(images) < MOST_IMAGES:
-                ranks, root = last = queue.pop()
-                for pi in moves:
-                    image = (frozenset([pi[r] for r in ranks]), None if root is None else pi[root])
-                    if image not in images:
-                        images[image] = tuple(pi[r] for r in images[last])
-                        queue.append(image)
-            for image, moved in images.items():
-                known[*image, *what] = None if made is None else (made.seconds, Proof(g, moved, made.certificate))
-        found.append(known[*key, *what])
-    return tuple(found)
+            for image, moved in _images(members, network.ranks, permutations).items():
+                row = None if result is None else (result.seconds, Proof(g, moved, result.certificate))
+                known[*image, *kind] = row
+        rows.append(known[*members, *kind])
+    return tuple(rows)
+
+
+def _images(members: _Members, ranks: int, permutations: Sequence[Sequence[int]]) -> dict[_Members, tuple[int, ...]]:
+    """Images of a group under products of the permutations, each with a product that leads to it."""
+    images, queue = {members: tuple(range(ranks))}, [members]
+    while queue and len(images) < MAXIMUM_IMAGES:
+        group_ranks, root = last = queue.pop()
+        for pi in permutations:
+            image_root = None if root is None else pi[root]
+            image = (frozenset([pi[r] for r in group_ranks]), image_root)
+            if image not in images:
+                images[image] = tuple(pi[r] for r in images[last])
+                queue.append(image)
+    return images

@@ -1,11 +1,10 @@
-"""The joint bound of process groups: prices of links and limits that make all groups together pay the most, by one
-linear program.
+"""Joint bound of process groups by one linear program: prices of links and limits for which the groups pay the most.
 
-What a group pays is bounded from below as `synth.checker.certificates.process_groups` says: an alltoall by distances,
-exactly; the others by weights of families of regions. The families tried, each left and entered, are partitions: every
-rank on its own, the boxes, the groups of a kind, these cut by boxes, the ranks of a kind one by one with all others as
-one region or box by box, and cells, each rank with the member of a group that is nearest; and single regions: each
-rank, box, group and cell. So the bound is the best of these, not of all.
+The price that a group pays is bounded from below as in `synth.checker.certificates.process_groups`: for an alltoall by
+distances, exactly; for the others by weights of families of regions. The families, each once leaving and once entering,
+are partitions and single regions. The partitions: single ranks; boxes; the groups of a kind, whole or cut by boxes; the
+ranks of a kind one by one, with all others as one region or box by box; and cells, each rank with its nearest member of
+a group. The single regions: each rank, box, group and cell. The bound is the best over these families, not over all.
 """
 
 from __future__ import annotations
@@ -24,29 +23,38 @@ from synth.model.rational import show
 from synth.model.topology import Network
 from synth.solvers.highs import linear
 
-# Rows of the linear program that still end within a minute; without these distances, single ranks as regions are left
-# out.
-MOST_ROWS = 120_000
-FEW_RANKS = 64
-FEW_GROUPS = 8
-FINE = 5040
+# Rows of the linear program that are solved within a minute. Above, alltoalls are bounded by families too.
+MAXIMUM_ROWS = 120_000
+# Ranks up to which single ranks and cells are regions, and groups up to which each group is one.
+SINGLE_REGIONS = 64
+# Groups of each kind that cells are made for.
+CELL_GROUPS = 8
+# Largest denominator of a price; prices are relative to the highest one.
+MAXIMUM_DENOMINATOR = 5040
+# Distance of ranks that are not connected, beyond any number of links.
 INFINITE = 1 << 30
 
 
 @dataclass(frozen=True)
 class Bound:
-    """All groups together take at least `seconds`, with sizes in GB; `certificate` proves it to
-    `synth.checker.certificates.process_groups.check`."""
+    """Least time of all groups together: `seconds`, with sizes in GB.
+
+    `certificate` proves it to `synth.checker.certificates.process_groups.check`.
+    """
 
     seconds: Fraction
     certificate: dict
 
 
 def bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> Bound:
-    """The joint bound; `nodes[r]` is the box of rank r. Raises InfeasibleError where a rank cannot hear from one that
-    it must."""
+    """Return the joint bound; `nodes[r]` is the box of rank r.
+
+    Raises InfeasibleError where a rank cannot be reached from a rank whose data it needs, SynthError where the linear
+    program fails.
+    """
     for g, group in enumerate(groups):
-        for a, b in {(a, b) for have, want in group.parts for a in have for b in want}:
+        pairs = {(a, b) for owners, targets in group.parts for a in owners for b in targets}
+        for a, b in pairs:
             if network.distances[a][b] is None:
                 raise InfeasibleError(
                     f"{network.name}: rank {b} cannot hear from rank {a}, as the {group.collective} of group {g} asks"
@@ -55,93 +63,115 @@ def bound(network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> Bo
 
 
 def _kinds(groups: Sequence[Group]) -> list[list[int]]:
-    """Groups that run the same collective over as many bytes and ranks: they share their weights."""
-    found: dict[tuple, list[int]] = {}
+    """Groups by kind: those of one collective, size and number of ranks. They share their weights."""
+    kinds: dict[tuple, list[int]] = {}
     for g, group in enumerate(groups):
-        found.setdefault((group.collective, group.size, len(group.ranks)), []).append(g)
-    return list(found.values())
+        kinds.setdefault((group.collective, group.size, len(group.ranks)), []).append(g)
+    return list(kinds.values())
 
 
 class _Program:
+    """The linear program.
+
+    `kinds`: group numbers by kind. `bare`: routes that no cap keeps as narrow, which have prices of their own. `exact`:
+    alltoalls are bounded by distances. `families`: (leaving, region of each rank or -1).
+    """
+
     def __init__(self, network: Network, nodes: Sequence[int], groups: Sequence[Group]) -> None:
         self.network, self.nodes, self.groups = network, list(nodes) or [0] * network.ranks, groups
         self.kinds = _kinds(groups)
         routes = network.routes
         self.ends = np.array([(r.src, r.dst) for r in routes], np.int64).reshape(-1, 2)
-        self.bare = [
-            i for i, r in enumerate(routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])
-        ]
-        self.exact = sum(len(groups[g].ranks) for g in self._asked()) * len(routes) <= MOST_ROWS
+        self.bare: list[int] = []
+        for i, route in enumerate(routes):
+            if all(network.caps[k].units > route.units for k in network.caps_of[i]):
+                self.bare.append(i)
+        self.exact = sum(len(groups[g].ranks) for g in self._alltoalls()) * len(routes) <= MAXIMUM_ROWS
         self.families = self._families()
 
-    def _asked(self) -> list[int]:
+    def _alltoalls(self) -> list[int]:
         return [g for g, group in enumerate(self.groups) if group.collective == "alltoall"]
 
     def _families(self) -> list[tuple[bool, np.ndarray]]:
-        kept: dict[tuple[bool, bytes], tuple[bool, np.ndarray]] = {}
+        families: dict[tuple[bool, bytes], tuple[bool, np.ndarray]] = {}
         for label in self._labels():
             for leaving in (True, False):
-                kept.setdefault((leaving, label.tobytes()), (leaving, label))
-        return list(kept.values())
+                families.setdefault((leaving, label.tobytes()), (leaving, label))
+        return list(families.values())
 
     def _labels(self) -> Iterator[np.ndarray]:
+        """Region of each rank, or -1, for each family of the module's list."""
         ranks = self.network.ranks
         boxes = np.array(self.nodes)
         yield np.arange(ranks)
-        shapes = [boxes]
+        partitions = [boxes]
         for kind in self.kinds:
             label = np.arange(ranks) + len(self.groups)
             for g in kind:
                 label[list(self.groups[g].ranks)] = g
             alone = np.arange(ranks)
             alone[label >= len(self.groups)] = ranks  # the members one by one, all others together
-            shapes += [label, label * (ranks + 1) + boxes, alone, np.where(alone < ranks, alone, ranks + boxes)]
-        cells = [c for kind in self.kinds for g in kind[:FEW_GROUPS] for c in self._cells(self.groups[g].ranks)]
-        for shape in [*shapes, *cells]:
-            label = np.unique(shape, return_inverse=True)[1].astype(np.int64)
+            alone_by_box = np.where(alone < ranks, alone, ranks + boxes)
+            partitions += [label, label * (ranks + 1) + boxes, alone, alone_by_box]
+        cells = [c for kind in self.kinds for g in kind[:CELL_GROUPS] for c in self._cells(self.groups[g].ranks)]
+        for partition in [*partitions, *cells]:
+            label = np.unique(partition, return_inverse=True)[1].astype(np.int64)
             if label.max() > 0:
                 yield label
-        single = [[r] for r in range(ranks)] if ranks <= FEW_RANKS else []
-        single += [np.flatnonzero(boxes == b).tolist() for b in sorted(set(self.nodes))]
-        single += [list(group.ranks) for group in self.groups] if len(self.groups) <= FEW_RANKS else []
-        single += [np.flatnonzero(c == r).tolist() for c in cells for r in np.unique(c)] if ranks <= FEW_RANKS else []
-        for region in single:
+        regions: list[list[int]] = []
+        if ranks <= SINGLE_REGIONS:
+            regions += [[r] for r in range(ranks)]
+        regions += [np.flatnonzero(boxes == b).tolist() for b in sorted(set(self.nodes))]
+        if len(self.groups) <= SINGLE_REGIONS:
+            regions += [list(group.ranks) for group in self.groups]
+        if ranks <= SINGLE_REGIONS:
+            regions += [np.flatnonzero(c == r).tolist() for c in cells for r in np.unique(c)]
+        for region in regions:
             if len(region) < ranks:
                 label = np.full(ranks, -1, np.int64)
                 label[region] = 0
                 yield label
 
     def _cells(self, members: Sequence[int]) -> Iterator[np.ndarray]:
-        """For each rank the nearest of the members, of several the first, or the last."""
-        far = [[INFINITE if d is None else d for d in self.network.distances[m]] for m in members]
+        """The nearest member of each rank, of several the first in one array, the last in the other."""
+        distances = np.full((len(members), self.network.ranks), INFINITE, np.int64)
+        for row, member in zip(distances, members, strict=True):
+            for r, distance in enumerate(self.network.distances[member]):
+                if distance is not None:
+                    row[r] = distance
         for order in (1, -1):
-            yield np.array(members)[::order][np.argmin(np.array(far)[::order], axis=0)]
+            yield np.array(members)[::order][np.argmin(distances[::order], axis=0)]
 
     def run(self) -> Bound:
-        cost, matrix, room = self._matrix()
-        found = linear(-cost, A_ub=matrix, b_ub=room, bounds=(0, None), method="highs")
-        if found.x is None:
+        """Solve the linear program and check its certificate."""
+        worth, matrix, upper = self._matrix()
+        solution = linear(-worth, A_ub=matrix, b_ub=upper, bounds=(0, None), method="highs")
+        if solution.x is None:
             raise SynthError(
-                f"{self.network.name}: the linear program of the joint bound ended without an answer: {found.message}"
+                f"{self.network.name}: the linear program of the joint bound ended without an answer: "
+                f"{solution.message}"
             )
-        certificate = self._certificate(found.x)
+        certificate = self._certificate(solution.x)
         return Bound(check(certificate, self.network, self.groups), certificate)
 
     def _matrix(self) -> tuple[np.ndarray, Any, np.ndarray]:
-        """Columns: prices of caps, prices of bare routes, weights of each kind's families, distances from each source
-        of alltoalls."""
+        """Return (worth of each column, matrix, upper bounds of the rows).
+
+        Columns: prices of caps, prices of bare routes, weights of each kind's families, distances from each source of
+        alltoalls. Rows: the families of a kind that a route crosses weigh at most its price; distances grow by at most
+        the price of a route; all capacities at their prices cost at most 1.
+        """
         from scipy import sparse
 
         network, routes = self.network, len(self.network.routes)
         caps, bare = len(network.caps), len(self.bare)
         self.weights: list[tuple[int, int]] = []
-        cost = [0.0] * (caps + bare)
+        worth = [0.0] * (caps + bare)
         rows, columns, values = [], [], []
-        place = np.full(routes, -1, np.int64)
-        place[self.bare] = caps + np.arange(bare)
+        # the price of route route_of[n] contains the column column_of[n]
         priced = [(i, k) for i in range(routes) for k in network.caps_of[i]]
-        route_of = np.array([i for i, _ in priced] + self.bare, np.int64)
-        column_of = np.array([k for _, k in priced] + place[self.bare].tolist(), np.int64)
+        priced += [(i, caps + n) for n, i in enumerate(self.bare)]
+        route_of, column_of = np.array(priced, np.int64).reshape(-1, 2).T
         at = 0
         for kind, members in enumerate(self.kinds):
             if self.exact and self.groups[members[0]].collective == "alltoall":
@@ -150,89 +180,102 @@ class _Program:
             columns.append(column_of)
             values.append(np.full(len(route_of), -1.0))
             for f, (leaving, label) in enumerate(self.families):
-                worth = sum((crossings(self.groups[g], leaving, label) for g in members), Fraction(0))
-                if not worth:
+                crossing_bytes = sum((crossings(self.groups[g], leaving, label) for g in members), Fraction(0))
+                if not crossing_bytes:
                     continue
-                hit = np.flatnonzero(_crossed(self.ends, leaving, label))
-                rows.append(at + hit)
-                columns.append(np.full(len(hit), len(cost)))
-                values.append(np.ones(len(hit)))
+                crossed = np.flatnonzero(_crossed(self.ends, leaving, label))
+                rows.append(at + crossed)
+                columns.append(np.full(len(crossed), len(worth)))
+                values.append(np.ones(len(crossed)))
                 self.weights.append((kind, f))
-                cost.append(float(worth))
+                worth.append(float(crossing_bytes))
             at += routes
-        for g in self._asked() if self.exact else ():
+        for g in self._alltoalls() if self.exact else ():
             group = self.groups[g]
             for s in group.ranks:
-                start = len(cost)
+                start = len(worth)
                 keep = self.ends[:, 1] != s
                 count = int(keep.sum())
                 number = np.cumsum(keep) - 1
-                # distances of the ranks but s, numbered by rank: far[b] - far[a] <= price
+                # distances of the ranks other than s, numbered by rank: distance[b] - distance[a] <= price
                 column = start + np.arange(network.ranks) - (np.arange(network.ranks) > s)
-                cost += [float(group.part) if r in group.ranks else 0.0 for r in range(network.ranks) if r != s]
+                for r in range(network.ranks):
+                    if r != s:
+                        worth.append(float(group.part) if r in group.ranks else 0.0)
                 a, b = self.ends[keep, 0], self.ends[keep, 1]
                 used = keep[route_of]
                 rows += [at + np.arange(count), at + np.flatnonzero(a != s), at + number[route_of[used]]]
                 columns += [column[b], column[a[a != s]], column_of[used]]
                 values += [np.ones(count), np.full(int((a != s).sum()), -1.0), np.full(int(used.sum()), -1.0)]
                 at += count
-        units = [c.units for c in network.caps] + [network.routes[i].units for i in self.bare]
+        units = [cap.units for cap in network.caps]
+        units += [network.routes[i].units for i in self.bare]
         rows.append(np.full(len(units), at))
         columns.append(np.arange(len(units)))
         values.append(np.array(units, float))
-        shape = (at + 1, len(cost))
+        shape = (at + 1, len(worth))
         matrix = sparse.csr_matrix(
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=shape
         )
-        room = np.zeros(at + 1)
-        room[at] = 1
-        return np.array(cost), matrix, room
+        upper = np.zeros(at + 1)
+        upper[at] = 1
+        return np.array(worth), matrix, upper
 
     def _certificate(self, answer: np.ndarray) -> dict:
-        """Simple fractions near the answer; where a route's price falls short of what crosses it, it is raised."""
+        """Return a certificate from simple fractions near the answer.
+
+        Where the price of a route falls short of the weights of the families that cross it, its own price is raised.
+        """
         network, caps = self.network, len(self.network.caps)
         first = caps + len(self.bare)
         last = first + len(self.weights)
-        top = max(answer[:first].max(initial=0.0), 1e-12)
-        near = [
-            Fraction(float(x / top)).limit_denominator(FINE) if x > 1e-9 * top else Fraction(0) for x in answer[:last]
-        ]
-        near = [max(x, Fraction(0)) for x in near]
-        own = dict(zip(self.bare, near[caps:first], strict=True))
-        base = [sum((near[k] for k in network.caps_of[i]), Fraction(0)) for i in range(len(network.routes))]
+        fractions = self._rationalised(answer[:last], max(answer[:first].max(initial=0.0), 1e-12))
+        own_price = dict(zip(self.bare, fractions[caps:first], strict=True))
+        cap_price = []
+        for i in range(len(network.routes)):
+            cap_price.append(sum((fractions[k] for k in network.caps_of[i]), Fraction(0)))
         packings = []
         for kind, members in enumerate(self.kinds):
-            used = [
-                (x, *self.families[f])
-                for x, (c, f) in zip(near[first:last], self.weights, strict=True)
-                if c == kind and x
-            ]
+            used: list[tuple[Fraction, bool, np.ndarray]] = []
+            for x, (c, f) in zip(fractions[first:last], self.weights, strict=True):
+                if c == kind and x:
+                    used.append((x, *self.families[f]))
             if not used:
                 continue
-            packings.append(
-                {
-                    "groups": members,
-                    "families": [
-                        [show(x), "leaving" if leaving else "entering", label.tolist()] for x, leaving, label in used
-                    ],
-                }
-            )
-            load = [Fraction(0)] * len(base)
+            packings.append({"groups": members, "families": [_family(*weighted) for weighted in used]})
+            load = [Fraction(0)] * len(cap_price)
             for x, leaving, label in used:
                 for i in np.flatnonzero(_crossed(self.ends, leaving, label)).tolist():
                     load[i] += x
             for i, weight in enumerate(load):
-                if weight > base[i] + own.get(i, 0):
-                    own[i] = weight - base[i]
+                if weight > cap_price[i] + own_price.get(i, 0):
+                    own_price[i] = weight - cap_price[i]
         return {
             "kind": "groups-prices",
             "problem": digest(network, self.groups),
-            "routes": [[i, show(x)] for i, x in sorted(own.items()) if x],
-            "caps": [[k, show(x)] for k, x in enumerate(near[:caps]) if x],
+            "routes": [[i, show(x)] for i, x in sorted(own_price.items()) if x],
+            "caps": [[k, show(x)] for k, x in enumerate(fractions[:caps]) if x],
             "packings": packings,
         }
 
+    def _rationalised(self, values: np.ndarray, unit: float) -> list[Fraction]:
+        """Simple fractions near the values in `unit`; 0 for very small and negative ones."""
+        fractions = []
+        for x in values:
+            if x > 1e-9 * unit:
+                fractions.append(Fraction(float(x / unit)).limit_denominator(MAXIMUM_DENOMINATOR))
+            else:
+                fractions.append(Fraction(0))
+        return fractions
+
+
+def _family(weight: Fraction, leaving: bool, label: np.ndarray) -> list:
+    """A weighted family as it is written in the certificate."""
+    return [show(weight), "leaving" if leaving else "entering", label.tolist()]
+
 
 def _crossed(ends: np.ndarray, leaving: bool, label: np.ndarray) -> np.ndarray:
-    a, b = (label[ends[:, 0]], label[ends[:, 1]]) if leaving else (label[ends[:, 1]], label[ends[:, 0]])
+    """Mask of the routes that leave (or enter) a region of the family."""
+    src, dst = label[ends[:, 0]], label[ends[:, 1]]
+    a, b = (src, dst) if leaving else (dst, src)
     return (a >= 0) & (a != b)

@@ -1,14 +1,14 @@
-"""From shares to steps: chunks follow the plans of all groups at once, each send in the first step with room for it.
+"""List scheduling of process groups: chunks follow the plans of all groups, each send in the first step that has room.
 
-Shares become whole chunks, what is left over goes where links are least full; chunks of all groups take turns, so that
-their pipelines fill together. A step has as many rounds as its fullest link or limit needs, at most `width`; R / C
-falls towards the packing's load with more chunks.
+Shares become whole chunks; the chunks left over by rounding go where links are least full. Chunks of all groups take
+turns, so that their pipelines fill together. A step has as many rounds as its fullest link or limit needs, at most
+`maximum_rounds`. R / C falls towards the load of the packing with more chunks.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import lcm
 
 from synth.errors import UsageError
@@ -18,145 +18,166 @@ from synth.model.topology import Network
 from synth.scale.groups.tree_columns import Plan, Resources, Shares
 from synth.solvers.processes.deadline import TimeUp, check
 
-MOST_SENDS = 1 << 20
-# Sends that a schedule of the default number of chunks has about.
-USUAL_SENDS = 40_000
-SENDS_PER_RANK = 1250
-MOST_CHUNKS = 1 << 10
-# Rounds of a step at most: wide ones are fewer, narrow ones fill pipelines sooner.
-WIDTHS = (1, 4)
+# Sends that a schedule may have.
+MAXIMUM_SENDS = 1 << 20
+# Sends that the default number of chunks makes, about: the larger of a total and a number for each rank.
+DEFAULT_SENDS = 40_000
+DEFAULT_SENDS_PER_RANK = 1250
+# Chunks a unit that the default may choose.
+MAXIMUM_CHUNKS = 1 << 10
+# Maximum rounds of a step that are tried: steps of many rounds are fewer, steps of few rounds fill pipelines sooner.
+MAXIMUM_ROUNDS = (1, 4)
 
 
-def scheduled(
-    network: Network, task: Units, packings: Sequence[Shares], chunks: int | None = None
+def assign_steps(
+    network: Network, units: Units, packings: Sequence[Shares], chunks: int | None = None
 ) -> tuple[Schedule, bool]:
-    """A schedule with `chunks` chunks a unit (by default as many as make a moderate number of sends).
+    """Return a schedule with `chunks` chunks a unit, and True if all packings and widths of steps were tried.
 
-    Of all packings and several widths of steps the one of fewest steps among those within 1% of the fewest rounds. And
-    whether all were tried: a time limit leaves the best so far, or raises TimeUp where there is none. Raises
-    UsageError.
+    By default there are as many chunks as make a moderate number of sends. Among the schedules within 1% of the fewest
+    rounds the one with the fewest steps is chosen. A time limit leaves the best so far, or raises TimeUp where there is
+    none. Raises UsageError for too many chunks.
     """
-    sends = max(_sends(task, shares) for shares in packings)
-    chunks = _usual(task, sends) if chunks is None else chunks
-    if chunks < 1 or chunks * sends > MOST_SENDS:
+    sends = max(_sends_per_chunk(units, shares) for shares in packings)
+    chunks = _default_chunks(units, sends) if chunks is None else chunks
+    if chunks < 1 or chunks * sends > MAXIMUM_SENDS:
         raise UsageError(
-            f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MOST_SENDS} sends are listed"
+            f"{chunks} chunks make about {int(chunks * sends)} sends; between 1 chunk and {MAXIMUM_SENDS} sends are "
+            f"listed"
         )
     resources = Resources(network)
-    tried: list[list[Step]] = []
-    whole = True
+    candidates: list[list[Step]] = []
+    complete = True
     try:
         for shares in packings:
-            jobs = _jobs(task, shares, chunks, resources)
-            for width in WIDTHS:
-                tried.append(_placed(resources, jobs, width))
+            chunk_plans = _chunk_plans(units, shares, chunks, resources)
+            for maximum_rounds in MAXIMUM_ROUNDS:
+                candidates.append(_list_schedule(resources, chunk_plans, maximum_rounds))
     except TimeUp:
-        whole = False
-        if not tried:
+        complete = False
+        if not candidates:
             raise
-    least = min(sum(step.rounds for step in steps) for steps in tried)
-    steps = min((s for s in tried if sum(step.rounds for step in s) * 100 <= least * 101), key=len)
-    return Schedule(network, task.collective, chunks, tuple(steps)), whole
+    fewest = min(map(_total_rounds, candidates))
+    steps = min((steps for steps in candidates if _total_rounds(steps) * 100 <= fewest * 101), key=len)
+    return Schedule(network, units.collective, chunks, tuple(steps)), complete
 
 
-def _usual(task: Units, sends: float) -> int:
-    """Chunks that make a moderate number of sends, where possible so that each rank of a group may root equally
-    many."""
-    most = max(1, min(MOST_CHUNKS, int(max(USUAL_SENDS, SENDS_PER_RANK * task.collective.ranks) / sends)))
-    sizes = {len(ranks) for ranks in (*task.collective.pre, *task.collective.post)}
-    even = lcm(*sizes)
-    return most - most % even if even <= most else most
+def _total_rounds(steps: Sequence[Step]) -> int:
+    return sum(step.rounds for step in steps)
 
 
-def _sends(task: Units, shares: Shares) -> float:
-    """Sends of one chunk a unit."""
-    copies: dict[tuple[int, int], int] = {}
-    for key in task.parts:
-        copies[key] = copies.get(key, 0) + 1
+def _default_chunks(units: Units, sends: float) -> int:
+    """Chunks a unit that make a moderate number of sends, of which one chunk a unit makes `sends`.
+
+    Where possible they divide by the sizes of the groups, so that each rank of a group may be the root of equally many.
+    """
+    total = max(DEFAULT_SENDS, DEFAULT_SENDS_PER_RANK * units.collective.ranks)
+    chunks = max(1, min(MAXIMUM_CHUNKS, int(total / sends)))
+    sizes = {len(ranks) for ranks in (*units.collective.pre, *units.collective.post)}
+    multiple = lcm(*sizes)
+    return chunks - chunks % multiple if multiple <= chunks else chunks
+
+
+def _sends_per_chunk(units: Units, shares: Shares) -> float:
+    """Sends of one chunk a unit, over all units."""
+    unit_count = Counter(units.parts)
     total = 0.0
     for (g, parts), options in zip(shares.commodities, shares.plans, strict=True):
         for share, plans in options:
-            total += share * copies[g, parts[0]] * sum(map(len, plans))
+            total += share * unit_count[g, parts[0]] * sum(map(len, plans))
     return total
 
 
-def _jobs(task: Units, shares: Shares, chunks: int, resources: Resources) -> list[tuple[int, Plan]]:
+def _chunk_plans(units: Units, shares: Shares, chunks: int, resources: Resources) -> list[tuple[int, Plan]]:
     """(chunk, plan) of every chunk, those of all parts in turns."""
-    units: dict[tuple[int, int], list[int]] = {}
-    for u, key in enumerate(task.parts):
-        units.setdefault(key, []).append(u)
-    counts = [len(units[g, parts[0]]) * chunks for g, parts in shares.commodities]
+    units_of: dict[tuple[int, int], list[int]] = {}
+    for u, key in enumerate(units.parts):
+        units_of.setdefault(key, []).append(u)
+    counts = [len(units_of[g, parts[0]]) * chunks for g, parts in shares.commodities]
     queue: list[tuple[float, int, Plan]] = []
-    for j, wholes in enumerate(_whole(shares, counts, resources)):
+    for j, plan_counts in enumerate(_rounded(shares, counts, resources)):
         g, parts = shares.commodities[j]
-        # each plan's chunks far apart
-        picks = [p for _, p in sorted(((i + 0.5) / n, p) for p, n in enumerate(wholes) for i in range(n))]
+        # the chunks of each plan are spread evenly over the turns of the commodity
+        turns = ((i + 0.5) / n for n in plan_counts for i in range(n))
+        plan_of_turn = (p for p, n in enumerate(plan_counts) for _ in range(n))
+        spread = sorted(zip(turns, plan_of_turn, strict=True))
         for at, part in enumerate(parts):
-            names = [u * chunks + i for u in units[g, part] for i in range(chunks)]
-            turns = zip(names, picks, strict=True)
-            queue += [
-                ((i + 0.5) / counts[j], name, shares.plans[j][pick][1][at]) for i, (name, pick) in enumerate(turns)
-            ]
+            names = [u * chunks + i for u in units_of[g, part] for i in range(chunks)]
+            for i, (name, (_, p)) in enumerate(zip(names, spread, strict=True)):
+                queue.append(((i + 0.5) / counts[j], name, shares.plans[j][p][1][at]))
     return [(chunk, plan) for _, chunk, plan in sorted(queue, key=lambda row: row[:2])]
 
 
-def _whole(shares: Shares, counts: Sequence[int], resources: Resources) -> list[list[int]]:
-    """How many chunks of each commodity take each of its plans: shares rounded down, the rest where links are least
-    full."""
-    load = [0] * len(resources.room)
-    found: list[list[int]] = []
+def _rounded(shares: Shares, counts: Sequence[int], resources: Resources) -> list[list[int]]:
+    """Number of chunks of each commodity that take each of its plans; `counts[j]`: chunks of commodity j.
+
+    Shares are rounded down; the remaining chunks go, commodity by commodity in turns, where links are least full.
+    """
+    load = [0] * len(resources.capacity)
+    rounded: list[list[int]] = []
     uses: list[list[dict[int, int]]] = []
     for options, count in zip(shares.plans, counts, strict=True):
-        found.append([int(share * count + 1e-6) for share, _ in options])
-        uses.append(
-            [Counter(k for plan in plans for hop in plan for k in resources.of[hop.route]) for _, plans in options]
-        )
-        for n, use in zip(found[-1], uses[-1], strict=True):
+        rounded.append([int(share * count + 1e-6) for share, _ in options])
+        uses.append([Counter(_resources_used(plans, resources)) for _, plans in options])
+        for n, use in zip(rounded[-1], uses[-1], strict=True):
             for k, times in use.items():
                 load[k] += n * times
-    left = [count - sum(row) for row, count in zip(found, counts, strict=True)]
-    while any(left):
-        for j, row in enumerate(found):
-            if left[j] <= 0:
+    remaining = [count - sum(row) for row, count in zip(rounded, counts, strict=True)]
+    while any(remaining):
+        for j, row in enumerate(rounded):
+            if remaining[j] <= 0:
                 continue
-            short = [row[p] - share * counts[j] for p, (share, _) in enumerate(shares.plans[j])]
-            fullest = [max((load[k] + times) / resources.room[k] for k, times in use.items()) for use in uses[j]]
-            p = min(range(len(row)), key=lambda p: (fullest[p], short[p], p))
+            excess = [row[p] - share * counts[j] for p, (share, _) in enumerate(shares.plans[j])]
+            fullest = [_fullest(load, use, resources) for use in uses[j]]
+            p = min(range(len(row)), key=lambda p: (fullest[p], excess[p], p))
             row[p] += 1
-            left[j] -= 1
+            remaining[j] -= 1
             for k, times in uses[j][p].items():
                 load[k] += times
-    return found
+    return rounded
 
 
-def _placed(resources: Resources, jobs: Sequence[tuple[int, Plan]], width: int) -> list[Step]:
+def _resources_used(plans: Sequence[Plan], resources: Resources) -> Iterator[int]:
+    """Resources of all hops of the plans."""
+    for plan in plans:
+        for hop in plan:
+            yield from resources.of[hop.route]
+
+
+def _fullest(load: Sequence[int], use: dict[int, int], resources: Resources) -> float:
+    """Load over capacity of the fullest resource in `use`, after one more chunk."""
+    return max((load[k] + times) / resources.capacity[k] for k, times in use.items())
+
+
+def _list_schedule(resources: Resources, chunk_plans: Sequence[tuple[int, Plan]], maximum_rounds: int) -> list[Step]:
+    """Place the sends of each chunk, one chunk after the other, in the first steps with capacity. Raises TimeUp."""
     network = resources.network
-    room = [n * width for n in resources.room]
-    load: list[list[int]] = [[] for _ in room]  # of each resource in each step
-    open_ = [0] * len(room)  # the first step that is not full
+    capacity = [n * maximum_rounds for n in resources.capacity]
+    load: list[list[int]] = [[] for _ in capacity]  # of each resource in each step
+    first_free = [0] * len(capacity)  # the first step in which the resource is not full
     ends = [(r.src, r.dst, r.via) for r in network.routes]
     rows: list[list[Send]] = []
-    for at, (chunk, plan) in enumerate(jobs):
+    for at, (chunk, plan) in enumerate(chunk_plans):
         if not at & 255:
             check()
-        ready: dict[int, int] = {}
+        ready: dict[int, int] = {}  # the first step in which each rank may send the chunk on
         for hop in plan:
             src, dst, via = ends[hop.route]
-            mine = resources.of[hop.route]
-            t = max([ready.get(src, 0), *(open_[k] for k in mine)])
-            while any(t < len(load[k]) and load[k][t] >= room[k] for k in mine):
+            used = resources.of[hop.route]
+            t = max([ready.get(src, 0), *(first_free[k] for k in used)])
+            while any(t < len(load[k]) and load[k][t] >= capacity[k] for k in used):
                 t += 1
-            for k in mine:
+            for k in used:
                 load[k] += [0] * (t + 1 - len(load[k]))
                 load[k][t] += 1
-                while open_[k] < len(load[k]) and load[k][open_[k]] >= room[k]:
-                    open_[k] += 1
+                while first_free[k] < len(load[k]) and load[k][first_free[k]] >= capacity[k]:
+                    first_free[k] += 1
             while len(rows) <= t:
                 rows.append([])
             rows[t].append(Send(chunk, src, dst, "reduce" if hop.sums else "copy", via))
             ready[dst] = max(ready.get(dst, 0), t + 1)
-    rounds = [
-        max([1, *(-(-load[k][t] // resources.room[k]) for k in range(len(room)) if t < len(load[k]))])
-        for t in range(len(rows))
-    ]
+    rounds = [1] * len(rows)
+    for row, units in zip(load, resources.capacity, strict=True):
+        for t, amount in enumerate(row):
+            rounds[t] = max(rounds[t], -(-amount // units))
     return [Step(n, tuple(sorted(row))) for n, row in zip(rounds, rows, strict=True)]

@@ -1,10 +1,10 @@
-"""How the data of process groups goes: trees and ways of all groups packed together, by column generation.
+"""Multicommodity tree packing of process groups: trees and paths of all groups packed together by column generation.
 
-A *plan* moves one chunk of a part: sends in an order in which each reads what earlier ones left, first sums up, then
-copies down. The master program chooses how much of each part follows which plan so that the fullest link or limit has
-least to do (a fractional packing, as Garg and Könemann's, FOCS 1998, solved as a linear program); its duals are
-lengths, by which new plans are the cheapest: shortest ways for alltoall, trees grown along shortest ways for the
-others, through any rank of the machine.
+A *plan* moves one chunk of a part: sends in an order in which each reads what earlier sends left, first sums up, then
+copies down. The master program chooses the share of each part that follows each plan, so that the load of the fullest
+link or limit is least (a fractional packing, as Garg and Könemann's, FOCS 1998, solved as a linear program). Its duals
+are lengths of the resources, and new plans are cheapest for these lengths: shortest paths for alltoall, trees grown
+along shortest paths for the others, through any rank of the machine.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from synth.model.topology import Network
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, check
 
-MOST_TURNS = 40
-EVEN = 1e-6
-# What a hop of a plan's depth costs beside the load, so that of equal packings the shallow one is taken.
-DEEP = 1e-5
+# Rounds of column generation.
+MAXIMUM_ROUNDS = 40
+# Shares below this are dropped, and plans that improve the master program relatively less than this are not added.
+TOLERANCE = 1e-6
+# Cost of one hop of a plan's depth relative to the load, so that of equal packings the shallow one is chosen.
+DEPTH_COST = 1e-5
 
 
 class Hop(NamedTuple):
-    """One send of a plan, over a route."""
+    """One send of a plan over a route; `sums`: it is reduced at the receiver."""
 
     route: int
     sums: bool
@@ -40,9 +42,11 @@ Plan = tuple[Hop, ...]
 
 @dataclass(frozen=True)
 class Shares:
-    """For each commodity its plans with their shares, which add up to 1; `load` is what the fullest resource has to do.
+    """A fractional packing.
 
-    A commodity is `(group, parts)`: the parts of a group that one rank starts (alltoall: one plan for each of them).
+    A commodity is `(group, parts)`: the parts of a group that one rank starts (alltoall), or a single part.
+    `plans[j]`: (share, a plan for each part) of commodity j; its shares add up to 1. `load`: the load of the fullest
+    resource.
     """
 
     commodities: tuple[tuple[int, tuple[int, ...]], ...]
@@ -51,148 +55,194 @@ class Shares:
 
 
 class Resources:
-    """Caps, and the routes that no cap keeps as narrow: what a chunk on a route takes room of."""
+    """Capacities that chunks on routes take: the caps, and the routes that no cap keeps as narrow.
+
+    `capacity[k]`: units of resource k. `of[i]`: the resources of route i.
+    """
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        bare = {
-            i for i, r in enumerate(network.routes) if all(network.caps[k].units > r.units for k in network.caps_of[i])
-        }
-        self.room = [c.units for c in network.caps]
+        self.capacity = [c.units for c in network.caps]
         self.of: list[tuple[int, ...]] = []
         for i, route in enumerate(network.routes):
-            mine = list(network.caps_of[i])
-            if i in bare:
-                mine.append(len(self.room))
-                self.room.append(route.units)
-            self.of.append(tuple(mine))
+            resources = list(network.caps_of[i])
+            if all(network.caps[k].units > route.units for k in network.caps_of[i]):
+                resources.append(len(self.capacity))
+                self.capacity.append(route.units)
+            self.of.append(tuple(resources))
 
 
-def packed(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
-    """The packing of least load, and that of rings, stars and shortest ways alone, which may be easier to give steps.
+def pack_trees(network: Network, groups: Sequence[Group]) -> tuple[tuple[Shares, ...], bool]:
+    """Return packings, and True if the search ended by itself.
 
-    And whether the search ended by itself: a time limit leaves the best packing so far, or raises TimeUp where there is
-    none. Sizes are in relative bytes, room in units. Raises SynthError where a linear program fails.
+    The first packing has the least load. The second, of rings, stars and shortest paths alone, may be easier to
+    schedule. A time limit leaves the best packing so far, or raises TimeUp where there is none. Sizes are in relative
+    bytes, capacities in units. Raises SynthError where a linear program fails.
     """
     return _Master(network, groups).run()
 
 
+class _Column(NamedTuple):
+    """A column of the master program.
+
+    `options`: alternatives of equal share for commodity `commodity`, each with one plan for each part. `load`: bytes on
+    each resource. `depth`: the greatest depth of its plans.
+    """
+
+    commodity: int
+    options: list[tuple[Plan, ...]]
+    load: np.ndarray
+    depth: int
+
+
 class _Master:
+    """The master program and its pricing. `ends[i]`: source and destination of route i."""
+
     def __init__(self, network: Network, groups: Sequence[Group]) -> None:
         self.network, self.groups = network, groups
         self.resources = Resources(network)
-        self.ends = np.array([(r.src, r.dst) for r in network.routes], np.int64).reshape(-1, 2)
         self.pairs = [(r.src, r.dst) for r in network.routes]
-        self.room = np.array(self.resources.room, float)
+        self.ends = np.array(self.pairs, np.int64).reshape(-1, 2)
+        self.capacity = np.array(self.resources.capacity, float)
         self.commodities: list[tuple[int, tuple[int, ...]]] = []
         for g, group in enumerate(groups):
-            m = len(group.ranks)
-            count = len(group.parts)
-            step = m - 1 if group.collective == "alltoall" else 1
-            self.commodities += [(g, tuple(range(at, at + step))) for at in range(0, count, step)]
-        # columns: commodity, alternatives of equal share (each one plan a part), load
-        self.columns: list[tuple[int, list[tuple[Plan, ...]], np.ndarray, int]] = []
+            step = len(group.ranks) - 1 if group.collective == "alltoall" else 1
+            for first in range(0, len(group.parts), step):
+                self.commodities.append((g, tuple(range(first, first + step))))
+        self.columns: list[_Column] = []
         self.known: set[tuple[int, tuple]] = set()
 
     def run(self) -> tuple[tuple[Shares, ...], bool]:
-        # routes are the dearer the narrower, all the same otherwise
-        price = np.array([sum(1.0 / self.resources.room[k] for k in mine) for mine in self.resources.of])
-        self._rings(_Ways(self, price))
-        self._price(_Ways(self, price), None, 0)
-        simple, whole = len(self.columns), True
+        """Generate columns; see `pack_trees`."""
+        price = self._route_prices([1.0 / units for units in self.resources.capacity])  # narrow routes are dear
+        self._add_rings_and_stars(_ShortestPaths(self, price))
+        self._add_cheapest(_ShortestPaths(self, price), None, 0)
+        simple, complete = len(self.columns), True
         try:
-            self._improve()
+            self._generate_columns()
         except TimeUp:
-            whole = False
-        return tuple(
-            self._shares(self._solve(count)[0]) for count in sorted({simple, len(self.columns)}, reverse=True)
-        ), whole
+            complete = False
+        packings = []
+        for count in sorted({simple, len(self.columns)}, reverse=True):
+            packings.append(self._shares(self._solve(count)[0]))
+        return tuple(packings), complete
 
-    def _improve(self) -> None:
-        best = None
-        for turn in range(1, MOST_TURNS + 1):
+    def _route_prices(self, lengths: Sequence[float] | np.ndarray) -> np.ndarray:
+        """Price of each route: the sum of the lengths of its resources."""
+        return np.array([self._price(route, lengths) for route in range(len(self.pairs))])
+
+    def _price(self, route: int, lengths: Sequence[float] | np.ndarray) -> float:
+        return sum(lengths[k] for k in self.resources.of[route])
+
+    def _generate_columns(self) -> None:
+        """Add columns until none improves the master program. Raises TimeUp.
+
+        Lengths are smoothed by the mean with earlier ones, so that they oscillate less. Where the smoothed lengths
+        price out no column, the duals themselves are tried.
+        """
+        smoothed = None
+        for turn in range(1, MAXIMUM_ROUNDS + 1):
             check()
             _, lengths, worth = self._solve(len(self.columns))
-            best = lengths if best is None else (best + lengths) / 2
-            for tried in (best, lengths):
-                per_route = np.array([sum(tried[k] for k in mine) for mine in self.resources.of])
-                if self._price(_Ways(self, per_route), (lengths, worth), turn):
+            smoothed = lengths if smoothed is None else (smoothed + lengths) / 2
+            for trial in (smoothed, lengths):
+                paths = _ShortestPaths(self, self._route_prices(trial))
+                if self._add_cheapest(paths, (lengths, worth), turn):
                     break
             else:
                 break
 
     def _shares(self, answer: np.ndarray) -> Shares:
+        """The packing of an answer of the master program."""
         plans: list[list[tuple[float, tuple[Plan, ...]]]] = [[] for _ in self.commodities]
-        for x, (j, options, _, _) in zip(answer[:-1], self.columns, strict=False):
-            if x > EVEN:
-                plans[j] += [(x / len(options), option) for option in options]
+        for x, column in zip(answer[:-1], self.columns, strict=False):
+            if x > TOLERANCE:
+                share = x / len(column.options)
+                plans[column.commodity] += [(share, option) for option in column.options]
         return Shares(tuple(self.commodities), tuple(map(tuple, plans)), float(answer[-1]))
 
     def _solve(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Shares of the first `count` columns and the load, lengths of resources, and what each commodity is worth."""
+        """Solve the master program over the first `count` columns.
+
+        Returns (shares of the columns and then the load, lengths of the resources, dual of each commodity). Rows: the
+        load of each resource is at most `load` x capacity, and the shares of each commodity add up to 1.
+        """
         from scipy import sparse
 
-        rows, columns = len(self.room), self.columns[:count]
-        loads = sparse.csr_matrix(np.array([load for _, _, load, _ in columns] + [-self.room]).T)
-        which = np.array([j for j, _, _, _ in columns])
-        one = sparse.coo_matrix(
-            (np.ones(count), (which, np.arange(count))), shape=(len(self.commodities), count + 1)
-        ).tocsr()
-        scale = max(
-            float(sum(load.sum() for _, _, load, _ in columns[: len(self.commodities)]) / self.room.sum()), 1e-9
+        rows, columns = len(self.capacity), self.columns[:count]
+        loads = sparse.csr_matrix(np.array([column.load for column in columns] + [-self.capacity]).T)
+        commodity = np.array([column.commodity for column in columns])
+        shape = (len(self.commodities), count + 1)
+        one = sparse.coo_matrix((np.ones(count), (commodity, np.arange(count))), shape=shape).tocsr()
+        first_bytes = sum(column.load.sum() for column in columns[: len(self.commodities)])
+        scale = max(float(first_bytes / self.capacity.sum()), 1e-9)
+        depth_cost = [DEPTH_COST * scale * column.depth / len(self.commodities) for column in columns]
+        solution = linear(
+            np.array([*depth_cost, 1.0]),
+            A_ub=loads,
+            b_ub=np.zeros(rows),
+            A_eq=one,
+            b_eq=np.ones(len(self.commodities)),
+            method="highs",
         )
-        cost = np.array([DEEP * scale * deepest / len(self.commodities) for _, _, _, deepest in columns] + [1.0])
-        found = linear(
-            cost, A_ub=loads, b_ub=np.zeros(rows), A_eq=one, b_eq=np.ones(len(self.commodities)), method="highs"
-        )
-        if found.x is None:
-            raise SynthError(f"{self.network.name}: the packing of the groups ended without an answer: {found.message}")
-        return found.x, np.maximum(-found.ineqlin.marginals, 0), found.eqlin.marginals
+        if solution.x is None:
+            raise SynthError(
+                f"{self.network.name}: the packing of the groups ended without an answer: {solution.message}"
+            )
+        return solution.x, np.maximum(-solution.ineqlin.marginals, 0), solution.eqlin.marginals
 
     def _add(self, j: int, options: list[tuple[Plan, ...]]) -> bool:
+        """Add a column of commodity j; False if it is known already."""
         key = (j, tuple(options))
         if key in self.known:
             return False
         self.known.add(key)
-        load = np.zeros(len(self.room))
-        bytes_ = float(self.groups[self.commodities[j][0]].part) / len(options)
+        load = np.zeros(len(self.capacity))
+        part_bytes = float(self.groups[self.commodities[j][0]].part) / len(options)
         deepest = 0
         for option in options:
             for plan in option:
                 deepest = max(deepest, depth(plan, self.pairs))
                 for hop in plan:
                     for k in self.resources.of[hop.route]:
-                        load[k] += bytes_
-        self.columns.append((j, options, load, deepest))
+                        load[k] += part_bytes
+        self.columns.append(_Column(j, options, load, deepest))
         return True
 
-    def _rings(self, ways: _Ways) -> None:
-        """Rings both ways round and stars: what symmetric machines need."""
+    def _add_rings_and_stars(self, paths: _ShortestPaths) -> None:
+        """Add rings both ways round and stars, which are optimal on symmetric machines."""
         for j, (g, parts) in enumerate(self.commodities):
             group = self.groups[g]
             if group.collective == "alltoall":
                 continue
             for order in (list(group.ranks), list(group.ranks)[::-1]):
-                self._add(j, [(plan,) for plan in _around(ways, group, parts[0], order)])
-            self._add(j, [(plan,) for plan in _star(ways, group, parts[0])])
+                self._add(j, [(plan,) for plan in _ring_plans(paths, group, parts[0], order)])
+            self._add(j, [(plan,) for plan in _star_plans(paths, group, parts[0])])
 
-    def _price(self, ways: _Ways, duals: tuple[np.ndarray, np.ndarray] | None, turn: int) -> bool:
-        """Adds the cheapest plans that would improve the master; whether there was one."""
-        found = False
+    def _add_cheapest(self, paths: _ShortestPaths, duals: tuple[np.ndarray, np.ndarray] | None, turn: int) -> bool:
+        """Add the cheapest plans that improve the master program, all of them without `duals`; True if there was one.
+
+        `duals`: lengths of the resources, and what each commodity is worth. `turn` selects the root of an allreduce.
+        """
+        added = False
         for j, (g, parts) in enumerate(self.commodities):
             check()
-            option = tuple(_cheapest(ways, self.groups[g], part, turn) for part in parts)
+            option = tuple(_cheapest(paths, self.groups[g], part, turn) for part in parts)
             if duals is not None:
                 lengths, worth = duals
                 cost = sum(lengths[k] for plan in option for hop in plan for k in self.resources.of[hop.route])
-                if cost * float(self.groups[g].part) > worth[j] * (1 - EVEN) - 1e-15:
+                if cost * float(self.groups[g].part) > worth[j] * (1 - TOLERANCE) - 1e-15:
                     continue
-            found |= self._add(j, [option])
-        return found
+            added |= self._add(j, [option])
+        return added
 
 
-class _Ways:
-    """Shortest ways at given prices of routes, forwards and backwards."""
+class _ShortestPaths:
+    """Shortest paths between all ranks at given prices of routes, forwards and backwards.
+
+    `distance` and `predecessor` belong to paths from a rank, `distance_to` and `successor` to paths to it. `route` is
+    the cheapest route of each pair, by source x ranks + destination.
+    """
 
     def __init__(self, master: _Master, price: np.ndarray) -> None:
         from scipy.sparse import csr_matrix
@@ -200,118 +250,146 @@ class _Ways:
 
         n = master.network.ranks
         self.ends = master.ends
-        floor = price.max(initial=0.0) * 1e-7 + 1e-12  # of free ways the shorter
+        floor = price.max(initial=0.0) * 1e-7 + 1e-12  # among free paths the one with the fewest hops is shortest
         order = np.argsort(price, kind="stable")
         keys, first = np.unique(self.ends[order, 0] * n + self.ends[order, 1], return_index=True)
         self.route = dict(zip(keys.tolist(), order[first].tolist(), strict=True))
         self.ranks = n
         graph = csr_matrix((price[order[first]] + floor, (keys // n, keys % n)), shape=(n, n))
-        self.far, self.before = dijkstra(graph, return_predecessors=True)
-        self.back, self.after = dijkstra(graph.T.tocsr(), return_predecessors=True)
+        self.distance, self.predecessor = dijkstra(graph, return_predecessors=True)
+        self.distance_to, self.successor = dijkstra(graph.T.tocsr(), return_predecessors=True)
 
-    def tree(self, root: int, members: Sequence[int], turned: bool) -> list[int]:
-        """Routes of a cheap tree from the root to all members, parents first; `turned`: of one to the root, children
-        first."""
-        far, before = (self.back, self.after) if turned else (self.far, self.before)
-        left = np.array([r for r in members if r != root], np.int64)
-        near, source = far[root, left].copy(), np.full(len(left), root)
+    def tree(self, root: int, members: Sequence[int], inward: bool) -> list[int]:
+        """Routes of a cheap tree that joins the root and all members.
+
+        It leads from the root, parents first, or if `inward` to the root, children first. The nearest member is joined
+        next, by a shortest path from the tree (Takahashi and Matsuyama's heuristic).
+        """
+        distance, predecessor = self.distance, self.predecessor
+        if inward:
+            distance, predecessor = self.distance_to, self.successor
+        remaining = np.array([r for r in members if r != root], np.int64)
+        nearest, source = distance[root, remaining].copy(), np.full(len(remaining), root)
         inside = {root}
         depth = {root: 0}
         routes: list[int] = []
-        tiny = float(far[far < np.inf].max()) * 1e-6
-        while len(left):
-            at = int(np.argmin(near))
-            v, path = int(left[at]), [int(left[at])]
+        depth_price = float(distance[distance < np.inf].max()) * 1e-6  # among equal paths, those from shallow ranks
+        while len(remaining):
+            at = int(np.argmin(nearest))
+            member = int(remaining[at])
+            path = [member]
             while path[-1] not in inside:
-                path.append(int(before[source[at], path[-1]]))
+                path.append(int(predecessor[source[at], path[-1]]))
             path.reverse()
             for a, b in pairwise(path):
-                routes.append(self.route[b * self.ranks + a] if turned else self.route[a * self.ranks + b])
+                routes.append(self.route[b * self.ranks + a] if inward else self.route[a * self.ranks + b])
                 inside.add(b)
                 depth[b] = depth[a] + 1
-                closer = far[b, left] + tiny * depth[b]
-                better = closer < near
-                near[better], source[better] = closer[better], b
-            keep = left != v
-            keep &= ~np.isin(left, path)
-            left, near, source = left[keep], near[keep], source[keep]
-        return routes[::-1] if turned else routes
+                through = distance[b, remaining] + depth_price * depth[b]
+                better = through < nearest
+                nearest[better], source[better] = through[better], b
+            keep = remaining != member
+            keep &= ~np.isin(remaining, path)
+            remaining, nearest, source = remaining[keep], nearest[keep], source[keep]
+        return routes[::-1] if inward else routes
 
     def path(self, a: int, b: int) -> list[int]:
-        """Routes of the shortest way."""
+        """Routes of the shortest path from a to b."""
         nodes = [b]
         while nodes[-1] != a:
-            nodes.append(int(self.before[a, nodes[-1]]))
+            nodes.append(int(self.predecessor[a, nodes[-1]]))
         nodes.reverse()
         return [self.route[x * self.ranks + y] for x, y in pairwise(nodes)]
 
+    def chain(self, ranks: Sequence[int]) -> list[int]:
+        """Routes of the shortest paths from each rank to the next."""
+        routes = []
+        for a, b in pairwise(ranks):
+            routes += self.path(a, b)
+        return routes
 
-def _cheapest(ways: _Ways, group: Group, part: int, turn: int) -> Plan:
-    have, want = group.parts[part]
+
+def _copies(group: Group) -> bool:
+    """True for a collective that sends results on, after sums if there are any."""
+    return group.collective not in ("reduce-scatter", "reduce")
+
+
+def _cheapest(paths: _ShortestPaths, group: Group, part: int, turn: int) -> Plan:
+    """The cheapest plan of a part: a path for alltoall, trees for the others."""
+    owners, targets = group.parts[part]
     if group.collective == "alltoall":
-        return _plan((), ways.path(min(have), min(want)))
+        return _plan((), paths.path(min(owners), min(targets)))
     if group.collective == "allreduce":
         root = group.ranks[turn % len(group.ranks)]
-        return _plan(ways.tree(root, group.ranks, True), ways.tree(root, group.ranks, False))
+        return _plan(paths.tree(root, group.ranks, True), paths.tree(root, group.ranks, False))
     if group.collective in SUMS:
-        return _plan(ways.tree(min(want), group.ranks, True), ())
-    return _plan((), ways.tree(min(have), group.ranks, False))
+        return _plan(paths.tree(min(targets), group.ranks, True), ())
+    return _plan((), paths.tree(min(owners), group.ranks, False))
 
 
-def _around(ways: _Ways, group: Group, part: int, order: Sequence[int]) -> list[Plan]:
-    """Along the ring: one plan, or for an allreduce one for each place where sums end. Where a ring meets a rank twice,
-    trees."""
-    have, want = group.parts[part]
+def _ring_plans(paths: _ShortestPaths, group: Group, part: int, order: Sequence[int]) -> list[Plan]:
+    """Plans along a ring: one, or for an allreduce one for each rank where sums end.
+
+    Trees where the paths of the ring meet a rank twice.
+    """
+    owners, targets = group.parts[part]
     m = len(order)
-    if not np.isfinite(ways.far[np.ix_(order, order)]).all():
-        return [_cheapest(ways, group, part, 0)]
-    starts = order if group.collective == "allreduce" else [min(want if group.collective in SUMS else have)]
-    found = []
+    if not np.isfinite(paths.distance[np.ix_(order, order)]).all():
+        return [_cheapest(paths, group, part, 0)]
+    sums, copies = group.collective in SUMS, _copies(group)
+    starts = order
+    if group.collective != "allreduce":
+        starts = [min(targets if sums else owners)]
+    plans = []
     for start in starts:
         at = order.index(start)
-        turn = [order[(at + i) % m] for i in range(m)]
-        down = [r for a, b in pairwise(turn) for r in ways.path(a, b)]
-        up_turn = turn[1:] + turn[:1]
-        up = [r for a, b in pairwise(up_turn) for r in ways.path(a, b)]
-        sums, copies = group.collective in SUMS, group.collective not in ("reduce-scatter", "reduce")
-        if (sums and not _simple(ways, up)) or (copies and not _simple(ways, down)):
-            return [_cheapest(ways, group, part, 0)]
-        found.append(_plan(up if sums else (), down if copies else ()))
-    return found
+        ring = [order[(at + i) % m] for i in range(m)]
+        down = paths.chain(ring)
+        up = paths.chain(ring[1:] + ring[:1])
+        if (sums and not _simple(paths, up)) or (copies and not _simple(paths, down)):
+            return [_cheapest(paths, group, part, 0)]
+        used_up = up if sums else ()
+        used_down = down if copies else ()
+        plans.append(_plan(used_up, used_down))
+    return plans
 
 
-def _star(ways: _Ways, group: Group, part: int) -> list[Plan]:
-    """Straight from or to one rank; for an allreduce every rank in turn. Where ways share ranks, trees."""
-    have, want = group.parts[part]
-    hubs = group.ranks if group.collective == "allreduce" else tuple(want if group.collective in SUMS else have)
-    found = []
+def _star_plans(paths: _ShortestPaths, group: Group, part: int) -> list[Plan]:
+    """Plans straight from or to one rank, for an allreduce each rank in turn. Trees where paths are not single hops."""
+    owners, targets = group.parts[part]
+    hubs: Sequence[int] = group.ranks
+    if group.collective != "allreduce":
+        hubs = tuple(targets if group.collective in SUMS else owners)
+    plans = []
     for hub in hubs:
         others = [r for r in group.ranks if r != hub]
-        up = [i for r in others for i in ways.path(r, hub)] if group.collective in SUMS else []
-        down = (
-            [i for r in others for i in ways.path(hub, r)]
-            if group.collective not in ("reduce-scatter", "reduce")
-            else []
-        )
+        up: list[int] = []
+        down: list[int] = []
+        for r in others:
+            up += paths.path(r, hub) if group.collective in SUMS else ()
+            down += paths.path(hub, r) if _copies(group) else ()
         if max(len(up), len(down)) > len(others):
-            up = ways.tree(hub, group.ranks, True) if up else []
-            down = ways.tree(hub, group.ranks, False) if down else []
-        found.append(_plan(up, down))
-    return found
+            up = paths.tree(hub, group.ranks, True) if up else []
+            down = paths.tree(hub, group.ranks, False) if down else []
+        plans.append(_plan(up, down))
+    return plans
 
 
-def _simple(ways: _Ways, routes: Sequence[int]) -> bool:
-    """Whether no rank is met twice."""
-    met = [int(ways.ends[i, 1]) for i in routes]
-    return len(set(met)) == len(met) and (not met or int(ways.ends[routes[0], 0]) not in met)
+def _simple(paths: _ShortestPaths, routes: Sequence[int]) -> bool:
+    """Return whether consecutive routes visit no rank twice."""
+    visited = [int(paths.ends[i, 1]) for i in routes]
+    return len(set(visited)) == len(visited) and (not visited or int(paths.ends[routes[0], 0]) not in visited)
 
 
 def _plan(up: Sequence[int], down: Sequence[int]) -> Plan:
-    return (*(Hop(int(i), True) for i in up), *(Hop(int(i), False) for i in down))
+    """The plan that sums along the routes `up`, then copies along the routes `down`."""
+    sums = [Hop(int(i), True) for i in up]
+    copies = [Hop(int(i), False) for i in down]
+    return (*sums, *copies)
 
 
 def depth(plan: Plan, ends: Sequence[tuple[int, int]]) -> int:
-    """Steps that a chunk needs from the first hop to the last; `ends`: those of each route."""
+    """Steps of a plan from its first hop to its last; `ends[i]`: source and destination of route i."""
     ready: dict[int, int] = {}
     for hop in plan:
         a, b = ends[hop.route]

@@ -1,12 +1,11 @@
-"""Rings in pairs, one each way, where links are alike both ways: Hamiltonian cycles side by side in an undirected
-multigraph.
+"""Pairs of opposite rings where links are symmetric: edge-disjoint Hamiltonian cycles of an undirected multigraph.
 
-Every unit of a pair of opposite links is an edge. As many edges at each node as the cycles take are chosen, two for
-each, and fall into factors of two edges at each node (Petersen, "Die Theorie der regulären graphs", 1891: along an
-Euler tour they are a bipartite graph, which falls into matchings). Then two factors, or one and the edges left over,
-exchange the edges of a short closed trail that takes from both in turn. Exchanges that leave fewer cycles are kept,
-others sometimes (simulated annealing, in a fixed pseudo-random order); Nikolaev and Kozlova (arXiv 2001.04683) join the
-cycles of two factors by exchanges too.
+Every unit of a pair of opposite links is an edge. An edge subset with degree 2k at each node falls into k 2-factors
+(Petersen, "Die Theorie der regulären graphs", 1891: oriented along an Euler tour it is a bipartite graph, which falls
+into matchings). Then two 2-factors, or one 2-factor and the edges left over, exchange the edges of a short closed
+alternating trail (a Kempe chain), so that their cycles join. Exchanges that leave fewer cycles are accepted, others
+sometimes (simulated annealing, in a fixed pseudo-random order). Nikolaev and Kozlova (arXiv 2001.04683) join the cycles
+of two factors by exchanges too.
 """
 
 from __future__ import annotations
@@ -18,251 +17,276 @@ from random import Random
 
 import numpy as np
 
-from synth.scale.baselines.rings.ring_network import Roads
+from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check, left
 
-# Edges, with those left over, that are looked at.
-MOST_EDGES = 24_000
-# An exchange that leaves more cycles is kept with probability exp(-cycles / heat); heat falls from the first to the
-# second.
-HEAT = (0.7, 0.2)
-# Places that the search for a trail looks at, and seconds that the choice of edges may take.
-REACH = 4_000
-PATIENCE = 10.0
+# Edges of the multigraph. Larger ones are not searched, since each move takes time in the number of nodes.
+MAXIMUM_EDGES = 24_000
+# First and last temperature. An exchange that leaves n more cycles is accepted with probability exp(-n / temperature),
+# and the temperature falls linearly over the exchanges.
+TEMPERATURE = (0.7, 0.2)
+# States (a rank, and which factor is next) that the search for a closed trail visits.
+MAXIMUM_STATES = 4_000
+# Seconds that the integer program for the edge subset may take.
+PROGRAM_SECONDS = 10.0
 
+# (rank, rank, link from the first to the second, link back)
 Edge = tuple[int, int, int, int]
-Way = tuple[list[int], list[int]]
+# Ranks of a cycle in their order, and the edges from each to the next.
+EdgeCycle = tuple[list[int], list[int]]
+# Ranks of a ring in their order, and the links from each to the next.
 Ring = tuple[np.ndarray, np.ndarray]
 
 
-def search(roads: Roads, widths: Sequence[int], known: int, most: int, steps: int) -> Iterator[tuple[int, list[Ring]]]:
-    """(width, rings as ranks and links), of more than `known` and at most `most` units together, by at most `steps`
-    exchanges each time.
+def search(
+    network: RingNetwork, widths: Sequence[int], known: int, maximum: int, steps: int
+) -> Iterator[tuple[int, list[Ring]]]:
+    """Yield (width, rings as ranks and links), each time with more units together than `known` and than before.
 
-    Of the `widths` that one is taken of which degrees leave room for most.
+    The width is that of `widths` for which degrees allow the most units, `maximum` in all. Each attempt takes at most
+    `steps` exchanges. Raises TimeUp.
     """
-    best: tuple[int, int, list[Edge]] = 0, 0, []
-    for width in widths:
-        made = _edges(roads, width)
-        count = min(most // width, int(_degrees(roads.ranks, made).min())) // 2
-        if count * width > best[0] * best[1]:
-            best = count, width, made
-            if 2 * count * width == most:
+    pairs, width = 0, 0
+    edges: list[Edge] = []
+    for candidate in widths:
+        candidate_edges = _edges(network, candidate)
+        degree = int(_degrees(network.ranks, candidate_edges).min())
+        count = min(maximum // candidate, degree) // 2
+        if count * candidate > pairs * width:
+            pairs, width, edges = count, candidate, candidate_edges
+            if 2 * count * candidate == maximum:
                 break
-    count, width, made = best
-    less = 0
-    while 2 * (count - less) * width > known:
-        ways = cycles(roads.ranks, made, count - less, steps)
-        if 2 * len(ways) * width > known:
-            known = 2 * len(ways) * width
-            yield width, [ring for way in ways for ring in _both(way, made)]
-        less = max(1, 2 * less)
+    reduction = 0  # fewer pairs are tried where all that degrees allow were not found
+    while 2 * (pairs - reduction) * width > known:
+        found = cycles(network.ranks, edges, pairs - reduction, steps)
+        if 2 * len(found) * width > known:
+            known = 2 * len(found) * width
+            rings: list[Ring] = []
+            for cycle in found:
+                rings += _both_directions(cycle, edges)
+            yield width, rings
+        reduction = max(1, 2 * reduction)
 
 
-def _both(way: Way, made: list[Edge]) -> tuple[Ring, Ring]:
-    """The ring along a cycle and the one back."""
-    order, taken = way
-    there = [made[e][2 if made[e][0] == rank else 3] for rank, e in zip(order, taken, strict=True)]
-    back = [made[e][3 if made[e][0] == rank else 2] for rank, e in zip(order, taken, strict=True)]
-    turned = np.roll(order[::-1], 1), np.array(back[::-1])
-    return (np.array(order), np.array(there)), turned
+def _both_directions(cycle: EdgeCycle, edges: list[Edge]) -> tuple[Ring, Ring]:
+    """The ring along a cycle and the opposite ring."""
+    order, numbers = cycle
+    forward, backward = [], []
+    for rank, e in zip(order, numbers, strict=True):
+        start, _, there, back = edges[e]
+        forward.append(there if start == rank else back)
+        backward.append(back if start == rank else there)
+    opposite = np.roll(order[::-1], 1), np.array(backward[::-1])
+    return (np.array(order), np.array(forward)), opposite
 
 
-def _degrees(ranks: int, made: list[Edge]) -> np.ndarray:
-    return np.bincount(np.array([edge[:2] for edge in made], np.int64).reshape(-1), minlength=ranks)
+def _degrees(ranks: int, edges: list[Edge]) -> np.ndarray:
+    return np.bincount(np.array([edge[:2] for edge in edges], np.int64).reshape(-1), minlength=ranks)
 
 
-def _edges(roads: Roads, width: int) -> list[Edge]:
-    """(rank, rank, link there, link back) for every `width` units of links both ways; [] where there are limits or too
-    many edges."""
-    if len(roads.members):
+def _edges(network: RingNetwork, width: int) -> list[Edge]:
+    """An edge for every `width` units of links both ways; [] where there are limits or too many edges."""
+    if len(network.members):
         return []
-    times = roads.units // width
-    if int(times.sum()) > 2 * MOST_EDGES:
+    times = network.units // width
+    if int(times.sum()) > 2 * MAXIMUM_EDGES:
         return []
-    there: dict[tuple[int, int], list[int]] = {}
-    for a, b, link, many in zip(roads.src.tolist(), roads.dst.tolist(), range(len(times)), times.tolist(), strict=True):
-        there.setdefault((a, b), []).extend([link] * many)
-    return [
-        (a, b, one, two)
-        for (a, b), links in there.items()
-        if a < b
-        for one, two in zip(links, there.get((b, a), ()), strict=False)
-    ]
+    links_of: dict[tuple[int, int], list[int]] = {}
+    for link, (a, b, count) in enumerate(zip(network.src.tolist(), network.dst.tolist(), times.tolist(), strict=True)):
+        links_of.setdefault((a, b), []).extend([link] * count)
+    edges = []
+    for (a, b), links in links_of.items():
+        if a < b:
+            opposite = links_of.get((b, a), ())
+            edges += [(a, b, there, back) for there, back in zip(links, opposite, strict=False)]
+    return edges
 
 
-def cycles(ranks: int, made: list[Edge], wanted: int, steps: int, seed: int = 0) -> list[Way]:
-    """Up to `wanted` cycles through all ranks that share no edge: of each the ranks in their order and the edges
-    between them."""
+def cycles(ranks: int, edges: list[Edge], wanted: int, steps: int, seed: int = 0) -> list[EdgeCycle]:
+    """Search for up to `wanted` edge-disjoint Hamiltonian cycles by at most `steps` exchanges. Raises TimeUp."""
     random = Random(seed)
-    chosen = _factor(ranks, made, 2 * wanted, seed)
-    if chosen is None:
+    subset = _regular_subset(ranks, edges, 2 * wanted, seed)
+    if subset is None:
         return []
-    search = _Search(ranks, made, _layers(ranks, made, chosen, wanted, random), wanted, random)
+    search = _FactorAnnealing(ranks, edges, _two_factors(ranks, edges, subset, wanted, random), wanted, random)
     search.run(steps)
-    return [search.way(i) for i in range(wanted) if not search.energy[i]]
+    return [search.cycle(i) for i in range(wanted) if not search.energy[i]]
 
 
-def _factor(ranks: int, made: list[Edge], degree: int, seed: int) -> list[int] | None:
-    """Edges, `degree` at each rank; None where there are none such."""
-    at = _degrees(ranks, made)
-    if (at < degree).any():
+def _regular_subset(ranks: int, edges: list[Edge], degree: int, seed: int) -> list[int] | None:
+    """Edges with `degree` at each rank, by an integer program with random costs; None where none were found."""
+    degrees = _degrees(ranks, edges)
+    if (degrees < degree).any():
         return None
-    if (at == degree).all():
-        return list(range(len(made)))
+    if (degrees == degree).all():
+        return list(range(len(edges)))
     from scipy.sparse import csr_matrix
 
-    count = len(made)
-    ends = np.array([edge[:2] for edge in made], np.int64)
+    count = len(edges)
+    ends = np.array([edge[:2] for edge in edges], np.int64)
     rows = csr_matrix((np.ones(2 * count), (ends.reshape(-1), np.repeat(np.arange(count), 2))), shape=(ranks, count))
-    wish = np.random.default_rng(seed).random(count)
+    cost = np.random.default_rng(seed).random(count)
     time = left()
-    patience = PATIENCE if time is None else min(PATIENCE, max(time, 0.01))
-    found = integer(wish, [(rows, degree, degree)], 1, time_limit=patience, node_limit=50, mip_rel_gap=0.5)
-    return None if found.x is None else np.flatnonzero(np.rint(found.x)).tolist()
+    seconds = PROGRAM_SECONDS if time is None else min(PROGRAM_SECONDS, max(time, 0.01))
+    solution = integer(cost, [(rows, degree, degree)], 1, time_limit=seconds, node_limit=50, mip_rel_gap=0.5)
+    return None if solution.x is None else np.flatnonzero(np.rint(solution.x)).tolist()
 
 
-def _layers(ranks: int, made: list[Edge], chosen: list[int], count: int, random: Random) -> list[int]:
-    """For each edge its factor, `count` for those left over: the edges go along Euler tours, and matchings out of ranks
-    into ranks."""
+def _two_factors(ranks: int, edges: list[Edge], subset: list[int], count: int, random: Random) -> list[int]:
+    """2-factor of each edge, a number below `count`; `count` for the edges outside `subset`.
+
+    The edges are oriented along Euler tours. Then each rank has `count` edges out and in, and these fall into perfect
+    matchings between tails and heads (Petersen).
+    """
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    near: list[list[int]] = [[] for _ in range(ranks)]
-    order = chosen.copy()
+    incident: list[list[int]] = [[] for _ in range(ranks)]
+    order = subset.copy()
     random.shuffle(order)
     for e in order:
-        near[made[e][0]].append(e)
-        near[made[e][1]].append(e)
-    gone = [False] * len(made)
+        incident[edges[e][0]].append(e)
+        incident[edges[e][1]].append(e)
+    oriented = [False] * len(edges)
     between: dict[tuple[int, int], list[int]] = {}
-    for start in range(ranks):  # every rank has as many edges in as out: a walk ends only where it began
+    for start in range(ranks):  # all degrees are even: a walk ends only where it began
         at = start
-        while near[at]:
-            e = near[at].pop()
-            if not gone[e]:
-                gone[e] = True
-                other = made[e][1] if made[e][0] == at else made[e][0]
+        while incident[at]:
+            e = incident[at].pop()
+            if not oriented[e]:
+                oriented[e] = True
+                other = edges[e][1] if edges[e][0] == at else edges[e][0]
                 between.setdefault((at, other), []).append(e)
                 at = other
-    layer = [count] * len(made)
+    factor = [count] * len(edges)
     for k in range(count):
-        name = list(range(ranks))
+        name = list(range(ranks))  # random names of the heads, so that matchings differ
         random.shuffle(name)
-        real = {name[v]: v for v in range(ranks)}
+        rank = {name[v]: v for v in range(ranks)}
         pairs = [(u, name[v]) for u, v in between]
         matrix = csr_matrix((np.ones(len(pairs)), tuple(zip(*pairs, strict=True))), shape=(ranks, ranks))
         for u, v in enumerate(maximum_bipartite_matching(matrix, "column").tolist()):
-            pair = (u, real[v])
-            layer[between[pair].pop()] = k
+            pair = (u, rank[v])
+            factor[between[pair].pop()] = k
             if not between[pair]:
                 del between[pair]
-    return layer
+    return factor
 
 
-class _Search:
-    """`layer[e]` is the factor of edge e, `near[k][v]` its edges at v; `energy[k]` is one less than its cycles."""
+class _FactorAnnealing:
+    """Simulated annealing over 2-factors.
 
-    def __init__(self, ranks: int, made: list[Edge], layer: list[int], count: int, random: Random) -> None:
-        self.ranks, self.layer, self.count, self.random = ranks, layer, count, random
-        self.sum = [a + b for a, b, *_ in made]  # less one end it is the other
-        self.start = [a for a, *_ in made]
-        self.near: list[list[list[int]]] = [[[] for _ in range(ranks)] for _ in range(count + 1)]
-        for e, (a, b, *_) in enumerate(made):
-            self.near[layer[e]][a].append(e)
-            self.near[layer[e]][b].append(e)
-        self.others = [k for k in range(count + 1) if k < count or any(self.near[count])]
+    `incident[k][v]` are the edges of factor k at rank v (factor `count`: the edges left over); `energy[k]` is the
+    number of cycles of factor k less one.
+    """
+
+    def __init__(self, ranks: int, edges: list[Edge], factor: list[int], count: int, random: Random) -> None:
+        self.ranks, self.count, self.random = ranks, count, random
+        self.end_sum = [a + b for a, b, *_ in edges]  # minus one end it is the other end
+        self.start = [a for a, *_ in edges]
+        self.incident: list[list[list[int]]] = []
+        for _ in range(count + 1):
+            self.incident.append([[] for _ in range(ranks)])
+        for e, (a, b, *_) in enumerate(edges):
+            self.incident[factor[e]][a].append(e)
+            self.incident[factor[e]][b].append(e)
+        self.partners = [k for k in range(count + 1) if k < count or any(self.incident[count])]
         self.energy = [self._energy(k) for k in range(count)]
 
     def _energy(self, k: int) -> int:
-        near, ends = self.near[k], self.sum
+        """Number of cycles of factor k, less one."""
+        incident, ends = self.incident[k], self.end_sum
         seen = [False] * self.ranks
-        found = -1
+        energy = -1
         for start in range(self.ranks):
             if not seen[start]:
-                found += 1
+                energy += 1
                 at, e = start, -1
                 while not seen[at]:
                     seen[at] = True
-                    one, two = near[at]
+                    one, two = incident[at]
                     e = two if e == one else one
                     at = ends[e] - at
-        return found
+        return energy
 
-    def way(self, k: int) -> Way:
-        """The ranks of cycle k in their order, from rank 0, and the edges between them."""
+    def cycle(self, k: int) -> EdgeCycle:
+        """Ranks of cycle k in their order, from rank 0, and the edges between them."""
         order: list[int] = []
-        taken: list[int] = []
+        numbers: list[int] = []
         at, e = 0, -1
         for _ in range(self.ranks):
-            one, two = self.near[k][at]
+            one, two = self.incident[k][at]
             e = two if e == one else one
             order.append(at)
-            taken.append(e)
-            at = self.sum[e] - at
-        return order, taken
+            numbers.append(e)
+            at = self.end_sum[e] - at
+        return order, numbers
 
     def run(self, steps: int) -> None:
-        """At most `steps` exchanges, until every factor is one cycle."""
-        pick, energy = self.random.random, self.energy
+        """Make at most `steps` exchanges, until every factor is one cycle. Raises TimeUp."""
+        uniform, energy = self.random.random, self.energy
         for step in range(steps):
             if not step & 63:
                 check()
-            bad = [k for k in range(self.count) if energy[k]]
-            if not bad or len(self.others) < 2:
+            unfinished = [k for k in range(self.count) if energy[k]]
+            if not unfinished or len(self.partners) < 2:
                 return
-            i = bad[int(pick() * len(bad))]
+            i = unfinished[int(uniform() * len(unfinished))]
             j = i
             while j == i:
-                j = self.others[int(pick() * len(self.others))]
-            trail = self._trail(int(pick() * self.ranks), i, j)
+                j = self.partners[int(uniform() * len(self.partners))]
+            trail = self._alternating_trail(int(uniform() * self.ranks), i, j)
             if not trail:
                 continue
             self._exchange(trail, i, j)
-            new = self._energy(i), self._energy(j) if j < self.count else 0
-            gain = sum(new) - energy[i] - (energy[j] if j < self.count else 0)
-            heat = HEAT[0] + (HEAT[1] - HEAT[0]) * step / steps
-            if gain <= 0 or pick() < exp(-gain / heat):
-                energy[i] = new[0]
+            energy_i = self._energy(i)
+            energy_j = self._energy(j) if j < self.count else 0
+            increase = energy_i + energy_j - energy[i] - (energy[j] if j < self.count else 0)
+            temperature = TEMPERATURE[0] + (TEMPERATURE[1] - TEMPERATURE[0]) * step / steps
+            if increase <= 0 or uniform() < exp(-increase / temperature):
+                energy[i] = energy_i
                 if j < self.count:
-                    energy[j] = new[1]
+                    energy[j] = energy_j
             else:
                 self._exchange(trail, j, i)
 
-    def _trail(self, u: int, i: int, j: int) -> list[int]:
-        """A shortest closed trail from u by edges of i and j in turn, found in random order; [] where none was, or one
-        that repeats."""
-        near, ends, flip = (self.near[i], self.near[j]), self.sum, self.random.random
-        came: dict[int, tuple[int, int]] = {}
-        queue = deque([2 * u])  # 2 x rank + whether the next edge is one of j
-        while queue and len(came) < REACH:
+    def _alternating_trail(self, u: int, i: int, j: int) -> list[int]:
+        """A shortest closed trail from u with edges of factors i and j in turn, in random order; [] if none is found.
+
+        A breadth-first search over states 2 x rank + (1 if the next edge is one of j). Trails that repeat an edge are
+        refused.
+        """
+        incident, ends, uniform = (self.incident[i], self.incident[j]), self.end_sum, self.random.random
+        came_from: dict[int, tuple[int, int]] = {}
+        queue = deque([2 * u])
+        while queue and len(came_from) < MAXIMUM_STATES:
             state = queue.popleft()
-            at, turn = state >> 1, state & 1
-            row = near[turn][at]
-            for e in reversed(row) if flip() < 0.5 else row:
-                after = 2 * (ends[e] - at) + 1 - turn
-                if after not in came:
-                    came[after] = (state, e)
+            at, side = state >> 1, state & 1
+            row = incident[side][at]
+            for e in reversed(row) if uniform() < 0.5 else row:
+                after = 2 * (ends[e] - at) + 1 - side
+                if after not in came_from:
+                    came_from[after] = (state, e)
                     if after == 2 * u:
-                        return self._back(after, came)
+                        return self._traced(after, came_from)
                     queue.append(after)
         return []
 
-    def _back(self, state: int, came: dict[int, tuple[int, int]]) -> list[int]:
+    def _traced(self, state: int, came_from: dict[int, tuple[int, int]]) -> list[int]:
+        """The edges back from `state` to itself; [] where one repeats."""
         trail: list[int] = []
         goal = state
         while True:
-            state, e = came[state]
+            state, e = came_from[state]
             trail.append(e)
             if state == goal:
                 return trail if len(set(trail)) == len(trail) else []
 
     def _exchange(self, trail: list[int], i: int, j: int) -> None:
-        """Edges of the trail, which begins with one of j, change places."""
-        for turn, e in enumerate(trail):
-            old, new = (i, j) if turn & 1 else (j, i)
-            for end in (self.start[e], self.sum[e] - self.start[e]):
-                self.near[old][end].remove(e)
-                self.near[new][end].append(e)
-            self.layer[e] = new
+        """Move the edges of j on the trail to i, and those of i to j. The trail begins with an edge of j."""
+        for place, e in enumerate(trail):
+            old, new = (i, j) if place & 1 else (j, i)
+            for end in (self.start[e], self.end_sum[e] - self.start[e]):
+                self.incident[old][end].remove(e)
+                self.incident[new][end].append(e)

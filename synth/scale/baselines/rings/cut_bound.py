@@ -1,8 +1,8 @@
-"""No rings carry more together than what leaves, or enters, a set of ranks: a short proof that no more rings fit.
+"""Cut-set bound of rings: all rings together carry at most what leaves, or enters, a set of ranks.
 
-Looked at are the ranks one by one, the boxes, what hangs together by links of each width or wider (of a limit, a link
-has its share), and on few ranks without limits all sets. What leaves a set is added up over its links; a limit that is
-narrower than those of its links that leave the set stands in for them, each link counted once.
+The sets tried are the single ranks, the boxes, the components of the links of at least a given width (a link in a limit
+counts with its share of it), and on few ranks without limits all sets. What leaves a set is the sum over its links. A
+limit that is narrower than those of its links that leave the set replaces them in the sum, each link counted once.
 """
 
 from __future__ import annotations
@@ -12,111 +12,116 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synth.scale.baselines.rings.ring_network import Roads
+from synth.scale.baselines.rings.ring_network import RingNetwork
 
-# Ranks up to which all sets are looked at, and limits that stand in for links of one kind of sets.
-ALL_SETS = 16
-MOST_LIMITS = 20_000
-# Widths of links whose components are looked at.
-MOST_WIDTHS = 8
+# Ranks up to which all sets of ranks are tried (2^16 sets).
+ALL_SETS_RANKS = 16
+# Pairs of a limit and a set in which the limit may replace its links, the narrowest first.
+MAXIMUM_LIMITS = 20_000
+# Widths of links for which components are tried.
+MAXIMUM_WIDTHS = 8
 
 
 @dataclass(frozen=True)
 class RingBound:
-    """Rings carry at most `units` together: that much leaves the ranks `side`, or enters them if not `leaving`."""
+    """Rings carry at most `units` together: so much leaves the ranks `side`, or enters them if not `leaving`."""
 
     units: int
     side: tuple[int, ...]
     leaving: bool
 
 
-def bound(roads: Roads) -> RingBound:
-    """The least of what leaves or enters the sets looked at."""
-    found = []
-    share = roads.share()
-    wide = np.unique(np.round(share[share > 0], 6))
-    labels = [np.arange(roads.ranks)]
-    labels += [
-        _components(roads, share > width * 0.999) for width in wide[:: max(1, len(wide) // MOST_WIDTHS)].tolist()
-    ]
-    if len(roads.boxes) == roads.ranks:
-        labels.append(np.array(roads.boxes))
-    for label in {label.tobytes(): label for label in map(_numbered, labels)}.values():
+def bound(network: RingNetwork) -> RingBound:
+    """Return the least capacity of the cuts that are tried."""
+    bounds = []
+    share = network.share()
+    widths = np.unique(np.round(share[share > 0], 6))
+    partitions = [np.arange(network.ranks)]
+    for width in widths[:: max(1, len(widths) // MAXIMUM_WIDTHS)].tolist():
+        partitions.append(_components(network, share > width * 0.999))
+    if len(network.boxes) == network.ranks:
+        partitions.append(np.array(network.boxes))
+    distinct = {label.tobytes(): label for label in map(_canonical, partitions)}
+    for label in distinct.values():
         count = int(label.max()) + 1
         if count == 1:
             continue
         for leaving in (True, False):
-            total = _across(roads, label, count, leaving)
+            total = _capacities(network, label, count, leaving)
             least = int(np.argmin(total))
-            found.append(RingBound(int(total[least]), tuple(np.flatnonzero(label == least).tolist()), leaving))
-    if roads.ranks <= ALL_SETS and not roads.members:
-        found.append(_every(roads))
-    return min(found, key=lambda b: (b.units, len(b.side)))
+            bounds.append(RingBound(int(total[least]), tuple(np.flatnonzero(label == least).tolist()), leaving))
+    if network.ranks <= ALL_SETS_RANKS and not network.members:
+        bounds.append(_least_cut_of_all(network))
+    return min(bounds, key=lambda b: (b.units, len(b.side)))
 
 
-def _numbered(label: np.ndarray) -> np.ndarray:
-    """The labels in the order in which they come first, so that equal partitions are equal arrays."""
-    _, first, which = np.unique(label, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[which]
+def _canonical(label: np.ndarray) -> np.ndarray:
+    """Renumber labels in the order of their first occurrence, so that equal partitions are equal arrays."""
+    _, first, index = np.unique(label, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index]
 
 
-def _components(roads: Roads, keep: np.ndarray) -> np.ndarray:
+def _components(network: RingNetwork, mask: np.ndarray) -> np.ndarray:
+    """Label of the weakly connected component of each rank over the links of `mask`."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
-    src, dst = roads.src[keep], roads.dst[keep]
-    return connected_components(coo_matrix((np.ones(len(src)), (src, dst)), shape=(roads.ranks,) * 2), directed=False)[
-        1
-    ]
+    src, dst = network.src[mask], network.dst[mask]
+    graph = coo_matrix((np.ones(len(src)), (src, dst)), shape=(network.ranks,) * 2)
+    return connected_components(graph, directed=False)[1]
 
 
-def _across(roads: Roads, label: np.ndarray, count: int, leaving: bool) -> np.ndarray:
-    """For each label what leaves (enters) the ranks that have it."""
-    end, other = (roads.src, roads.dst) if leaving else (roads.dst, roads.src)
-    crossing = (label[end] != label[other]) & (roads.units > 0)
-    whose = label[end]
-    total = np.bincount(whose[crossing], roads.units[crossing], count)
-    if not roads.members:
+def _capacities(network: RingNetwork, label: np.ndarray, count: int, leaving: bool) -> np.ndarray:
+    """Units that leave (or enter) the set of ranks of each of `count` labels."""
+    end, other = (network.src, network.dst) if leaving else (network.dst, network.src)
+    crossing = (label[end] != label[other]) & (network.units > 0)
+    label_of_link = label[end]
+    total = np.bincount(label_of_link[crossing], network.units[crossing], count)
+    if not network.members:
         return total
-    link, which, times = roads.counted
+    link, limit, times = network.multiplicities
     keep = crossing[link]
-    link, which, times = link[keep], which[keep], times[keep]
-    pair = which * count + whose[link]
-    if (pair[1:] < pair[:-1]).any():  # else each limit is of ranks with one label
+    link, limit, times = link[keep], limit[keep], times[keep]
+    # group the crossing links by pair (limit, label); a group may be replaced by the capacity of its limit
+    pair = limit * count + label_of_link[link]
+    if (pair[1:] < pair[:-1]).any():  # otherwise the links of each limit cross out of sets of one label
         order = np.argsort(pair, kind="stable")
         link, pair, times = link[order], pair[order], times[order]
     start = np.flatnonzero(np.r_[True, pair[1:] != pair[:-1]][: len(pair)])
     pairs = pair[start]
-    much = np.add.reduceat(roads.units[link], start) if len(start) else np.empty(0)
+    units = np.add.reduceat(network.units[link], start) if len(start) else np.empty(0)
     fewest = np.minimum.reduceat(times, start) if len(start) else np.empty(0, np.int64)
-    room = roads.room[pairs // count] // fewest
-    narrow = np.flatnonzero(much > room)
-    narrow = narrow[np.argsort(-(much[narrow] / np.maximum(room[narrow], 1)), kind="stable")[:MOST_LIMITS]]
+    capacity = network.capacity[pairs // count] // fewest
+    narrow = np.flatnonzero(units > capacity)
+    narrow = narrow[np.argsort(-(units[narrow] / np.maximum(capacity[narrow], 1)), kind="stable")[:MAXIMUM_LIMITS]]
     size = np.diff(np.append(start, len(link)))
-    counted = np.zeros(len(roads.src), bool)
-    for k in _rounds(pairs[narrow] % count):  # links that leave sets of different labels are different ones
-        these = narrow[k]
-        first = np.cumsum(size[these]) - size[these]
-        mine = link[np.arange(size[these].sum()) + np.repeat(start[these] - first, size[these])]
-        less = np.add.reduceat(np.where(counted[mine], 0, roads.units[mine]), first) - room[these]
-        total[pairs[these] % count] -= np.maximum(less, 0)
-        counted[mine] |= np.repeat(less > 0, size[these])
+    counted = np.zeros(len(network.src), bool)  # links that a limit has replaced already
+    # Links that leave sets of different labels are different links, so one group of each label is handled at a time.
+    for k in _one_per_label(pairs[narrow] % count):
+        group = narrow[k]
+        first = np.cumsum(size[group]) - size[group]
+        members = link[np.arange(size[group].sum()) + np.repeat(start[group] - first, size[group])]
+        uncounted = np.where(counted[members], 0, network.units[members])
+        saving = np.add.reduceat(uncounted, first) - capacity[group]
+        total[pairs[group] % count] -= np.maximum(saving, 0)
+        counted[members] |= np.repeat(saving > 0, size[group])
     return total
 
 
-def _rounds(label: np.ndarray) -> Iterator[np.ndarray]:
-    """The places of the first of each label, then of the second of each, and so on."""
+def _one_per_label(label: np.ndarray) -> Iterator[np.ndarray]:
+    """Indices of the first occurrence of each label, then of the second of each, and so on."""
     order = np.argsort(label, kind="stable")
-    names, start, many = np.unique(label[order], return_index=True, return_counts=True)
-    for turn in range(int(many.max()) if len(names) else 0):
-        yield order[start[many > turn] + turn]
+    names, start, counts = np.unique(label[order], return_index=True, return_counts=True)
+    for k in range(int(counts.max()) if len(names) else 0):
+        yield order[start[counts > k] + k]
 
 
-def _every(roads: Roads) -> RingBound:
-    """The least cut of all: sets are bit masks."""
-    sets = np.arange(1, (1 << roads.ranks) - 1)
+def _least_cut_of_all(network: RingNetwork) -> RingBound:
+    """Least cut of all sets of ranks, which are bit masks."""
+    sets = np.arange(1, (1 << network.ranks) - 1)
     total = np.zeros(len(sets), np.int64)
-    for a, b, units in zip(roads.src.tolist(), roads.dst.tolist(), roads.units.tolist(), strict=True):
+    for a, b, units in zip(network.src.tolist(), network.dst.tolist(), network.units.tolist(), strict=True):
         total += units * ((sets >> a & 1) & (1 - (sets >> b & 1)))
     least = int(np.argmin(total))
-    return RingBound(int(total[least]), tuple(r for r in range(roads.ranks) if sets[least] >> r & 1), True)
+    side = tuple(r for r in range(network.ranks) if sets[least] >> r & 1)
+    return RingBound(int(total[least]), side, True)

@@ -1,5 +1,4 @@
-"""Rings out of a list of Hamiltonian cycles: all that there are where these are few, and the integer program that packs
-them."""
+"""Rings from an enumeration of Hamiltonian cycles, which is complete where there are few, and their integer program."""
 
 from __future__ import annotations
 
@@ -7,93 +6,100 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synth.scale.baselines.rings.ring_network import Roads
+from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.scale.baselines.rings.rings import Rings
 from synth.solvers.highs import integer
 
-# Steps of the depth-first walks for cycles: all cycles of sparse boxes of 8 take a few hundred.
-STEPS = 20_000
-# More cycles than this make the integer program slow: boxes where all ranks are joined have very many.
-COLUMNS = 600
-# Cycles that are tried one after the other.
-GREEDY = 60
+# Steps of the depth-first enumeration. Enumerating all cycles of sparse boxes of 8 ranks takes a few hundred.
+MAXIMUM_STEPS = 20_000
+# Cycles that are enumerated. More columns make the integer program slow, and fully joined boxes have very many cycles.
+MAXIMUM_CYCLES = 600
+# Cycles that the greedy packing tries, in the order of the enumeration.
+GREEDY_CYCLES = 60
 
 Cycle = tuple[int, ...]
 
 
-def cycles(wires: Roads) -> tuple[list[Cycle], bool]:
-    """Cycles through all ranks, from rank 0, in the order in which a walk finds them; and whether these are all."""
+def cycles(network: RingNetwork) -> tuple[list[Cycle], bool]:
+    """Return Hamiltonian cycles from rank 0, in the order of a depth-first search, and True if these are all."""
     found: dict[Cycle, None] = {}
-    whole = _walk(_peers(wires), found, STEPS, COLUMNS)
-    return list(found), whole
+    complete = _enumerate(_neighbors(network), found, MAXIMUM_STEPS, MAXIMUM_CYCLES)
+    return list(found), complete
 
 
-def greedy(wires: Roads, cycles: Sequence[Cycle]) -> Rings:
-    """One cycle after the other, as many units of each as there is room for."""
-    units, room = wires.units.copy(), wires.room.copy()
-    first, which = wires.limits
+def greedy(network: RingNetwork, cycles: Sequence[Cycle]) -> Rings:
+    """Pack the first `GREEDY_CYCLES` cycles one after the other, each with as many units as still fit."""
+    units, capacity = network.units.copy(), network.capacity.copy()
+    first, limits_of = network.limits
     rings: list[tuple[Cycle, int]] = []
-    ways = []
-    for ring in cycles[:GREEDY]:
-        links = wires.find(np.array(ring), np.roll(ring, -1))
-        limits, times = np.unique(
-            np.concatenate([which[first[i] : first[i + 1]] for i in links.tolist()]), return_counts=True
-        )
-        most = int(min([units[links].min(), *(room[limits] // times)]))
-        if most > 0:
-            units[links] -= most
-            room[limits] -= most * times
-            rings.append((ring, most))
-            ways.append(tuple(links.tolist()))
-    return Rings(tuple(rings), False, tuple(ways))
+    ring_links = []
+    for cycle in cycles[:GREEDY_CYCLES]:
+        links = network.find(np.array(cycle), np.roll(cycle, -1))
+        crossings = [limits_of[first[i] : first[i + 1]] for i in links.tolist()]
+        limits, times = np.unique(np.concatenate(crossings), return_counts=True)
+        width = int(min([units[links].min(), *(capacity[limits] // times)]))
+        if width > 0:
+            units[links] -= width
+            capacity[limits] -= width * times
+            rings.append((cycle, width))
+            ring_links.append(tuple(links.tolist()))
+    return Rings(tuple(rings), False, tuple(ring_links))
 
 
-def packed(wires: Roads, cycles: Sequence[Cycle]) -> Rings:
-    """The most that the cycles, which are all there are, carry together: a small integer program."""
+def packed(network: RingNetwork, cycles: Sequence[Cycle]) -> Rings:
+    """Pack all Hamiltonian cycles of the network by an integer program, for the most units in all."""
     if not cycles:
         return Rings((), True)
 
-    # the widest of several links between two ranks stands for them
-    link = {(int(wires.src[i]), int(wires.dst[i])): i for i in np.argsort(wires.units, kind="stable").tolist()}
-    ways = [tuple(link[hop] for hop in zip(ring, (*ring[1:], ring[0]), strict=True)) for ring in cycles]
-    takes = np.zeros((len(wires.src), len(cycles)))
-    for c, way in enumerate(ways):
-        np.add.at(takes[:, c], list(way), 1)
-    rows = np.concatenate([takes, *(takes[m].sum(axis=0, keepdims=True) for m in wires.members)])
-    room = np.concatenate([wires.units, wires.room])
-    found = integer(-np.ones(len(cycles)), [(rows, -np.inf, room)], mip_rel_gap=0)
-    times = np.rint(found.x).astype(int) if found.x is not None else np.zeros(len(cycles), int)
-    chosen = [c for c, n in enumerate(times) if n]
-    proved = found.status == 0 and not wires.parallel
-    return Rings(tuple((cycles[c], int(times[c])) for c in chosen), proved, tuple(ways[c] for c in chosen))
+    # the widest of several links between two ranks stands for all of them
+    widest = {(int(network.src[i]), int(network.dst[i])): i for i in np.argsort(network.units, kind="stable").tolist()}
+    ring_links = []
+    for cycle in cycles:
+        pairs = zip(cycle, (*cycle[1:], cycle[0]), strict=True)
+        ring_links.append(tuple(widest[pair] for pair in pairs))
+    loads = np.zeros((len(network.src), len(cycles)))
+    for c, links in enumerate(ring_links):
+        np.add.at(loads[:, c], list(links), 1)
+    rows = np.concatenate([loads, *(loads[links].sum(axis=0, keepdims=True) for links in network.members)])
+    capacity = np.concatenate([network.units, network.capacity])
+    solution = integer(-np.ones(len(cycles)), [(rows, -np.inf, capacity)], mip_rel_gap=0)
+    units = np.zeros(len(cycles), int) if solution.x is None else np.rint(solution.x).astype(int)
+    used = np.flatnonzero(units).tolist()
+    proved = solution.status == 0 and not network.parallel
+    rings = tuple((cycles[c], int(units[c])) for c in used)
+    return Rings(rings, proved, tuple(ring_links[c] for c in used))
 
 
-def _peers(wires: Roads) -> list[list[int]]:
-    peers: list[set[int]] = [set() for _ in range(wires.ranks)]
-    for a, b, n in zip(wires.src.tolist(), wires.dst.tolist(), wires.units.tolist(), strict=True):
-        if n:
-            peers[a].add(b)
-    return [sorted(row) for row in peers]
+def _neighbors(network: RingNetwork) -> list[list[int]]:
+    """The ranks that each rank has a link to, in ascending order."""
+    neighbors: list[set[int]] = [set() for _ in range(network.ranks)]
+    for a, b, units in zip(network.src.tolist(), network.dst.tolist(), network.units.tolist(), strict=True):
+        if units:
+            neighbors[a].add(b)
+    return [sorted(row) for row in neighbors]
 
 
-def _walk(peers: list[list[int]], found: dict[Cycle, None], steps: int, enough: int) -> bool:
-    """Adds cycles through rank 0 to `found`, depth first in the order of `peers`; whether the walk came to its end."""
-    path, seen, waiting = [0], {0}, [iter(peers[0])]
-    while waiting:
+def _enumerate(neighbors: list[list[int]], found: dict[Cycle, None], steps: int, enough: int) -> bool:
+    """Add Hamiltonian cycles through rank 0 to `found`, depth first in the order of `neighbors`.
+
+    Stops after `steps` steps or with `enough` cycles; True if the enumeration came to its end before.
+    """
+    path, visited, stack = [0], {0}, [iter(neighbors[0])]
+    while stack:
         steps -= 1
         if steps < 0 or len(found) >= enough:
             return False
-        step = next((b for b in waiting[-1] if b not in seen), None)
-        if step is None:
-            waiting.pop()
-            seen.discard(path.pop())
+        following = next((b for b in stack[-1] if b not in visited), None)
+        if following is None:
+            stack.pop()
+            visited.discard(path.pop())
             continue
-        path.append(step)
-        seen.add(step)
-        if len(path) == len(peers):
-            if 0 in peers[step]:
+        path.append(following)
+        visited.add(following)
+        if len(path) == len(neighbors):
+            if 0 in neighbors[following]:
                 found[tuple(path)] = None
-            seen.discard(path.pop())
+            visited.discard(path.pop())
         else:
-            waiting.append(iter(peers[step]))
+            stack.append(iter(neighbors[following]))
     return True

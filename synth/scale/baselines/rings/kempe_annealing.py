@@ -1,9 +1,8 @@
-"""Moves that join the cycles of permutations that fit together into rings, by simulated annealing in a fixed
-pseudo-random order.
+"""Simulated annealing that joins the cycles of permutations into Hamiltonian cycles, in a fixed pseudo-random order.
 
-Two permutations exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an
-alternating path; what is taken stays within the links' room. A move that leaves fewer cycles is kept, one that leaves
-more sometimes.
+The state is a list of permutations of the nodes (layers), each with the arcs that it takes, all within the capacities
+together. There are two moves: two layers exchange the arcs of an alternating cycle (a Kempe chain), or one layer is
+rerouted along an alternating path. A move that leaves fewer cycles is accepted, one that leaves more sometimes.
 """
 
 from __future__ import annotations
@@ -11,127 +10,148 @@ from __future__ import annotations
 from math import exp, gcd
 from random import Random
 
-from synth.scale.baselines.rings.folded_network import Hops
+from synth.scale.baselines.rings.folded_network import QuotientNetwork
 from synth.solvers.processes.deadline import check
 
-# A move that leaves more cycles is taken with probability exp(-cycles / heat); heat falls from the first to the second
-# of these.
-HEAT = (0.7, 0.25)
-# Of very many layers the part of moves that are exchanges; of two half of it.
-EXCHANGED = 0.85
-# Exchanges per layer before: matchings come one like the other.
-MIX = 8
-# How many nodes a rerouting may reach.
-REACH = 6
-# Hops out of a node that a rerouting tries.
-TRIALS = 4
+# First and last temperature. A move that leaves n more cycles is accepted with probability exp(-n / temperature), and
+# the temperature falls linearly over the moves.
+TEMPERATURE = (0.7, 0.25)
+# Part of the moves that are exchanges where there are very many layers. Of two layers it is half of that.
+EXCHANGE_SHARE = 0.85
+# Random exchanges for each layer before the annealing, because the matchings that layers come from resemble each other.
+INITIAL_EXCHANGES = 8
+# Nodes that a rerouting may visit.
+REROUTED_NODES = 6
+# Arcs out of a node that a rerouting tries at random.
+REROUTING_TRIALS = 4
 
 Layer = list[int]
 
 
-class Search:
-    """Layers within the room, `hop[i][u]` out of node u; `energy[i]` is 0 where layer i is a ring."""
+class KempeAnnealing:
+    """Layers within the capacities. `arc[i][u]` is the arc of layer i out of node u; `energy[i]` is 0 for a ring.
 
-    def __init__(self, hops: Hops, width: int, layers: list[Layer], random: Random) -> None:
-        self.hops, self.hop, self.random = hops, layers, random
-        self.to, self.turn, self.uses = hops.dst, hops.turn, hops.uses
-        self.room = [units // width for units in hops.room]
-        self.after = [[self.to[h] for h in layer] for layer in layers]
-        self.before = [[0] * hops.nodes for _ in layers]
+    `after[i][u]` and `before[i][u]` are the nodes that follow and precede node u in layer i, `voltage_sum[i]` the sum
+    of its voltages, `remaining[k]` the multiples of `width` left of resource k.
+    """
+
+    def __init__(self, quotient: QuotientNetwork, width: int, layers: list[Layer], random: Random) -> None:
+        self.quotient, self.arc, self.random = quotient, layers, random
+        self.head, self.voltage, self.uses = quotient.dst, quotient.voltage, quotient.uses
+        self.remaining = [units // width for units in quotient.capacity]
+        self.after: list[list[int]] = []
+        for layer in layers:
+            self.after.append([self.head[h] for h in layer])
+        self.before = [[0] * quotient.nodes for _ in layers]
         for layer, after, before in zip(layers, self.after, self.before, strict=True):
             for u, v in enumerate(after):
                 before[v] = u
             for h in layer:
-                self._take(h, -1)
-        self.turned = [sum(self.turn[h] for h in layer) for layer in layers]
-        self.out: list[list[int]] = [[] for _ in range(hops.nodes)]
+                self._release(h, -1)
+        self.voltage_sum: list[int] = []
+        for layer in layers:
+            self.voltage_sum.append(sum(self.voltage[h] for h in layer))
+        self.out: list[list[int]] = [[] for _ in range(quotient.nodes)]
         self.between: dict[tuple[int, int], list[int]] = {}
-        for h, (u, v) in enumerate(zip(hops.src, hops.dst, strict=True)):
+        for h, (u, v) in enumerate(zip(quotient.src, quotient.dst, strict=True)):
             self.out[u].append(h)
             self.between.setdefault((u, v), []).append(h)
         self.energy = [
-            self._energy(after.copy(), turned) for after, turned in zip(self.after, self.turned, strict=True)
+            self._energy(after.copy(), voltage) for after, voltage in zip(self.after, self.voltage_sum, strict=True)
         ]
-        self.heat = HEAT[0]
+        self.temperature = TEMPERATURE[0]
 
-    def _take(self, h: int, sign: int) -> None:
+    def _release(self, h: int, sign: int) -> None:
+        """Give back what arc h takes (`sign` 1), or take it (-1)."""
         for k, times in self.uses[h]:
-            self.room[k] += sign * times
+            self.remaining[k] += sign * times
 
     def _fits(self, h: int) -> bool:
-        room = self.room
-        for k, times in self.uses[h]:  # noqa: SIM110  asked very often
-            if room[k] < times:
+        remaining = self.remaining
+        for k, times in self.uses[h]:  # noqa: SIM110  called very often
+            if remaining[k] < times:
                 return False
         return True
 
-    def _energy(self, after: list[int], turned: int) -> int:
-        """Cycles of a permutation less one, and one more where its turns leave some positions out; `after` is used
-        up."""
+    def _fitting(self, u: int, v: int) -> list[int]:
+        """Arcs from node u to node v that fit."""
+        return [h for h in self.between.get((u, v), ()) if self._fits(h)]
+
+    def _energy(self, after: list[int], voltage: int) -> int:
+        """Number of cycles less one, and one more where the lift of a single cycle would not be a single ring.
+
+        `after` is overwritten.
+        """
         cycles = -1
         for at in after:
             if at >= 0:
                 cycles += 1
-                while at >= 0:  # round once, and a step on to the first one, which is -1 then
+                while at >= 0:  # once round; the first node is -1 by then
                     following = after[at]
                     after[at] = -1
                     at = following
-        order = self.hops.order
-        return cycles + (order > 1 and gcd(turned, order) != 1)
+        order = self.quotient.order
+        return cycles + (order > 1 and gcd(voltage, order) != 1)
 
     def ring(self, i: int) -> Layer:
-        """The hops of layer i one after the other, from node 0."""
-        row, found = self.hop[i], []
+        """Arcs of layer i one after the other, from node 0."""
+        row, ring = self.arc[i], []
         at = 0
         for _ in row:
-            found.append(row[at])
-            at = self.to[row[at]]
-        return found
+            ring.append(row[at])
+            at = self.head[row[at]]
+        return ring
 
     def run(self, steps: int) -> None:
-        """At most `steps` moves, until every layer is a ring."""
-        pick, count, nodes = self.random.random, len(self.hop), self.hops.nodes
-        for _ in range(MIX * count if count > 1 else 0):
+        """Make at most `steps` moves, until every layer is a ring. Raises TimeUp."""
+        uniform, count, nodes = self.random.random, len(self.arc), self.quotient.nodes
+        for _ in range(INITIAL_EXCHANGES * count if count > 1 else 0):
             i, j = self.random.sample(range(count), 2)
-            self._exchange(i, j, int(pick() * nodes), always=True)
-        bad = [i for i, e in enumerate(self.energy) if e]
-        exchanged = EXCHANGED * (1 - 1 / count)
+            self._exchange(i, j, int(uniform() * nodes), always=True)
+        unfinished = [i for i, e in enumerate(self.energy) if e]
+        exchange_share = EXCHANGE_SHARE * (1 - 1 / count)
         for step in range(steps):
-            if not bad:
+            if not unfinished:
                 return
             if not step & 255:
                 check()
-                self.heat = HEAT[0] + (HEAT[1] - HEAT[0]) * step / steps
-            i = bad[int(pick() * len(bad))]
-            u = int(pick() * nodes)
-            j = int(pick() * count)
-            changed = self._exchange(i, j, u) if i != j and pick() < exchanged else self._reroute(i, u)
+                self.temperature = TEMPERATURE[0] + (TEMPERATURE[1] - TEMPERATURE[0]) * step / steps
+            i = unfinished[int(uniform() * len(unfinished))]
+            u = int(uniform() * nodes)
+            j = int(uniform() * count)
+            changed = self._exchange(i, j, u) if i != j and uniform() < exchange_share else self._reroute(i, u)
             if changed:
-                bad = [i for i, e in enumerate(self.energy) if e]
+                unfinished = [i for i, e in enumerate(self.energy) if e]
 
-    def _accept(self, gain: int) -> bool:
-        return gain <= 0 or self.random.random() < exp(-gain / self.heat)
+    def _accept(self, increase: int) -> bool:
+        return increase <= 0 or self.random.random() < exp(-increase / self.temperature)
 
     def _exchange(self, i: int, j: int, u: int, always: bool = False) -> bool:
-        one, two = self.hop[i], self.hop[j]
+        """Exchange the arcs of the Kempe chain of layers i and j through node u; True if the move is made.
+
+        The chain is closed under "leave by an arc of j, go back along an arc of i", so both layers stay permutations.
+        Loads do not change, since both layers are counted together.
+        """
+        one, two = self.arc[i], self.arc[j]
         if one[u] == two[u]:
             return False
-        before, first, second, turn = self.before[i], self.after[i], self.after[j], self.turn
+        before, first, second, voltage = self.before[i], self.after[i], self.after[j], self.voltage
         trial, other = first.copy(), second.copy()
-        chain, more, at = [], 0, u
+        chain, shift, at = [], 0, u
         while True:
             chain.append(at)
             trial[at], other[at] = second[at], first[at]
-            more += turn[two[at]] - turn[one[at]]
+            shift += voltage[two[at]] - voltage[one[at]]
             at = before[second[at]]
             if at == u:
                 break
-        new = self._energy(trial, self.turned[i] + more), self._energy(other, self.turned[j] - more)
-        if not always and not self._accept(sum(new) - self.energy[i] - self.energy[j]):
+        energy_i = self._energy(trial, self.voltage_sum[i] + shift)
+        energy_j = self._energy(other, self.voltage_sum[j] - shift)
+        if not always and not self._accept(energy_i + energy_j - self.energy[i] - self.energy[j]):
             return False
-        self.energy[i], self.energy[j] = new
-        self.turned[i] += more
-        self.turned[j] -= more
+        self.energy[i], self.energy[j] = energy_i, energy_j
+        self.voltage_sum[i] += shift
+        self.voltage_sum[j] -= shift
         back = self.before[j]
         for w in chain:
             one[w], two[w] = two[w], one[w]
@@ -141,66 +161,68 @@ class Search:
         return True
 
     def _reroute(self, i: int, u: int) -> bool:
-        """Takes a random hop out of u, then gives whoever lost its successor another one, until someone takes u's old
-        one.
+        """Reroute layer i along an alternating path from node u; True if the move is made.
 
-        Who loses its successor gives its hop back first: where ports are full there is room for none before.
+        Node u takes a random other arc. The node whose successor it takes then takes another arc, and so on, until a
+        node takes the old successor of u. A node that loses its successor releases its arc first, because full ports
+        would leave no capacity before.
         """
-        row, before, to, pick = self.hop[i], self.before[i], self.to, self.random.random
-        goal = to[row[u]]
-        lost, old = [u], [row[u]]
-        self._take(row[u], 1)
-        at, done = u, False
-        for turn in range(REACH):
-            close = [h for h in self.between.get((at, goal), ()) if self._fits(h)] if turn else ()
-            if close:
-                row[at] = close[int(pick() * len(close))]
-                self._take(row[at], -1)
-                done = True
+        row, before, head, uniform = self.arc[i], self.before[i], self.head, self.random.random
+        goal = head[row[u]]
+        displaced, old = [u], [row[u]]
+        self._release(row[u], 1)
+        at, closed = u, False
+        for depth in range(REROUTED_NODES):
+            closing = self._fitting(at, goal) if depth else ()
+            if closing:
+                row[at] = closing[int(uniform() * len(closing))]
+                self._release(row[at], -1)
+                closed = True
                 break
             out, h = self.out[at], -1
-            for _ in range(TRIALS):
-                trial = out[int(pick() * len(out))]
+            for _ in range(REROUTING_TRIALS):
+                trial = out[int(uniform() * len(out))]
                 if trial == old[-1]:
                     continue
-                if to[trial] == goal:
+                if head[trial] == goal:
                     if self._fits(trial):
                         h = trial
                         break
                     continue
-                loser = before[to[trial]]
-                if loser in lost:
+                loser = before[head[trial]]
+                if loser in displaced:
                     continue
-                self._take(row[loser], 1)
+                self._release(row[loser], 1)
                 if self._fits(trial):
                     h = trial
                     break
-                self._take(row[loser], -1)
+                self._release(row[loser], -1)
             if h < 0:
                 break
             row[at] = h
-            self._take(h, -1)
-            if to[h] == goal:
-                done = True
+            self._release(h, -1)
+            if head[h] == goal:
+                closed = True
                 break
-            at = before[to[h]]
-            lost.append(at)
+            at = before[head[h]]
+            displaced.append(at)
             old.append(row[at])
-        if done:
-            after, turned = self.after[i].copy(), self.turned[i]
-            for w, h in zip(lost, old, strict=True):
-                after[w] = to[row[w]]
-                turned += self.turn[row[w]] - self.turn[h]
-            new = self._energy(after, turned)
-            if self._accept(new - self.energy[i]):
-                self.energy[i], self.turned[i] = new, turned
-                for w in lost:
-                    self.after[i][w] = to[row[w]]
-                    before[to[row[w]]] = w
+        if closed:
+            after, voltage = self.after[i].copy(), self.voltage_sum[i]
+            for w, h in zip(displaced, old, strict=True):
+                after[w] = head[row[w]]
+                voltage += self.voltage[row[w]] - self.voltage[h]
+            energy = self._energy(after, voltage)
+            if self._accept(energy - self.energy[i]):
+                self.energy[i], self.voltage_sum[i] = energy, voltage
+                for w in displaced:
+                    self.after[i][w] = head[row[w]]
+                    before[head[row[w]]] = w
                 return True
-        for w in lost if done else lost[:-1]:  # else the last one has none
-            self._take(row[w], 1)
-        for w, h in zip(lost, old, strict=True):
+        # undo: of a path that was not closed, the last node holds no arc
+        for w in displaced if closed else displaced[:-1]:
+            self._release(row[w], 1)
+        for w, h in zip(displaced, old, strict=True):
             row[w] = h
-            self._take(h, -1)
+            self._release(h, -1)
         return False

@@ -1,11 +1,8 @@
-"""Rings side by side: as many permutations as rings are wanted, that fit together, and then a search that joins their
-cycles.
+"""Rings side by side: an integer program chooses arcs, which fall into permutations, whose cycles are then joined.
 
-First an integer program says how often each hop is taken when every node is left and entered as often as there are
-rings; those hops fall into so many permutations (König). Then moves that keep everything within the links' room: two
-permutations exchange the hops of an alternating cycle (a Kempe chain), or one permutation takes other hops along an
-alternating path. A move that leaves fewer cycles is taken, one that leaves more sometimes (simulated annealing, in a
-fixed pseudo-random order).
+The integer program says how often each arc is taken when every node is left and entered once by each of the rings (a
+circulation). The arcs fall into as many perfect matchings between tails and heads (König), which are permutations of
+the nodes. Then simulated annealing joins the cycles of each permutation (`kempe_annealing`).
 """
 
 from __future__ import annotations
@@ -15,136 +12,174 @@ from random import Random
 
 import numpy as np
 
-from synth.scale.baselines.rings.folded_network import Hops
-from synth.scale.baselines.rings.kempe_annealing import Layer, Search
+from synth.scale.baselines.rings.folded_network import QuotientNetwork
+from synth.scale.baselines.rings.kempe_annealing import KempeAnnealing, Layer
 from synth.solvers.highs import integer
 from synth.solvers.processes.deadline import check, left
 
-# Seconds that one of its programs may take; few take more than a tenth of one.
-PATIENCE = 10.0
-# Times that the program is told of a set of nodes that its hops do not leave.
-MOST_CUTS = 12
-# Hops from which the program is made of a part of them first, and how many for each that is wanted.
-MANY, SPARE = 4_000, 3.0
+# Seconds that one integer program may take; few take more than a tenth of one.
+PROGRAM_SECONDS = 10.0
+# Rounds in which a cut is added for a set of nodes that the chosen arcs do not leave.
+MAXIMUM_CUTS = 12
+# Arcs above which the program is first made of a random part of them, and the arcs of that part for each node and ring.
+MANY_ARCS, ARCS_PER_NODE = 4_000, 3.0
 
 
-def most(hops: Hops, wanted: int, width: int, seed: int = 0, often: int | None = None) -> tuple[int, list[int]]:
-    """Rings of `width` units, `wanted` at most, as far as degrees and room go, and how often each hop is then taken.
+def circulation(
+    quotient: QuotientNetwork, wanted: int, width: int, seed: int = 0, repeats: int | None = None
+) -> tuple[int, list[int]]:
+    """Return a number of rings of `width` units, `wanted` at most, and how often each arc is then taken in all.
 
-    `often`: no hop more often than that.
+    Degrees, capacities and connectedness are respected; that the arcs form rings is not. `repeats`: the maximum number
+    of times that one arc is taken.
     """
-    wanted = min(wanted, _ports(hops, width, wanted if often is None else often))
+    wanted = min(wanted, _degree_bound(quotient, width, wanted if repeats is None else repeats))
     if not wanted:
         return 0, []
-    key = wanted, width, seed, often or wanted
-    if key not in hops.counted:
-        hops.counted[key] = _all_or_part(hops, wanted, width, seed, often)
-    return hops.counted[key]
+    key = wanted, width, seed, repeats or wanted
+    if key not in quotient.circulations:
+        quotient.circulations[key] = _sparse_or_full_program(quotient, wanted, width, seed, repeats)
+    return quotient.circulations[key]
 
 
-def fitting(hops: Hops, wanted: int, width: int) -> int:
-    """As many rings as `most` says. Where all may fit, hops are first taken as seldom as `rings` will take them."""
-    often = _seldom(hops, wanted, width)
-    if often < wanted <= _ports(hops, width, wanted) and most(hops, wanted, width, often=often)[0] == wanted:
-        return wanted
-    return most(hops, wanted, width)[0]
+def circulation_bound(quotient: QuotientNetwork, wanted: int, width: int) -> int:
+    """Return the number of rings, `wanted` at most, that a circulation allows.
 
-
-def _seldom(hops: Hops, wanted: int, width: int) -> int:
-    """How often hops must be taken at least, as far as ports tell: layers that differ leave a search more to
-    exchange."""
-    often = min(wanted, -(-2 * wanted // hops.nodes))
-    while often < wanted and _ports(hops, width, often) < wanted:
-        often = min(wanted, 2 * often)
-    return often
-
-
-def _all_or_part(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> tuple[int, list[int]]:
-    share = SPARE * wanted * hops.nodes / max(1, len(hops.src))
-    if len(hops.src) > MANY and share < 0.7:  # a part of very many hops may have room for all
-        part = np.flatnonzero(np.random.default_rng(seed).random(len(hops.src)) < share).tolist()
-        count, times = _most(_only(hops, part), wanted, width, seed, often)
+    Where all may fit, the arcs are first repeated as seldom as `rings` will repeat them: that program is needed anyway.
+    """
+    repeats = _least_repeats(quotient, wanted, width)
+    if repeats < wanted <= _degree_bound(quotient, width, wanted):
+        count, _ = circulation(quotient, wanted, width, repeats=repeats)
         if count == wanted:
-            every = np.zeros(len(hops.src), int)
-            every[part] = times
-            return count, every.tolist()
-    return _most(hops, wanted, width, seed, often)
+            return wanted
+    return circulation(quotient, wanted, width)[0]
 
 
-def _ports(hops: Hops, width: int, often: int) -> int:
-    """How many rings at most leave and enter every node, each hop taken `often` at most: hops that share a resource
-    share its room."""
-    if not hops.src:
+def _least_repeats(quotient: QuotientNetwork, wanted: int, width: int) -> int:
+    """The number of times that arcs must be repeated, as far as degrees tell.
+
+    Layers that differ leave the annealing more to exchange, so few repetitions are better.
+    """
+    repeats = min(wanted, -(-2 * wanted // quotient.nodes))
+    while repeats < wanted and _degree_bound(quotient, width, repeats) < wanted:
+        repeats = min(wanted, 2 * repeats)
+    return repeats
+
+
+def _sparse_or_full_program(
+    quotient: QuotientNetwork, wanted: int, width: int, seed: int, repeats: int | None
+) -> tuple[int, list[int]]:
+    """Solve the integer program on a random part of very many arcs, and on all of them where that is not enough."""
+    share = ARCS_PER_NODE * wanted * quotient.nodes / max(1, len(quotient.src))
+    if len(quotient.src) > MANY_ARCS and share < 0.7:
+        part = np.flatnonzero(np.random.default_rng(seed).random(len(quotient.src)) < share).tolist()
+        count, part_times = _integer_program(_restricted(quotient, part), wanted, width, seed, repeats)
+        if count == wanted:
+            times = np.zeros(len(quotient.src), int)
+            times[part] = part_times
+            return count, times.tolist()
+    return _integer_program(quotient, wanted, width, seed, repeats)
+
+
+def _degree_bound(quotient: QuotientNetwork, width: int, repeats: int) -> int:
+    """Upper bound on the rings that leave and enter every node, each arc taken `repeats` times at most.
+
+    Arcs of a node that share their narrowest resource share its capacity.
+    """
+    if not quotient.src:
         return 0
-    room, (k, times) = np.array(hops.room, np.int64) // width, hops.narrowest
-    much = np.minimum(often, room[k] // times)
-    least = []
-    for ends in (hops.src, hops.dst):
-        pairs, which = np.unique(np.array(ends) * len(room) + k, return_inverse=True)
-        total, through = np.zeros(len(pairs), np.int64), np.zeros(hops.nodes, np.int64)
-        np.add.at(total, which, much)
-        np.add.at(through, pairs // len(room), np.minimum(total, room[pairs % len(room)]))
-        least.append(int(through.min()))
-    return min(least)
+    capacity, (k, times) = np.array(quotient.capacity, np.int64) // width, quotient.narrowest
+    arc_bound = np.minimum(repeats, capacity[k] // times)
+    bounds = []
+    for ends in (quotient.src, quotient.dst):
+        pairs, index = np.unique(np.array(ends) * len(capacity) + k, return_inverse=True)
+        total, through = np.zeros(len(pairs), np.int64), np.zeros(quotient.nodes, np.int64)
+        np.add.at(total, index, arc_bound)
+        np.add.at(through, pairs // len(capacity), np.minimum(total, capacity[pairs % len(capacity)]))
+        bounds.append(int(through.min()))
+    return min(bounds)
 
 
-def _only(hops: Hops, part: list[int]) -> Hops:
-    src, dst, turn, uses, link = (
-        [row[h] for h in part] for row in (hops.src, hops.dst, hops.turn, hops.uses, hops.link)
+def _restricted(quotient: QuotientNetwork, arcs: list[int]) -> QuotientNetwork:
+    """The quotient network with the given arcs alone."""
+    return replace(
+        quotient,
+        src=tuple(quotient.src[h] for h in arcs),
+        dst=tuple(quotient.dst[h] for h in arcs),
+        voltage=tuple(quotient.voltage[h] for h in arcs),
+        uses=tuple(quotient.uses[h] for h in arcs),
+        link=tuple(quotient.link[h] for h in arcs),
     )
-    return replace(hops, src=tuple(src), dst=tuple(dst), turn=tuple(turn), uses=tuple(uses), link=tuple(link))
 
 
-def _most(hops: Hops, wanted: int, width: int, seed: int, often: int | None) -> tuple[int, list[int]]:
+def _integer_program(
+    quotient: QuotientNetwork, wanted: int, width: int, seed: int, repeats: int | None
+) -> tuple[int, list[int]]:
+    """Maximize the number of rings z, with x_h the times that arc h is taken.
+
+    Rows: each node is left z times and entered z times, each resource stays within its capacity, and at least z arcs of
+    each set in `crossing_sets` are taken: arcs of voltage other than 0, and arcs out of sets of nodes that earlier
+    answers did not leave. Columns: x, then z.
+    """
     from scipy.sparse import csr_matrix
 
-    count, n = len(hops.src), hops.nodes
+    count, n = len(quotient.src), quotient.nodes
     if not count:
         return 0, []
-    room = [units // width for units in hops.room]
+    capacity = [units // width for units in quotient.capacity]
     rows, columns, values = [], [], []
     for h in range(count):
-        rows += [hops.src[h], n + hops.dst[h], *(2 * n + k for k, _ in hops.uses[h])]
-        columns += [h] * (2 + len(hops.uses[h]))
-        values += [1, 1, *(times for _, times in hops.uses[h])]
+        rows += [quotient.src[h], n + quotient.dst[h], *(2 * n + k for k, _ in quotient.uses[h])]
+        columns += [h] * (2 + len(quotient.uses[h]))
+        values += [1, 1, *(times for _, times in quotient.uses[h])]
     rows += range(2 * n)
     columns += [count] * (2 * n)
     values += [-1] * (2 * n)
-    low, high = [0.0] * (2 * n) + [-np.inf] * len(room), [0.0] * (2 * n) + [float(units) for units in room]
-    sides = [np.array(hops.turn) != 0] if hops.order > 1 else []
-    shake = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
-    src, dst = np.array(hops.src), np.array(hops.dst)
-    # near enough that no ring is given away; which of equal answers is the first by the random costs does not matter
+    low = [0.0] * (2 * n) + [-np.inf] * len(capacity)
+    high = [0.0] * (2 * n) + [float(units) for units in capacity]
+    crossing_sets = [np.array(quotient.voltage) != 0] if quotient.order > 1 else []
+    # random costs, too small to cost a ring, choose among equal answers
+    cost = np.append(np.random.default_rng(seed).random(count) / (4 * count * max(1, wanted)), -1.0)
+    src, dst = np.array(quotient.src), np.array(quotient.dst)
+    time = left()
+    # the gap is small enough that no ring is lost; the random costs need no optimum
     options = {
         "node_limit": 50,
-        "time_limit": PATIENCE if (time := left()) is None else min(PATIENCE, max(time, 0.01)),
+        "time_limit": PROGRAM_SECONDS if time is None else min(PROGRAM_SECONDS, max(time, 0.01)),
         "mip_rel_gap": 0.4 / wanted if wanted else 0.4,
     }
     answer: tuple[int, list[int]] = 0, []
-    for _ in range(MOST_CUTS):
+    for _ in range(MAXIMUM_CUTS):
         check()
-        more = [(len(low) + c, h, 1) for c, side in enumerate(sides) for h in np.flatnonzero(side).tolist()]
-        more += [(len(low) + c, count, -1) for c in range(len(sides))]
-        cells = np.array([*zip(rows, columns, values, strict=True), *more])
-        matrix = csr_matrix(
-            (cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=(len(low) + len(sides), count + 1)
-        )
-        fits = matrix, np.array([*low, *[0.0] * len(sides)]), np.array([*high, *[np.inf] * len(sides)])
-        upper = np.append(np.full(count, float(often or wanted)), float(wanted))
-        found = integer(shake, [fits], upper, **options)
-        if found.x is None or round(found.x[-1]) < 1:
-            return answer if found.x is None else (0, [])
-        times = np.rint(found.x[:-1]).astype(int)
-        answer = round(found.x[-1]), times.tolist()
-        apart = _apart(n, src[times > 0], dst[times > 0])
-        if apart is None:
+        cuts = []
+        for c, arcs in enumerate(crossing_sets):
+            cuts += [(len(low) + c, h, 1) for h in np.flatnonzero(arcs).tolist()]
+        cuts += [(len(low) + c, count, -1) for c in range(len(crossing_sets))]
+        cells = np.array([*zip(rows, columns, values, strict=True), *cuts])
+        shape = (len(low) + len(crossing_sets), count + 1)
+        matrix = csr_matrix((cells[:, 2].astype(float), (cells[:, 0], cells[:, 1])), shape=shape)
+        cut_low, cut_high = [0.0] * len(crossing_sets), [np.inf] * len(crossing_sets)
+        constraint = matrix, np.array([*low, *cut_low]), np.array([*high, *cut_high])
+        upper = np.append(np.full(count, float(repeats or wanted)), float(wanted))
+        solution = integer(cost, [constraint], upper, **options)
+        if solution.x is None:
+            return answer
+        if round(solution.x[-1]) < 1:
+            return 0, []
+        times = np.rint(solution.x[:-1]).astype(int)
+        answer = round(solution.x[-1]), times.tolist()
+        component = _separate_component(n, src[times > 0], dst[times > 0])
+        if component is None:
             break
-        sides += [apart[src] & ~apart[dst]]
+        crossing_sets += [component[src] & ~component[dst]]
     return answer
 
 
-def _apart(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
-    """Nodes that the hops do not leave, None where the hops connect all; as many hops enter a node as leave it."""
+def _separate_component(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
+    """Mask of the smallest component of the arcs over n nodes; None where the arcs connect all nodes.
+
+    In a circulation as many arcs enter a set of nodes as leave it, so weak components are strong ones.
+    """
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -152,46 +187,48 @@ def _apart(n: int, src: np.ndarray, dst: np.ndarray) -> np.ndarray | None:
     return None if parts == 1 else label == np.argmin(np.bincount(label))
 
 
-def rings(hops: Hops, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:
-    """Up to `wanted` rings of `width` units each that fit together: each a list of hops, closed, through all nodes."""
-    often = _seldom(hops, wanted, width)
-    count, times = most(hops, wanted, width, seed, often)
-    while (
-        count < wanted and often < wanted
-    ):  # layers that differ leave the search more to exchange than a few, each many times over
-        often = min(wanted, 2 * often)
-        count, times = most(hops, wanted, width, seed, often)
+def rings(quotient: QuotientNetwork, wanted: int, width: int, steps: int, seed: int = 0) -> list[Layer]:
+    """Search for up to `wanted` rings of `width` units each that fit together, by at most `steps` moves.
+
+    Each ring is a list of arcs, a closed walk through all nodes. Raises TimeUp.
+    """
+    repeats = _least_repeats(quotient, wanted, width)
+    count, times = circulation(quotient, wanted, width, seed, repeats)
+    # layers that differ leave the annealing more to exchange than a few, each many times over
+    while count < wanted and repeats < wanted:
+        repeats = min(wanted, 2 * repeats)
+        count, times = circulation(quotient, wanted, width, seed, repeats)
     if not count:
         return []
-    search = Search(hops, width, _layers(hops, times, count, seed), Random(seed))
+    search = KempeAnnealing(quotient, width, _matchings(quotient, times, count, seed), Random(seed))
     search.run(steps)
     return [search.ring(i) for i in range(count) if not search.energy[i]]
 
 
-def _layers(hops: Hops, times: list[int], count: int, seed: int) -> list[Layer]:
-    """The hops in `count` permutations: layer[u] is the hop out of u."""
+def _matchings(quotient: QuotientNetwork, times: list[int], count: int, seed: int) -> list[Layer]:
+    """Decompose the arcs, each taken `times[h]` times, into `count` permutations: layer[u] is the arc out of u."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    n, shuffle = hops.nodes, Random(seed)
-    left: dict[tuple[int, int], list[int]] = {}
-    for h, much in enumerate(times):
-        if much:
-            left.setdefault((hops.src[h], hops.dst[h]), []).extend([h] * much)
-    for row in left.values():
+    n, shuffle = quotient.nodes, Random(seed)
+    remaining: dict[tuple[int, int], list[int]] = {}
+    for h, number in enumerate(times):
+        if number:
+            remaining.setdefault((quotient.src[h], quotient.dst[h]), []).extend([h] * number)
+    for row in remaining.values():
         shuffle.shuffle(row)
-    made = []
+    layers = []
     for _ in range(count):
-        name = list(range(n))
+        name = list(range(n))  # random names of the heads, so that matchings differ
         shuffle.shuffle(name)
-        pairs = [(u, name[v]) for u, v in left]
+        pairs = [(u, name[v]) for u, v in remaining]
         matrix = csr_matrix((np.ones(len(pairs)), tuple(zip(*pairs, strict=True))), shape=(n, n))
-        real = {name[v]: v for v in range(n)}
+        node = {name[v]: v for v in range(n)}
         layer = []
         for u, v in enumerate(maximum_bipartite_matching(matrix, "column").tolist()):
-            pair = (u, real[v])
-            layer.append(left[pair].pop())
-            if not left[pair]:
-                del left[pair]
-        made.append(layer)
-    return made
+            pair = (u, node[v])
+            layer.append(remaining[pair].pop())
+            if not remaining[pair]:
+                del remaining[pair]
+        layers.append(layer)
+    return layers

@@ -1,11 +1,10 @@
-"""The links of a machine of any size as arrays: what looks for rings works on, and the ring checker reads again by
-itself.
+"""Links of a machine as arrays, for the ring search, the ring bound and the double binary trees.
 
-    Roads   name ranks src dst units members room generators boxes
+    RingNetwork   name ranks src dst units members capacity generators boxes
 
-Made from a `Network`, whose routes it numbers alike, or straight from a `Topology` without switches, so that a million
-links are never made into objects. Links that carry nothing, by themselves or by a limit, stay in their places with 0
-units.
+Made from a `Network`, with the numbers of its routes, or straight from a `Topology` without switches, so that a million
+links never become objects. Links without capacity, by themselves or by a limit, keep their numbers and have 0 units.
+The ring checker (`synth.scale.baselines.rings.check`) reads the machine by itself.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ import numpy as np
 from synth.model.link_table import ends, widths
 from synth.model.topology import Network, Topology
 
-# Capacities are cut off here, so that loads added up over all rings fit 64 bits; less than a link this wide never
-# limits a claim.
-WIDEST = 1 << 40
+# Capacities, in units, are cut off here, so that loads added up over all rings fit 64 bits. Wider links never limit
+# the rings that are searched for.
+MAXIMUM_UNITS = 1 << 40
 
 
 @dataclass(frozen=True, eq=False)
-class Roads:
-    """Link i goes from rank `src[i]` to rank `dst[i]` at `units[i]`; the links `members[k]` together carry `room[k]`
-    units.
+class RingNetwork:
+    """Link i goes from rank `src[i]` to rank `dst[i]` with a capacity of `units[i]`.
 
-    A route through switches is in `members[k]` as often as it crosses links of that limit, and counts that often.
-    `boxes[r]` is the box of rank r, empty where it is not known.
+    The links `members[k]` together carry at most `capacity[k]` units (limit k). A route through switches is in
+    `members[k]` as often as it crosses links of that limit, and counts that often. `generators` are automorphisms, as
+    permutations of the ranks. `boxes[r]` is the box of rank r; empty where boxes are not known.
     """
 
     name: str
@@ -39,124 +38,116 @@ class Roads:
     dst: np.ndarray
     units: np.ndarray
     members: tuple[np.ndarray, ...]
-    room: np.ndarray
+    capacity: np.ndarray
     generators: tuple[tuple[int, ...], ...] = ()
     boxes: tuple[int, ...] = ()
 
     @cached_property
     def order(self) -> np.ndarray:
-        """The links in order of source and destination."""
+        """Link numbers sorted by source, then destination."""
         return np.argsort(self.src * self.ranks + self.dst, kind="stable")
 
     @cached_property
     def keys(self) -> np.ndarray:
-        """source x ranks + destination of the links in `order`."""
+        """Sort key (source x ranks + destination) of each link of `order`."""
         return (self.src * self.ranks + self.dst)[self.order]
 
     @cached_property
     def parallel(self) -> bool:
-        """Whether some ranks are joined by several links the same way."""
+        """True where several links lead from one rank to the same other rank."""
         return bool((self.keys[1:] == self.keys[:-1]).any())
 
     def find(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """A link for each pair, -1 where there is none."""
-        want = src * self.ranks + dst
-        at = np.minimum(np.searchsorted(self.keys, want), max(len(self.keys) - 1, 0))
+        """Return a link for each pair of ranks, -1 where there is none."""
+        pairs = src * self.ranks + dst
+        at = np.minimum(np.searchsorted(self.keys, pairs), max(len(self.keys) - 1, 0))
         if not len(self.keys):
-            return np.full(len(want), -1)
-        return np.where(self.keys[at] == want, self.order[at], -1)
+            return np.full(len(pairs), -1)
+        return np.where(self.keys[at] == pairs, self.order[at], -1)
 
     def share(self) -> np.ndarray:
-        """Units of each link when all links of a limit are used alike."""
+        """Units of each link when all links of a limit are used in proportion to their capacities."""
         share = self.units.astype(float)
-        for links, room in zip(self.members, self.room.tolist(), strict=True):
-            share[links] = np.minimum(share[links], self.units[links] * (room / self.units[links].sum()))
+        for links, capacity in zip(self.members, self.capacity.tolist(), strict=True):
+            share[links] = np.minimum(share[links], self.units[links] * (capacity / self.units[links].sum()))
         return share
 
-    def connected(self, least: int = 1) -> bool:
-        """Whether links of `least` units and more lead from every rank to every other."""
+    def connected(self, units: int = 1) -> bool:
+        """True where links of at least `units` units lead from every rank to every other."""
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
-        wide = self.units >= least
+        wide = self.units >= units
         graph = coo_matrix((np.ones(int(wide.sum())), (self.src[wide], self.dst[wide])), shape=(self.ranks,) * 2)
         return connected_components(graph, directed=True, connection="strong")[0] == 1
 
     @cached_property
-    def held(self) -> tuple[np.ndarray, np.ndarray]:
-        """(link, limit): the links of the limits, one limit after the other."""
-        return np.concatenate([*self.members, np.empty(0, np.int64)]), np.repeat(
-            np.arange(len(self.members)), [len(m) for m in self.members]
-        )
+    def memberships(self) -> tuple[np.ndarray, np.ndarray]:
+        """(link, limit): the members of limit 0, then those of limit 1, and so on."""
+        sizes = [len(links) for links in self.members]
+        links = np.concatenate([*self.members, np.empty(0, np.int64)])
+        return links, np.repeat(np.arange(len(self.members)), sizes)
 
     @cached_property
-    def counted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(link, limit, times): the links of the limits, one limit after the other, each once, and how often it counts
-        there."""
-        links, which = self.held
+    def multiplicities(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(link, limit, times): each member of each limit once, limit by limit, with the times that it counts there."""
+        links, limits = self.memberships
         size = max(len(self.src), 1)
-        pair, times = np.unique(which * size + links, return_counts=True)
+        pair, times = np.unique(limits * size + links, return_counts=True)
         return pair % size, pair // size, times
 
     @cached_property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """(first, limit): link i is in ``limit[first[i]:first[i + 1]]``."""
-        links, which = self.held
+        """(first, limit): link i is in the limits ``limit[first[i]:first[i + 1]]``."""
+        links, limits = self.memberships
         order = np.argsort(links, kind="stable")
         first = np.concatenate([[0], np.cumsum(np.bincount(links, minlength=len(self.src)))])
-        return first, which[order]
+        return first, limits[order]
 
 
-def of(machine: Network | Topology) -> Roads:
-    """The links of either."""
-    return of_network(machine) if isinstance(machine, Network) else of_topology(machine)
+def of(topology: Network | Topology) -> RingNetwork:
+    """Return the links of a network or a topology as arrays."""
+    return of_network(topology) if isinstance(topology, Network) else of_topology(topology)
 
 
-def of_network(network: Network) -> Roads:
-    """The routes of a network, by their numbers, and its caps."""
-    rows = np.array([(r.src, r.dst, min(r.units, WIDEST)) for r in network.routes], np.int64).reshape(-1, 3)
-    return _made(
-        network.name,
-        network.ranks,
-        list(rows.T),
+def of_network(network: Network) -> RingNetwork:
+    """Return the routes of a network, with their numbers, and its caps as limits."""
+    rows = np.array([(r.src, r.dst, min(r.units, MAXIMUM_UNITS)) for r in network.routes], np.int64).reshape(-1, 3)
+    src, dst, units = rows.T.copy()
+    none = np.empty(0, np.int64)
+    return _build(
+        RingNetwork(network.name, network.ranks, src, dst, units, (), none, network.generators),
         [cap.routes for cap in network.caps],
         [cap.units for cap in network.caps],
-        network.generators,
-        (),
     )
 
 
-def of_topology(topology: Topology) -> Roads:
-    """The links of a topology, by their numbers, and its limits; with switches its routes from rank to rank."""
+def of_topology(topology: Topology) -> RingNetwork:
+    """Return the links of a topology, with their numbers, and its limits; with switches, the routes between ranks."""
     if topology.switches:
         return replace(of_network(topology.network()), boxes=topology.nodes)
     unit = topology.unit_bandwidth()
-    wide, which = widths(topology.links)
-    units = np.array([min(int(w / unit), WIDEST) for w in wide], np.int64)[which]
-    rows = (*ends(topology.links), units)
-    limits = topology.limits
-    return _made(
-        topology.name,
-        topology.ranks,
-        rows,
-        [m.links for m in limits],
-        [int(m.bandwidth / unit) for m in limits],
-        topology.generators,
-        topology.nodes,
+    distinct, index = widths(topology.links)
+    units = np.array([min(int(width / unit), MAXIMUM_UNITS) for width in distinct], np.int64)[index]
+    src, dst = (np.array(row, np.int64) for row in ends(topology.links))
+    none = np.empty(0, np.int64)
+    return _build(
+        RingNetwork(topology.name, topology.ranks, src, dst, units, (), none, topology.generators, topology.nodes),
+        [limit.links for limit in topology.limits],
+        [int(limit.bandwidth / unit) for limit in topology.limits],
     )
 
 
-def _made(
-    name: str, ranks: int, rows: Sequence[np.ndarray], sets: Sequence[Sequence[int]], room: Sequence[int],
-    generators: tuple[tuple[int, ...], ...], boxes: tuple[int, ...],
-) -> Roads:  # fmt: skip
-    src, dst, units = (np.array(row, np.int64) for row in rows)
-    members = [np.asarray(m, np.int64) for m in sets]
-    for m, n in zip(members, room, strict=True):
-        links, times = np.unique(m, return_counts=True)
-        units[links] = np.minimum(units[links], n // times)
-    kept = [
-        k for k, n in enumerate(room) if n and units[members[k]].sum() > n
-    ]  # else the links themselves are stricter
-    least = np.array([min(room[k], WIDEST) for k in kept], np.int64)
-    return Roads(name, ranks, src, dst, units, tuple(members[k] for k in kept), least, generators, boxes)
+def _build(links: RingNetwork, sets: Sequence[Sequence[int]], capacities: Sequence[int]) -> RingNetwork:
+    """Add limits to `links`: the links `sets[k]` together carry `capacities[k]` units.
+
+    No link keeps more units than a limit lets through it alone. Limits that their links alone satisfy are left out.
+    """
+    units = links.units.copy()
+    members = [np.asarray(numbers, np.int64) for numbers in sets]
+    for numbers, capacity in zip(members, capacities, strict=True):
+        distinct, times = np.unique(numbers, return_counts=True)
+        units[distinct] = np.minimum(units[distinct], capacity // times)
+    binding = [k for k, capacity in enumerate(capacities) if capacity and units[members[k]].sum() > capacity]
+    capacity = np.array([min(capacities[k], MAXIMUM_UNITS) for k in binding], np.int64)
+    return replace(links, units=units, members=tuple(members[k] for k in binding), capacity=capacity)

@@ -1,4 +1,4 @@
-"""Rings that were found, with the links that they take: what every search returns."""
+"""Result of every ring search: rings with the links that they use."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Ring = tuple[tuple[int, ...], int]
 
 @dataclass(frozen=True)
 class Rings:
-    """`rings`: ((rank, rank, ..), units): cycles that fit the links together, checked. `most`: proved that no others
-    carry more.
+    """Rings that fit the links together.
 
-    `ways[k][i]` is the link, by its number, that ring k takes from its i-th rank. `bound`: a limit to what rings carry.
-    `whole`: False where a time limit ended the search.
+    `rings`: directed Hamiltonian cycles ((rank, rank, ..), units), checked link by link. `most`: it is proved that no
+    other rings carry more in all. `links[k][i]`: number of the link that ring k takes from its i-th rank. `bound`: a
+    cut bound on the units of all rings together. `complete`: False where a time limit ended the search.
     """
 
     rings: tuple[Ring, ...]
     most: bool
-    ways: tuple[tuple[int, ...], ...] = ()
+    links: tuple[tuple[int, ...], ...] = ()
     bound: RingBound | None = None
-    whole: bool = True
+    complete: bool = True
 
     @property
     def units(self) -> int:
-        """Of all rings together."""
+        """Units of all rings together."""
         return sum(units for _, units in self.rings)
 
 
 def merged(rings: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> Rings:
-    """Rings as (ranks, links, units): equal ones are one ring, the wider."""
-    made: Counter[tuple[int, ...]] = Counter()
-    ways: dict[tuple[int, ...], tuple[int, ...]] = {}
+    """Return rings given as (ranks, links, units), equal ones joined into one ring with the sum of their units."""
+    units: Counter[tuple[int, ...]] = Counter()
+    ranks: dict[tuple[int, ...], tuple[int, ...]] = {}
     for order, links, width in rings:
         start = int(np.argmin(order))
-        way = tuple(np.roll(links, -start).tolist())
-        ways[way] = tuple(np.roll(order, -start).tolist())
-        made[way] += width
-    chosen = sorted(made, key=lambda way: (ways[way], way))
-    return Rings(tuple((ways[way], made[way]) for way in chosen), False, tuple(chosen))
+        cycle = tuple(np.roll(links, -start).tolist())
+        ranks[cycle] = tuple(np.roll(order, -start).tolist())
+        units[cycle] += width
+    cycles = sorted(units, key=lambda cycle: (ranks[cycle], cycle))
+    return Rings(tuple((ranks[cycle], units[cycle]) for cycle in cycles), False, tuple(cycles))

@@ -1,20 +1,22 @@
-"""What NCCL would run on the same links: rings.
+"""Search for the rings that NCCL would run on the same links.
 
-A ring is a directed Hamiltonian cycle over links that are there (NCCL makes no ring through a rank that does not take
-part). One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
+A ring is a directed Hamiltonian cycle over existing links (NCCL makes no ring through a rank that does not take part).
+One ring of capacity c runs a broadcast at c units, an allgather at c N/(N-1), an allreduce at c N/(2(N-1)).
 
-Where all cycles can be listed (`ringlist`), an integer program over them says what the rings carry together, and no
-rings carry more. Elsewhere rings are searched for, in whole multiples of the width that fills the links best: in pairs,
-one each way, where links are alike both ways (`ringpairs`); else on the machine folded by its symmetries first
-(`ringsearch`,
-`ringexact`). What leaves some set of ranks may then show that no more fit (`ringbound`), or on few ranks a constraint
-program that finds no place for one more.
+The stages, until the cut bound is met (`cut_bound`):
+
+enumeration   all Hamiltonian cycles where they are few, with an integer program over them: no rings carry more
+pairs         rings in opposite pairs where links are symmetric (`bidirectional_pairs`)
+quotients     rings of the quotient networks of the declared automorphisms, in whole multiples of the width that fills
+              the links best (`permutation_layers`, on few nodes `cp_sat_circuits`), first by short, then by long
+              annealing
+proof         on few ranks or links, a constraint program that finds one unit more or proves that there is none
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,205 +31,272 @@ from synth.scale.baselines.rings import (
     permutation_layers,
     ring_network,
 )
-from synth.scale.baselines.rings.folded_network import Hops
-from synth.scale.baselines.rings.ring_network import Roads
+from synth.scale.baselines.rings.folded_network import QuotientNetwork
+from synth.scale.baselines.rings.ring_network import RingNetwork
 from synth.scale.baselines.rings.rings import Rings, merged
 from synth.solvers.processes.deadline import TimeUp
 
-# Ranks up to which the machine is searched unfolded, and up to which it may be proved that no more rings fit.
-PLAIN, PROVED = 300, 16
-# Rings side by side up to which a constraint program is asked, and its effort: a first look, and a proof.
-CIRCUITS = 12
-EFFORT = (0.3, 2.0)
-# Links of all rings together up to which a proof is tried on more ranks too.
-FEW_LINKS = 2_000
-# Moves of a first and of a second search, and for each ring of a second one on few nodes, where a move takes little.
-MOVES = (4_000, 60_000)
-EACH, FEW_NODES, MOST_LONG = 16_000, 32, 20
-# The machines (folded in different ways) that a second search is worth.
-SECOND = 2
-# Exchanges of a first and of a second search for rings in pairs.
-PAIRED = (2_000, 8_000)
-# Hops above which a second search is tried with few numbers of rings, once each.
-MANY = 10_000
-# Searches that are tried one after the other on few nodes, the quick ones as long as one ring in so many, or one in
-# all, is missing.
-SEEDS, NEAR = 3, 8
-# Rings side by side in one search.
-SIDE_BY_SIDE = 160
-
-Tell = Callable[[str], None]
-# What a longer search is ordered by: less what degrees allow, less what a quick one found, which it was; and machine,
-# width, number.
-Task = tuple[int, int, int, Hops, int, int]
+Progress = Callable[[str], None]
 
 
-def disjoint(machine: Network | Topology, tell: Tell = lambda text: None, wires: Roads | None = None) -> Rings:
-    """The most that rings carry together, as far as it was found. A time limit (`synth.solvers.processes.deadline`)
-    leaves what there is by then.
+@dataclass(frozen=True)
+class RingSearchSettings:
+    """Limits and efforts of the ring search.
 
-    `wires`: the machine's links, where they were read already. Raises VerificationError where rings found do not fit
-    the machine.
+    enumerated_ranks       ranks up to which cycles are enumerated and the network itself, not only quotients, searched
+    proved_ranks           ranks up to which a constraint program is used
+    proved_variables       arcs of all rings together up to which a constraint program is used on more ranks
+    program_rings          rings up to which a constraint program is used
+    first_program_effort   deterministic seconds of a constraint program that looks for rings
+    proof_effort           deterministic seconds of a constraint program that looks for one unit more
+    short_moves            annealing moves of a short search, at least
+    short_moves_per_arc    annealing moves of a short search for each node and ring
+    long_moves             annealing moves of a long search, at least
+    long_moves_per_ring    annealing moves of a long search for each ring, on few nodes
+    long_rings             rings up to which a long search takes that many moves for each
+    few_nodes              nodes on which a move is quick, so that several seeds are tried
+    seeds                  seeds tried on few nodes
+    nearly_all             a further seed is tried only while one ring in so many, or a single ring, is missing
+    long_quotients         quotient networks that are searched again by a long search
+    many_arcs              arcs from which a long search tries one seed and few numbers of rings
+    many_arcs_reduction    reduction of the number of rings at which a long search on many arcs ends
+    pair_exchanges         exchanges of the first and of the second search for opposite pairs
+    unit_rings             units up to which rings of one unit are tried, so many side by side
     """
-    wires = ring_network.of(machine) if wires is None else wires
-    if wires.ranks < 2 or not wires.units.any():
+
+    enumerated_ranks: int = 300
+    proved_ranks: int = 16
+    proved_variables: int = 2_000
+    program_rings: int = 12
+    first_program_effort: float = 0.3
+    proof_effort: float = 2.0
+    short_moves: int = 4_000
+    short_moves_per_arc: int = 20
+    long_moves: int = 60_000
+    long_moves_per_ring: int = 16_000
+    long_rings: int = 20
+    few_nodes: int = 32
+    seeds: int = 3
+    nearly_all: int = 8
+    long_quotients: int = 2
+    many_arcs: int = 10_000
+    many_arcs_reduction: int = 4
+    pair_exchanges: tuple[int, int] = (2_000, 8_000)
+    unit_rings: int = 160
+
+
+SETTINGS = RingSearchSettings()
+# Numbers of equal rings whose width is tried: the units that rings carry at most, divided by each.
+RING_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 160)
+
+
+@dataclass(frozen=True)
+class _LongSearch:
+    """A quotient network worth a long search: `wanted` rings of `width` units, of which a short one found `found`."""
+
+    quotient: QuotientNetwork
+    width: int
+    wanted: int
+    found: int
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Sort key: most units that degrees allow first, then most units found."""
+        return -self.width * self.wanted, -self.width * self.found
+
+
+def disjoint(
+    topology: Network | Topology, progress: Progress = lambda text: None, network: RingNetwork | None = None
+) -> Rings:
+    """Search for the rings that carry the most units together.
+
+    A time limit (`synth.solvers.processes.deadline`) ends the search with the best rings so far. `network`: the links
+    of the topology as arrays, where they are known already. Raises VerificationError where rings do not fit the links.
+    """
+    network = ring_network.of(topology) if network is None else network
+    if network.ranks < 2 or not network.units.any():
         return Rings((), True)
-    most = cut_bound.bound(wires)
-    best = Rings((), most.units == 0, bound=most)
-    if most.units:
+    bound = cut_bound.bound(network)
+    best = Rings((), bound.units == 0, bound=bound)
+    if bound.units:
         try:
-            for found in _ways(wires, most.units, tell):
-                if found.units > best.units or (found.most and not best.most):
-                    best = replace(found, bound=most, most=found.most or found.units == most.units)
+            for rings in _improvements(network, bound.units, progress):
+                if rings.units > best.units or (rings.most and not best.most):
+                    best = replace(rings, bound=bound, most=rings.most or rings.units == bound.units)
                 if best.most:
                     break
         except TimeUp:
-            best = replace(best, whole=False)
-    check.check(machine, best.rings, best.ways)
+            best = replace(best, complete=False)
+    check.check(topology, best.rings, best.links)
     return best
 
 
-def _ways(wires: Roads, most: int, tell: Tell) -> Iterator[Rings]:
+def _improvements(network: RingNetwork, maximum: int, progress: Progress) -> Iterator[Rings]:
+    """Yield better and better rings, stage by stage; `maximum` is the cut bound in units."""
     best = Rings((), False)
-    if wires.ranks <= PLAIN:
-        listed, every = enumeration.cycles(wires)
-        if every:
-            yield enumeration.packed(wires, sorted(listed))
-            if not wires.parallel:  # else only one of several links between two ranks was reckoned with
+    if network.ranks <= SETTINGS.enumerated_ranks:
+        cycles, complete = enumeration.cycles(network)
+        if complete:
+            yield enumeration.packed(network, sorted(cycles))
+            if not network.parallel:  # with parallel links the enumeration counted only one of them
                 return
-        best = enumeration.greedy(wires, listed)
+        best = enumeration.greedy(network, cycles)
         yield best
-    tasks: list[Task] = []
+    long_searches: list[_LongSearch] = []
+    first, second = SETTINGS.pair_exchanges
     stages = [
-        lambda: _paired(wires, most, best.units, PAIRED[0], tell),
-        lambda: _searched(wires, most, best.units, tasks, tell),
-        lambda: _thorough(wires, best.units, tasks, tell),
-        lambda: _paired(wires, most, best.units, PAIRED[1], tell),
+        lambda: _opposite_pairs(network, maximum, best.units, first, progress),
+        lambda: _short_searches(network, maximum, best.units, long_searches, progress),
+        lambda: _long_searches(network, best.units, long_searches, progress),
+        lambda: _opposite_pairs(network, maximum, best.units, second, progress),
     ]
-    if wires.generators:  # folded, the machine is quickly searched
+    if network.generators:  # quotients are small and quick to search
         stages[:2] = reversed(stages[:2])
     for stage in stages:
-        for found in stage():
-            if found.units > best.units:
-                best = found
+        for rings in stage():
+            if rings.units > best.units:
+                best = rings
                 yield best
-    yield from _proved(wires, best, tell)
+    yield from _one_unit_more(network, best, progress)
 
 
-def _paired(wires: Roads, most: int, known: int, steps: int, tell: Tell) -> Iterator[Rings]:
-    """Rings of more than `known` units, in pairs, one each way, where links are alike both ways."""
-    for width, ways in bidirectional_pairs.search(wires, _widths(most), known, most, steps):
-        tell(f"rings: {len(ways)} of {width} units in pairs")
-        yield merged([(order, links, width) for order, links in ways])
+def _opposite_pairs(
+    network: RingNetwork, maximum: int, known: int, exchanges: int, progress: Progress
+) -> Iterator[Rings]:
+    """Rings of more than `known` units in opposite pairs, where links are symmetric."""
+    for width, rings in bidirectional_pairs.search(network, _widths(maximum), known, maximum, exchanges):
+        progress(f"rings: {len(rings)} of {width} units in pairs")
+        yield merged([(order, links, width) for order, links in rings])
 
 
-def _searched(wires: Roads, most: int, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
-    """Rings of more than `best` units, each time more of them, by quick searches; `tasks` is filled with what is worth
-    another one."""
-    widths = _widths(most)
-    for hops in _machines(wires):
-        tell(f"rings: on {hops.nodes} nodes, each {hops.order} ranks")
-        fits: dict[int, int] = {}
+def _short_searches(
+    network: RingNetwork, maximum: int, best: int, long_searches: list[_LongSearch], progress: Progress
+) -> Iterator[Rings]:
+    """Rings of more than `best` units, each time more, by short searches.
+
+    `long_searches` is filled with the quotient networks that a long search may improve.
+    """
+    widths = _widths(maximum)
+    for quotient in _quotients(network):
+        progress(f"rings: on {quotient.nodes} nodes, each {quotient.order} ranks")
+        counts: dict[int, int] = {}
         for w in widths:
-            fits[w] = permutation_layers.fitting(hops, most // w, w)
-            if fits[w] * w == most:
+            counts[w] = permutation_layers.circulation_bound(quotient, maximum // w, w)
+            if counts[w] * w == maximum:
                 break
-        width = max(fits, key=lambda w: (fits[w] * w, w))
-        if fits[width] * width <= best:
+        width = max(counts, key=lambda w: (counts[w] * w, w))
+        wanted = counts[width]
+        if wanted * width <= best:
             continue
-        layers, moves = [], max(MOVES[0], 20 * hops.nodes * fits[width])
-        for seed in range(SEEDS if hops.nodes <= FEW_NODES else 1):
-            layers = max(layers, permutation_layers.rings(hops, fits[width], width, moves, seed), key=len)
-            if not 1 <= fits[width] - len(layers) <= max(1, fits[width] // NEAR):
+        layers = []
+        moves = max(SETTINGS.short_moves, SETTINGS.short_moves_per_arc * quotient.nodes * wanted)
+        for seed in range(SETTINGS.seeds if quotient.nodes <= SETTINGS.few_nodes else 1):
+            layers = max(layers, permutation_layers.rings(quotient, wanted, width, moves, seed), key=len)
+            if not 1 <= wanted - len(layers) <= max(1, wanted // SETTINGS.nearly_all):
                 break
-        tasks.append((-width * fits[width], -width * len(layers), len(tasks), hops, width, fits[width]))
-        if len(layers) < fits[width] <= CIRCUITS and hops.nodes <= PROVED:
-            layers = cp_sat_circuits.fit(hops, fits[width], width, EFFORT[0]) or layers
+        long_searches.append(_LongSearch(quotient, width, wanted, len(layers)))
+        if len(layers) < wanted <= SETTINGS.program_rings and quotient.nodes <= SETTINGS.proved_ranks:
+            layers = cp_sat_circuits.fit(quotient, wanted, width, SETTINGS.first_program_effort) or layers
         if len(layers) * width > best:
             best = len(layers) * width
-            yield _rings(wires, hops, width, layers)
+            yield _lifted(network, quotient, width, layers)
 
 
-def _thorough(wires: Roads, best: int, tasks: list[Task], tell: Tell) -> Iterator[Rings]:
-    """Rings of more than `best` units, each time more of them, by longer searches."""
-    for *_, hops, width, count in sorted(tasks, key=lambda task: task[:3])[:SECOND]:
-        less = 0
-        while (wanted := count - less) * width > best and less < (
-            4 if len(hops.src) > MANY else count
-        ):  # many that are short of room are hard to find, a few less may be easy
-            tell(f"rings: {wanted} of {width} units on {hops.nodes} nodes, each {hops.order} ranks")
-            long = not less and hops.nodes <= FEW_NODES and count <= MOST_LONG
-            moves = max(MOVES[1], EACH * count) if long else MOVES[1]
+def _long_searches(
+    network: RingNetwork, best: int, long_searches: list[_LongSearch], progress: Progress
+) -> Iterator[Rings]:
+    """Rings of more than `best` units, each time more, by long searches.
+
+    As many rings as degrees allow may be hard to find where no capacity is spare, so smaller numbers are tried too.
+    """
+    for task in sorted(long_searches, key=lambda task: task.order)[: SETTINGS.long_quotients]:
+        quotient, width = task.quotient, task.width
+        many = len(quotient.src) >= SETTINGS.many_arcs
+        end = SETTINGS.many_arcs_reduction if len(quotient.src) > SETTINGS.many_arcs else task.wanted
+        reduction = 0
+        while (wanted := task.wanted - reduction) * width > best and reduction < end:
+            progress(f"rings: {wanted} of {width} units on {quotient.nodes} nodes, each {quotient.order} ranks")
+            moves, seeds = SETTINGS.long_moves, range(1, 3)
+            if not reduction and quotient.nodes <= SETTINGS.few_nodes and task.wanted <= SETTINGS.long_rings:
+                moves = max(moves, SETTINGS.long_moves_per_ring * task.wanted)
+                seeds = range(1, SETTINGS.seeds + 1)
             layers = []
-            for seed in range(1, 2 if len(hops.src) >= MANY else SEEDS + 1 if long else 3):
-                layers = max(layers, permutation_layers.rings(hops, wanted, width, moves, seed), key=len)
+            for seed in seeds[:1] if many else seeds:
+                layers = max(layers, permutation_layers.rings(quotient, wanted, width, moves, seed), key=len)
                 if len(layers) == wanted:
                     break
             if len(layers) * width > best:
                 best = len(layers) * width
-                yield _rings(wires, hops, width, layers)
-            less = max(1, 2 * less)
+                yield _lifted(network, quotient, width, layers)
+            reduction = max(1, 2 * reduction)
 
 
-def _proved(wires: Roads, found: Rings, tell: Tell) -> Iterator[Rings]:
-    """One unit more, as long as it fits: on few ranks or links that is decided."""
-    hops = folded_network.plain(wires) if wires.ranks <= PLAIN else None
-    while (
-        hops is not None
-        and found.units < CIRCUITS
-        and (wires.ranks <= PROVED or len(hops.src) * (found.units + 1) <= FEW_LINKS)
-    ):
-        tell(f"rings: whether {found.units + 1} units fit")
-        layers = cp_sat_circuits.fit(hops, found.units + 1, 1, EFFORT[1])
+def _one_unit_more(network: RingNetwork, rings: Rings, progress: Progress) -> Iterator[Rings]:
+    """Rings of one unit more, again and again, on few ranks or links; the last ones are proved to be the most."""
+    quotient = folded_network.trivial_quotient(network) if network.ranks <= SETTINGS.enumerated_ranks else None
+    if quotient is None:
+        return
+    while rings.units < SETTINGS.program_rings:
+        variables = len(quotient.src) * (rings.units + 1)
+        if network.ranks > SETTINGS.proved_ranks and variables > SETTINGS.proved_variables:
+            return
+        progress(f"rings: whether {rings.units + 1} units fit")
+        layers = cp_sat_circuits.fit(quotient, rings.units + 1, 1, SETTINGS.proof_effort)
         if layers is None:
             return
-        if not layers and len(hops.src) < np.count_nonzero(wires.units):
-            return  # some of several links between two ranks were left out
-        found = replace(found, most=True) if not layers else _rings(wires, hops, 1, layers)
-        yield found
+        if not layers and len(quotient.src) < np.count_nonzero(network.units):
+            return  # some parallel links were left out, so nothing is proved
+        rings = _lifted(network, quotient, 1, layers) if layers else replace(rings, most=True)
+        yield rings
         if not layers:
             return
 
 
-def _machines(wires: Roads) -> Iterator[Hops]:
-    yield from folded_network.folded(wires)
-    if wires.ranks <= PLAIN:
-        made = folded_network.plain(wires)
-        if made is not None:
-            yield made
+def _quotients(network: RingNetwork) -> Iterator[QuotientNetwork]:
+    """Quotient networks to search, the network itself last."""
+    yield from folded_network.quotients(network)
+    if network.ranks <= SETTINGS.enumerated_ranks:
+        trivial = folded_network.trivial_quotient(network)
+        if trivial is not None:
+            yield trivial
 
 
-def _widths(most: int) -> list[int]:
-    """Widths of rings to try: parts of what rings carry at most, whole ones first, the widest of each first."""
-    parts = sorted(
-        {most // n for n in (*range(1, 9), 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 160) if n <= most}, reverse=True
-    )
-    if most <= SIDE_BY_SIDE:
-        parts = sorted({*parts, 1}, reverse=True)
-    return [w for w in parts if most % w == 0] + [w for w in parts if most % w]
+def _widths(maximum: int) -> list[int]:
+    """Widths of rings to try: `maximum` divided by each of `RING_COUNTS`, exact divisors first, the widest first."""
+    widths = {maximum // count for count in RING_COUNTS if count <= maximum}
+    if maximum <= SETTINGS.unit_rings:
+        widths.add(1)
+    return sorted(widths, key=lambda width: (maximum % width != 0, -width))
 
 
-def _rings(wires: Roads, hops: Hops, width: int, layers: list[list[int]]) -> Rings:
-    """The rings that closed walks of hops stand for."""
-    made = []
+def _lifted(network: RingNetwork, quotient: QuotientNetwork, width: int, layers: list[list[int]]) -> Rings:
+    """The rings of `width` units that closed walks of arcs lift to."""
+    rings = []
     for layer in layers:
-        order = hops.unfold(layer)
-        links = np.array([hops.link[h] for h in layer]) if hops.order == 1 else wires.find(order, np.roll(order, -1))
-        made.append((order, links, width))
-    return merged(made)
+        order = quotient.lift(layer)
+        if quotient.order == 1:
+            links = np.array([quotient.link[h] for h in layer])
+        else:
+            links = network.find(order, np.roll(order, -1))
+        rings.append((order, links, width))
+    return merged(rings)
 
 
-def widest(machine: Network | Topology, known: Rings, wires: Roads | None = None) -> int:
-    """Units of the widest single ring found, at least that of the rings that are `known`; 0 where none was found."""
-    wires = ring_network.of(machine) if wires is None else wires
-    least = max((units for _, units in known.rings), default=0)
-    most = 0 if known.bound is None else known.bound.units
-    every = {*np.unique(wires.units).tolist(), *wires.room.tolist(), most}
-    widths = sorted(w for w in every if least < w <= most and wires.connected(w))
+def widest(topology: Network | Topology, known: Rings, network: RingNetwork | None = None) -> int:
+    """Return the units of the widest single ring found, 0 where none was found.
+
+    It is at least as wide as the widest of the `known` rings. The width is found by bisection over the capacities.
+    """
+    network = ring_network.of(topology) if network is None else network
+    best = max((units for _, units in known.rings), default=0)
+    maximum = 0 if known.bound is None else known.bound.units
+    capacities = {*np.unique(network.units).tolist(), *network.capacity.tolist(), maximum}
+    widths = sorted(w for w in capacities if best < w <= maximum and network.connected(w))
     while widths:
         at = len(widths) // 2
-        if any(permutation_layers.rings(hops, 1, widths[at], MOVES[0]) for hops in _machines(wires)):
-            least, widths = widths[at], widths[at + 1 :]
+        rings = (permutation_layers.rings(q, 1, widths[at], SETTINGS.short_moves) for q in _quotients(network))
+        if any(rings):
+            best, widths = widths[at], widths[at + 1 :]
         else:
             widths = widths[:at]
-    return least
+    return best
