@@ -29,7 +29,7 @@ from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import chunks_of
 from synth.scale.alltoall.step_assignment import Alltoall, roomy
 from synth.scale.bounds import allreduce_partition
-from synth.scale.bounds.multi_cut_lp import sharpened
+from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import proved
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
@@ -105,7 +105,7 @@ def bound(
             limit = _cut(graph, collective, root, found)
 
             def sharper() -> None:
-                best, _ = sharpened(limit)
+                best, _ = multi_cut_bound(limit)
                 found.bound = best.time, best.certificate
 
             found.stage(SEARCH, sharper)

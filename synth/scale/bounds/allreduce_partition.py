@@ -21,7 +21,7 @@ from synth.checker.certificates import throughput_cuts
 from synth.errors import InfeasibleError
 from synth.scale.bounds import single_cut, unreachability
 from synth.scale.bounds.graph_strength import partitions
-from synth.scale.bounds.multi_cut_lp import sharpened
+from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow, TooLarge
@@ -52,7 +52,7 @@ def _cut(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tupl
     """As `bound`, of what is given and the best single cut, or the best cuts together."""
     limit = single_cut.narrowest(fabric, free_group(symmetries(fabric), fabric.ranks))
     with suppress(TimeUp, TooLarge):
-        limit, _ = sharpened(limit)
+        limit, _ = multi_cut_bound(limit)
     if limit.time > value:
         proved = throughput_cuts.check(limit.certificate, fabric.topology) * fabric.unit
         value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda found: found[0])

@@ -1,11 +1,11 @@
-"""The one cut that bounds allreduce best: a region that every byte must leave, or enter, however its sums are formed.
+"""The best single-cut bound on allreduce: every byte must leave, or enter, a region, however its sums are formed.
 
-Where as much enters every node as leaves it, a region is left by as much as enters it, and the partition into the
-region and the rest says the same (`synth.scale.bounds.allreduce_partition`); where directions differ, the narrower one
-of a single region may say more. Sought is the least of all minimum cuts from rank to rank. Under commuting symmetries
-without fixed ranks a least region either is made of whole orbits, or holds some rank v and not its image g(v) by one of
-the generators g; the symmetry that takes v to the first rank of its orbit takes the region to one that parts this rank
-from its own image: a few flows for each orbit find the least of all.
+Where the capacities into and out of each node are equal, they are equal for each region too. Then the partition into
+the region and the rest gives the same bound (`synth.scale.bounds.allreduce_partition`). Where they differ, a single
+region may give a better one. The bound needs the least of all minimum cuts from rank to rank. Under commuting
+symmetries without fixed ranks, a least region either is a union of orbits, or contains some rank v but not its image
+g(v) under one of the generators g. The symmetry that maps v to the first rank of its orbit maps the region to one that
+separates this first rank from its image. So a few flows for each orbit find the least cut.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Sets = tuple[np.ndarray, np.ndarray]
 
 
 def even(fabric: Fabric) -> bool:
-    """Whether as much enters each node as leaves it, so that no single cut says more than the best partition."""
+    """Return True if the capacities into and out of each node are equal: then no single cut beats the best partition."""
     return not (leaving(fabric) - leaving(fabric.reversed())).any()
 
 
 def leaving(fabric: Fabric) -> np.ndarray:
-    """What leaves each node."""
+    """Return the capacity out of each node."""
     total = np.zeros(fabric.nodes, np.int64)
     np.add.at(total, fabric.src, fabric.cap)
     return total

@@ -137,7 +137,7 @@ class _State:
     def _has_path(self, a: int, node: int, b: int) -> bool:
         """Return True if schedules may take a path from a through the node to b.
 
-        Where an end is a node of a gadget, this is decided only when the gadget itself is split off.
+        Also True where an end is a node of a gadget, because the links of the path are not known yet.
         """
         if not self._outside_gadgets(a, b):
             return True
@@ -192,7 +192,7 @@ class _State:
         return False
 
     def _deficit(self, maximum: int) -> int:
-        """Return the units that the worst served rank lacks, at most `maximum` (an upper bound that ends the search)."""
+        """Return the units that the worst served rank lacks. `maximum` is an upper bound, at which the search ends."""
         ends = [e for e, parts in self.pieces.items() if parts]
         sources = np.flatnonzero(self.starts)
         source = self.fabric.nodes

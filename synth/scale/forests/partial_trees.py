@@ -114,7 +114,9 @@ def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tup
         for y, branch in row.items():
             links = fabric.links_of(branch.path)
             if links is None:
-                raise SynthError(f"{fabric.name}: the topology lacks the path of the trees from rank {branch.parent} to rank {y}")
+                raise SynthError(
+                    f"{fabric.name}: the topology lacks the path of the trees from rank {branch.parent} to rank {y}"
+                )
             parents[k, y] = branch.parent
             via[k, y] = paths.setdefault(links, len(paths))
     return parents, via, tuple(paths)

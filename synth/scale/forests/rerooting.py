@@ -77,9 +77,7 @@ def rerooted(
     if len(images) * len(originals) * hops > MOST_HOPS:
         return None
     router = _ShortestPaths(fabric)
-    candidates = [
-        _reroot(original, nodes, edges, root, router) for original in originals for nodes, edges in images
-    ]
+    candidates = [_reroot(original, nodes, edges, root, router) for original in originals for nodes, edges in images]
     trees = [tree for tree in candidates if tree is not None]
     if not trees:
         return None

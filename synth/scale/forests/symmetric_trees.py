@@ -24,8 +24,8 @@ from synth.model.gc_pause import collector_off
 from synth.scale.fabric.automorphisms import edge_images, orbits
 from synth.scale.fabric.fabric import Fabric
 from synth.scale.forests import symmetric_trees_direct
-from synth.scale.forests.orbit_capacities import Budgets, nesting
-from synth.scale.forests.orbit_paths import Doors, doors
+from synth.scale.forests.orbit_capacities import OrbitCapacities, nested_kinds
+from synth.scale.forests.orbit_paths import PathEntries, path_entries
 from synth.scale.forests.partial_trees import Branch, Flat, Grown, branches_at
 from synth.solvers.processes.deadline import check
 
@@ -44,13 +44,13 @@ LOOKED_AT = 80
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """The trees that are sought: one of `time` for each of `roots`, over the entries `doors`.
+    """The trees that are sought: one of `time` for each of `roots`, over paths of `entries`.
 
     `share[o]`: shards that orbit o can carry in `time`, over the order of the group.
     """
 
     fabric: Fabric
-    doors: Doors
+    entries: PathEntries
     roots: list[int]
     share: dict[int, Fraction]
     time: Fraction
@@ -78,11 +78,11 @@ def grow(fabric: Fabric, group: Sequence[np.ndarray], time: Fraction, *, program
         flat = symmetric_trees_direct.grow(fabric, orbit, roots, share, MOST_WEIGHT)
         if flat is not None:
             return flat
-    entries = doors(fabric, orbit, label)
+    entries = path_entries(fabric, orbit, label)
     if entries is None:
         return None
     every = frozenset(range(len(entries.kinds)))
-    nested = nesting(entries.kinds, sorted(every, key=lambda c: (not entries.alike[c], len(entries.kinds[c]), c)))
+    nested = nested_kinds(entries.kinds, sorted(every, key=lambda c: (not entries.alike[c], len(entries.kinds[c]), c)))
     problem = _Problem(fabric, entries, roots, share, time)
     for used in (nested, every) if nested != every and program else (nested,):
         for copies in (1, COPIES):
@@ -100,12 +100,12 @@ class _Layers:
     """
 
     def __init__(self, problem: _Problem, used: frozenset[int], copies: int) -> None:
-        self.fabric, self.doors, self.used, self.copies = problem.fabric, problem.doors, used, copies
+        self.fabric, self.entries, self.used, self.copies = problem.fabric, problem.entries, used, copies
         self.roots = [(root, copy) for copy in range(copies) for root in problem.roots]
         weight = math.lcm(*(s.denominator for s in problem.share.values()))
         self.weight = weight if weight <= MOST_WEIGHT else problem.time.denominator
-        self.budget = {o: math.floor(s * self.weight * copies) for o, s in problem.share.items()}
-        self.budgets = Budgets(self.doors.kinds, self.budget, used)
+        self.capacity = {o: math.floor(s * self.weight * copies) for o, s in problem.share.items()}
+        self.orbits = OrbitCapacities(self.entries.kinds, self.capacity, used)
 
     def run(self) -> Grown | None:
         """Return the trees, or None.
@@ -113,15 +113,15 @@ class _Layers:
         First all orbits have price 0. Then an orbit costs the reciprocal of its capacity, and those that the flow
         lacked cost four times as much in the next attempt.
         """
-        free = dict.fromkeys(self.budget, 0.0)
-        scarce = dict.fromkeys(self.budget, 1e12)  # the price of an orbit without capacity
-        scarce.update((o, 1 / b) for o, b in self.budget.items() if b)
+        free = dict.fromkeys(self.capacity, 0.0)
+        scarce = dict.fromkeys(self.capacity, 1e12)  # the price of an orbit without capacity
+        scarce.update((o, 1 / b) for o, b in self.capacity.items() if b)
         for price in (free, scarce):
             for _ in range(TRIES if self.copies == 1 else 1):
                 options = self._attempt(price)
                 if options is None:
                     return None
-                amounts, short = self.budgets.share(options, self.weight)
+                amounts, short = self.orbits.share(options, self.weight)
                 if amounts is not None:
                     return self._trees(options, amounts)
                 if not short or not any(price.values()):
@@ -135,7 +135,7 @@ class _Layers:
         An orbit costs more in later copies, the more of it the layers of earlier copies used.
         """
         options: dict[tuple[int, int], dict[int, Branch]] = {}
-        load = dict.fromkeys(self.budget, 0)
+        load = dict.fromkeys(self.capacity, 0)
         for j, (root, copy) in enumerate(self.roots):
             check()
             layers = self._layered(root, self._raised(price, load), copy)
@@ -143,7 +143,7 @@ class _Layers:
                 return None
             depth, layer, kinds = layers
             for c in kinds:
-                for o in self.doors.kinds[c]:
+                for o in self.entries.kinds[c]:
                     load[o] += self.weight
             options |= {(j, y): branches for y, branches in self._options(root, depth, layer).items()}
         return options
@@ -154,8 +154,8 @@ class _Layers:
             return price
         raised = dict(price)
         for o, p in price.items():
-            if self.budget[o]:
-                raised[o] = p * math.exp(STEEP * load[o] / self.budget[o])
+            if self.capacity[o]:
+                raised[o] = p * math.exp(STEEP * load[o] / self.capacity[o])
         return raised
 
     def _layered(self, root: int, price: dict[int, float], copy: int) -> tuple[list[int], list[int], list[int]] | None:
@@ -165,8 +165,8 @@ class _Layers:
         The cheapest kind of path comes first, then the rank nearest to the root. A kind costs as much as its most
         expensive orbit.
         """
-        cost = [0.0] * len(self.doors.kinds)
-        for c, kind in enumerate(self.doors.kinds):
+        cost = [0.0] * len(self.entries.kinds)
+        for c, kind in enumerate(self.entries.kinds):
             cost[c] = max(price[o] for o in kind)
         position = {c: i for i, c in enumerate(sorted(set(cost)))}
         priority = [position[c] for c in cost]
@@ -177,8 +177,8 @@ class _Layers:
         heap: list[tuple[int, int, int, int, int]] = []
 
         def enter(x: int) -> None:
-            for d in self.doors.outof[x]:
-                kind, sources, last = self.doors.doors[d]
+            for d in self.entries.outof[x]:
+                kind, sources, last = self.entries.entries[d]
                 if kind not in self.used:
                     continue
                 if len(sources) > 1:
@@ -195,12 +195,12 @@ class _Layers:
         while heap and len(order) < self.fabric.ranks:
             _, _, _, y, d = heapq.heappop(heap)
             if depth[y] < 0:
-                joined = (x for x in self._members(entered, d) if self._path(d, x, y) is not None)
+                joined = (x for x in self._ranks_in_tree(entered, d) if self._path(d, x, y) is not None)
                 parent = next(joined, None)
                 if parent is not None:
                     depth[y] = 1 + depth[parent]
                     order.append(y)
-                    kinds.append(self.doors.doors[d].kind)
+                    kinds.append(self.entries.entries[d].kind)
                     enter(y)
         if len(order) < self.fabric.ranks:
             return None
@@ -211,17 +211,17 @@ class _Layers:
             layer[y] = i
         return depth, layer, kinds
 
-    def _members(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
+    def _ranks_in_tree(self, entered: dict[int, list[int]], d: int) -> Iterable[int]:
         """Return ranks in the tree that share entry d, at most `LOOKED_AT` of them.
 
         An entry from a single rank is pushed on the heap only once this rank is in the tree.
         """
-        return entered[d][:LOOKED_AT] if d in entered else self.doors.doors[d].ways
+        return entered[d][:LOOKED_AT] if d in entered else self.entries.entries[d].paths
 
     def _path(self, d: int, x: int, y: int) -> tuple[int, ...] | None:
         """Return the edges from x through entry d to y; None where schedules may not take this path."""
-        door = self.doors.doors[d]
-        path = (*door.ways[x], door.last[y])
+        entry = self.entries.entries[d]
+        path = (*entry.paths[x], entry.last[y])
         return path if x != y and (len(path) == 1 or self.fabric.links_of(path) is not None) else None
 
     def _options(self, root: int, depth: list[int], layer: list[int]) -> dict[int, dict[int, Branch]]:
@@ -232,8 +232,8 @@ class _Layers:
             if y == root:
                 continue
             branches: dict[int, Branch] = {}
-            for d in self.doors.into[y]:
-                kind, sources, _ = self.doors.doors[d]
+            for d in self.entries.into[y]:
+                kind, sources, _ = self.entries.entries[d]
                 if kind not in self.used:
                     continue
                 if d not in candidates:
