@@ -116,26 +116,26 @@ class Fabric:
         return links
 
     def links_of_all(self, paths: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
-        """`links_of` of each path, those through one gadget alone looked up together."""
-        found: list[tuple[int, ...] | None] = [None] * len(paths)
+        """Return `links_of` for each path. Paths through a single gadget are looked up together."""
+        result: list[tuple[int, ...] | None] = [None] * len(paths)
         src, dst, link, hub = self._lists
         inner: dict[int, list[tuple[int, int, int]]] = {}
         for i, path in enumerate(paths):
             start, end = src[path[0]], dst[path[-1]]
             gadget = hub[src[path[-1]]]
-            alone = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
-            if alone and all(link[e] < 0 for e in path):
+            single_gadget = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
+            if single_gadget and all(link[e] < 0 for e in path):
                 inner.setdefault(gadget, []).append((i, start, end))
             else:
-                found[i] = self.links_of(path)
+                result[i] = self.links_of(path)
         for gadget, rows in inner.items():
             keys, links = self._pairs(gadget)
             which, start, end = np.array(rows, np.int64).T
-            want = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
-            at = np.minimum(np.searchsorted(keys, want), len(keys) - 1)
-            for i, good, k in zip(which.tolist(), (keys[at] == want).tolist(), links[at].tolist(), strict=True):
-                found[i] = (k,) if good else None
-        return found
+            key = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
+            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+            for i, exists, k in zip(which.tolist(), (keys[at] == key).tolist(), links[at].tolist(), strict=True):
+                result[i] = (k,) if exists else None
+        return result
 
     def _joins(self, link: int, start: int, end: int) -> bool:
         """Return True if the link has these ends, in the direction of this fabric's edges."""
@@ -145,9 +145,9 @@ class Fabric:
     def _between(self, gadget: int, start: int, end: int) -> int:
         """Return a link of the gadget with these ends, or -1. Parallel links of a gadget are interchangeable."""
         keys, links = self._pairs(gadget)
-        want = (end, start) if self.flipped else (start, end)
-        at = int(np.searchsorted(keys, want[0] * self.nodes + want[1]))
-        return int(links[at]) if at < len(keys) and keys[at] == want[0] * self.nodes + want[1] else -1
+        ends = (end, start) if self.flipped else (start, end)
+        at = int(np.searchsorted(keys, ends[0] * self.nodes + ends[1]))
+        return int(links[at]) if at < len(keys) and keys[at] == ends[0] * self.nodes + ends[1] else -1
 
     def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
         if gadget not in self._sorted:
