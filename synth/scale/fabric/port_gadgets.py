@@ -94,7 +94,7 @@ class Builder:
             self._claim(first if (first[m] < 0).all() else second, [(k, m)])
 
     def _narrowest(self, limits: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
-        """Return the narrowest limit for each distinct set of links, the first of equal ones, as indices of `limits`."""
+        """Return the indices of the narrowest limits on each distinct set of links, the first of equally wide ones."""
         candidates: dict[tuple[int, int, int], list[int]] = {}  # by number of links, first and last link
         for i in binding:
             m = limits[i][1]
@@ -131,7 +131,8 @@ class Builder:
         count, most = len(self.src), len(self.widths)
         # A link without a limit on one side has a port of its own there, with number `most` + link.
         every = len(limited) == count
-        out, into = (side if every else side[limited] for side in (self.out, self.into))
+        out = self.out if every else self.out[limited]
+        into = self.into if every else self.into[limited]
         shift = 0
         if min(out.min(), into.min()) >= 0:
             ports, a, b = most, out, into  # a limit stands on one side only
