@@ -1,4 +1,4 @@
-"""Flow decomposition: the flows of an alltoall as paths of whole chunks, `chunks` of them from each source to each rank.
+"""Flow decomposition: the flows of an alltoall as paths of whole chunks, `chunks` for each source and destination.
 
 The flow of a source is multiplied by the number of chunks and rounded to integers by one maximum flow, which loses
 nothing because it is a single commodity. The integral flow is then decomposed into paths from the source.

@@ -113,7 +113,7 @@ class _Weights:
     def _loads(self, distance: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
         """Return the load of each pair of nodes in each tree, for one unit from its root to every rank.
 
-        Nodes are processed from the farthest to the nearest, so that children come predecessor parents, in all trees at
+        Nodes are processed from the farthest to the nearest, so that children come before parents, in all trees at
         once.
         """
         nodes, rows = self.fabric.nodes, np.arange(len(distance))

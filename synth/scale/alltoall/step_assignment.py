@@ -25,7 +25,7 @@ LOOK = 256
 
 
 class Alltoall:
-    """The paths of all chunks of the sources of `made`, ready for `schedule`. `longest` is their greatest length in hops."""
+    """The paths of all chunks of the sources of `made`. `longest` is their greatest length in hops."""
 
     def __init__(self, made: Flows, chunks: int | None = None) -> None:
         self.made, self.topology = made, made.fabric.topology
@@ -98,7 +98,7 @@ class Alltoall:
             for h, hop in enumerate(way):
                 last = steps - (len(way) - h)
                 use = [pair for i in hop for pair in self.uses[i]]
-                t = self._step(load, use, capacity, earliest, last, even)
+                t = self._step(load, use, capacity, range(earliest, last + 1), even)
                 for r, n in use:
                     load[t, r] += n / capacity[r]
                 placed.append((t, chunk, hop))
@@ -114,11 +114,16 @@ class Alltoall:
         )
 
     def _step(
-        self, load: np.ndarray, use: Sequence[tuple[int, int]], capacity: np.ndarray, earliest: int, last: int, even: float
-    ) -> int:  # fmt: skip
+        self,
+        load: np.ndarray,
+        use: Sequence[tuple[int, int]],
+        capacity: np.ndarray,
+        steps: range,
+        even: float,
+    ) -> int:
         """Return the first step whose load stays below `even`, else the least loaded step."""
-        best, least = earliest, float("inf")
-        for t in range(earliest, last + 1):
+        best, least = steps.start, float("inf")
+        for t in steps:
             top = max(load[t, r] + n / capacity[r] for r, n in use)
             if top <= even + 1e-9:
                 return t
@@ -128,7 +133,7 @@ class Alltoall:
 
 
 def roomy(made: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
-    """Return paths with more chunks, so that links need about `slack` times as many rounds as the longest path has hops.
+    """Return paths with more chunks: links need about `slack` times as many rounds as the longest path has hops.
 
     `way`: the paths with the least number of chunks.
     """
