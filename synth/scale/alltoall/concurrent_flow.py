@@ -228,10 +228,10 @@ def cut_off(fabric: Fabric) -> InfeasibleError:
 
     It suffices to search from rank 0, forwards and backwards.
     """
-    ways = fabric.src.tolist(), fabric.dst.tolist()
+    ends = fabric.src.tolist(), fabric.dst.tolist()
     for forward in (True, False):
         out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for a, b in zip(*(ways if forward else ways[::-1]), strict=True):
+        for a, b in zip(*(ends if forward else ends[::-1]), strict=True):
             out[a].append(b)
         seen, queue = {0}, [0]
         for u in queue:

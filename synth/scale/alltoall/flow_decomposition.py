@@ -23,9 +23,9 @@ MOST_CHUNKS = 24
 MOST_DETOURS = 64
 
 
-def chunks_of(made: Flows) -> int:
+def chunks_of(flows: Flows) -> int:
     """Return the least number of chunks that makes the flows integral, else one that rounds them by a few percent."""
-    values = np.unique(np.round(made.flow % 1, 7))
+    values = np.unique(np.round(flows.flow % 1, 7))
     if len(values) > 200:
         return 4
     for chunks in range(1, MOST_CHUNKS + 1):
@@ -36,16 +36,16 @@ def chunks_of(made: Flows) -> int:
     return min(max(shares), MOST_CHUNKS)
 
 
-def ways(made: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
+def ways(flows: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
     """Return for each source the paths of its chunks, sorted by (destination, chunk).
 
     A path is a tuple of hops from rank to rank, and a hop is the tuple of its links.
     """
-    fabric = made.fabric
+    fabric = flows.fabric
     paths, detours = [], _Detours(fabric)
-    for k, source in enumerate(made.sources.tolist()):
+    for k, source in enumerate(flows.sources.tolist()):
         check()
-        flow = _integral(fabric, source, made.flow[k] * chunks, chunks)
+        flow = _integral(fabric, source, flows.flow[k] * chunks, chunks)
         _remove_cycles(fabric, flow)
         paths.append([_hops(fabric, path, detours) for path in _paths(fabric, source, flow, chunks)])
     return paths

@@ -42,9 +42,9 @@ class Alltoall:
                 (source * ranks + t) * self.chunks + i for t in range(ranks) if t != source for i in range(self.chunks)
             ]
             self.items += zip(names, routes, strict=True)
-        if sum(len(way) for _, way in self.items) > MOST_HOPS:
+        if sum(len(path) for _, path in self.items) > MOST_HOPS:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
-        self.longest = max((len(way) for _, way in self.items), default=0)
+        self.longest = max((len(path) for _, path in self.items), default=0)
         self._resources()
 
     def _resources(self) -> None:
@@ -53,7 +53,7 @@ class Alltoall:
         label = link_orbits(topology, [np.array(pi, np.int64) for pi in self.generators])
         size = np.bincount(label, minlength=len(label))
         unit = topology.unit_bandwidth()
-        used = sorted({i for _, way in self.items for hop in way for i in hop})
+        used = sorted({i for _, path in self.items for hop in path for i in hop})
         orbits = np.unique(label[used])
         number = {int(o): r for r, o in enumerate(orbits)}
         # The load of an orbit of links counts all images, and its capacity is that of all its links.
@@ -63,15 +63,15 @@ class Alltoall:
         rows: dict[tuple, int] = {}
         for limit in topology.limits:
             members, times = np.unique(label[np.array(limit.links, np.int64)], return_counts=True)
-            kept = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
-            key = (limit.bandwidth, tuple(kept))
-            if not kept or key in rows:
+            relevant = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
+            key = (limit.bandwidth, tuple(relevant))
+            if not relevant or key in rows:
                 continue
             rows[key] = len(self.capacity)
             # a hop over a link of orbit o puts copies * n / size[o] on this limit: counted in common parts
-            scale = int(np.lcm.reduce([int(size[m]) for m, _ in kept]))
+            scale = int(np.lcm.reduce([int(size[m]) for m, _ in relevant]))
             self.capacity.append(int(limit.bandwidth / unit) * scale)
-            for m, n in kept:
+            for m, n in relevant:
                 for i in used:
                     if label[i] == m:
                         self.uses[i].append((rows[key], self.copies * n * (scale // int(size[m]))))
@@ -79,7 +79,7 @@ class Alltoall:
     def schedule(self, steps: int) -> Bulk:
         """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
-            raise UsageError(f"{steps} steps; the longest way has {self.longest} hops")
+            raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
         capacity = np.array(self.capacity, float)
         total = np.zeros(len(capacity))
         for _, way in self.items:
@@ -132,13 +132,13 @@ class Alltoall:
         return best
 
 
-def roomy(made: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
+def roomy(flows: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
     """Return paths with more chunks: links need about `slack` times as many rounds as the longest path has hops.
 
     `way`: the paths with the least number of chunks.
     """
     first = way.chunks
-    wanted = -(-slack * way.longest // max(1, int(made.congestion * first)))
+    wanted = -(-slack * way.longest // max(1, int(flows.congestion * first)))
     hops = sum(len(route) for _, route in way.items)
     times = max(1, min(wanted, MOST_HOPS // max(1, 4 * hops)))
-    return way if times == 1 else Alltoall(made, first * times)
+    return way if times == 1 else Alltoall(flows, first * times)

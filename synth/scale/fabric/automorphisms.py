@@ -75,7 +75,7 @@ class _Edges:
         self.fabric = fabric
         self.order = np.lexsort((fabric.cap, fabric.src * fabric.nodes + fabric.dst))
         self.keys, self.caps = self._sorted(fabric.src, fabric.dst, self.order)
-        inner = np.concatenate([np.zeros(0, np.int64), *fabric.ways])  # links of gadgets
+        inner = np.concatenate([np.zeros(0, np.int64), *fabric.gadget_links])  # links of gadgets
         self.tail, self.head = fabric.tail[inner], fabric.head[inner]
         names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
         self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))

@@ -31,7 +31,7 @@ class Fabric:
 
     `link[e]` is the topology's link for edge e, or -1 for edges of gadgets. `limit[e]` is the limit for edge e, or -1,
     or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together. `hub[n]` numbers the gadget of node n
-    and is -1 for ranks and switches. `ways[h]` are the links of gadget h. `tail` and `head` are the ends of the
+    and is -1 for ranks and switches. `gadget_links[h]` are the links of gadget h. `tail` and `head` are the ends of the
     topology's links. `shortest` decides which paths through switches schedules may take (all where it is None). In a
     `flipped` fabric every edge has the opposite direction of its links.
     """
@@ -44,7 +44,7 @@ class Fabric:
     link: np.ndarray
     limit: np.ndarray
     hub: np.ndarray
-    ways: tuple[np.ndarray, ...]
+    gadget_links: tuple[np.ndarray, ...]
     tail: np.ndarray
     head: np.ndarray
     unit: Fraction
@@ -151,7 +151,7 @@ class Fabric:
 
     def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
         if gadget not in self._sorted:
-            links = self.ways[gadget]
+            links = self.gadget_links[gadget]
             keys = self.tail[links] * self.nodes + self.head[links]
             order = np.argsort(keys, kind="stable")
             self._sorted[gadget] = keys[order], links[order]
@@ -190,7 +190,7 @@ def fabric(topology: Topology) -> Fabric:
     cap = np.array(each, np.int64)[which]
     src, dst = ends(links)
     build = Builder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
-    rows, hub, ways = build.run()
+    rows, hub, gadget_links = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]
     tail, head, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
@@ -203,7 +203,7 @@ def fabric(topology: Topology) -> Fabric:
         link,
         limit,
         hub,
-        ways,
+        gadget_links,
         src,
         dst,
         unit,

@@ -30,7 +30,7 @@ class Builder:
     ) -> None:
         self.topology, self.src, self.dst, self.cap, self.widths = topology, src, dst, cap, widths
         self.hub: list[int] = [-1] * ends
-        self.ways: list[np.ndarray] = []
+        self.gadget_links: list[np.ndarray] = []
         self.rows: list[np.ndarray] = []
         self.sets: list[list[int]] = []
         self.single: dict[int, int] = {}  # the rank of each limit whose links all start, or all end, at one rank
@@ -46,7 +46,7 @@ class Builder:
         self._add(self.src[free], self.dst[free], self.cap[free], free, -1)
         if limited.any():
             self._components(np.flatnonzero(limited))
-        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.ways)
+        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.gadget_links)
 
     def _add(self, *columns: np.ndarray | int) -> None:
         """Add rows. The columns src, dst, cap, link and limit are arrays of the same length, or integers."""
@@ -167,8 +167,8 @@ class Builder:
 
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
         """Add the gadget of a component: `out` and `into` are the ports of its links."""
-        gadget = len(self.ways)
-        self.ways.append(links)
+        gadget = len(self.gadget_links)
+        self.gadget_links.append(links)
         outs, a = _numbered(out)
         ins, b = _numbered(into)
         if self._is_crossbar(links, outs, a, ins, b):

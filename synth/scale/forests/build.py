@@ -27,7 +27,7 @@ METHODS = ("symmetric", "packing")
 REROOTED = 64
 # Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.
 PACKED = 80_000_000
-# The same limit for a single root on a fabric with switches, where edge splitting takes most of the time.
+# The same limit for a single root on a fabric with switches, which are split off first.
 PACKED_SWITCHED = 600_000
 # Multiples of the bound's time that are tried in turn where no forest is found at the bound.
 SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (3, 2), (2, 1), (3, 1)))

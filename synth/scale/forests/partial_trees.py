@@ -36,25 +36,25 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """A forest as arrays: ``parent[k, r]`` is the parent of rank r in tree k, ``ways[way[k, r]]`` the edges from it.
+    """A forest as arrays: rank r in tree k has the parent ``parent[k, r]``, over the edges ``paths[path_number[k, r]]``.
 
-    Both are -1 at the root. The other fields are those of `Grown`.
+    Both arrays are -1 at the root. The other fields are those of `Grown`.
     """
 
     weight: int
     roots: Sequence[int]
     weights: Sequence[int]
     parent: np.ndarray
-    way: np.ndarray
-    ways: Sequence[tuple[int, ...]]
+    path_number: np.ndarray
+    paths: Sequence[tuple[int, ...]]
 
     @property
     def branches(self) -> list[dict[int, Branch]]:
         """The branches of each tree, as in `Grown`."""
         trees: list[dict[int, Branch]] = []
-        for parents, numbers in zip(self.parent.tolist(), self.way.tolist(), strict=True):
+        for parents, numbers in zip(self.parent.tolist(), self.path_number.tolist(), strict=True):
             hops = enumerate(zip(parents, numbers, strict=True))
-            trees.append({y: Branch(x, self.ways[w]) for y, (x, w) in hops if w >= 0})
+            trees.append({y: Branch(x, self.paths[w]) for y, (x, w) in hops if w >= 0})
         return trees
 
 
@@ -98,12 +98,12 @@ def finished(
 
 def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     paths: dict[tuple[int, ...], int] = {}
-    number = np.full(len(grown.ways) + 1, -1, np.int32)
-    for i, links in enumerate(fabric.links_of_all(grown.ways)):
+    number = np.full(len(grown.paths) + 1, -1, np.int32)
+    for i, links in enumerate(fabric.links_of_all(grown.paths)):
         if links is None:
             raise SynthError(f"{fabric.name}: the topology lacks a path that the trees use")
         number[i] = paths.setdefault(links, len(paths))
-    return grown.parent.astype(np.int32), number[grown.way], tuple(paths)
+    return grown.parent.astype(np.int32), number[grown.path_number], tuple(paths)
 
 
 def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
