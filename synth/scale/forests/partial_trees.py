@@ -36,7 +36,7 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """A forest as arrays: rank r in tree k has the parent ``parent[k, r]``, over the edges ``paths[path_number[k, r]]``.
+    """A forest as arrays: rank r of tree k has the parent ``parent[k, r]``, over edges ``paths[path_number[k, r]]``.
 
     Both arrays are -1 at the root. The other fields are those of `Grown`.
     """
