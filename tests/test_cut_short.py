@@ -76,7 +76,7 @@ def test_shortest_ways_are_tried_after_a_search_that_was_cut_short(monkeypatch):
     monkeypatch.setattr(concurrent_flow, "flows", late)
     found = search.frontier(topology("torus:3x4"), "alltoall", time_limit=1000)
     assert found.points and all(p.engine == "flows, shortest ways" for p in found.points)
-    assert found.open == ("a sharper bound: ended by the time limit", "ways of least congestion: not tried")
+    assert found.open == ("a higher bound: ended by the time limit", "paths of least congestion: not tried")
     assert not any("within" in note for note in found.notes)
 
 
@@ -89,7 +89,7 @@ def test_a_sharper_bound_is_kept_when_the_search_for_a_forest_ends(error, monkey
     def late(*_):
         raise error
 
-    monkeypatch.setattr(build, "balanced", late)  # what comes after the sharper bound
+    monkeypatch.setattr(build, "balanced", late)  # what comes after the higher bound
     found = search.frontier(machine, "allgather", time_limit=1000)
     assert found.bound == whole.bound == scale_frontier.bound(found.certificate, machine)
     assert any(line.startswith("forest: ") for line in found.open)
@@ -114,11 +114,11 @@ def test_where_the_machine_is_large_both_count_from_the_same_ranks(monkeypatch):
 def test_a_stage_is_named_once():
     found = Found(lambda text: None)
     with until(0):
-        found.cut("a sharper bound", "ended by the time limit")
-        found.stage("a sharper bound", lambda: None)
-    assert found.open == ["a sharper bound: ended by the time limit"]
+        found.cut("a higher bound", "ended by the time limit")
+        found.stage("a higher bound", lambda: None)
+    assert found.open == ["a higher bound: ended by the time limit"]
     made = search.bound(topology("random-regular:24"), "allgather", time_limit=0)
-    assert len([line for line in made.open if line.startswith("a sharper bound")]) == 1
+    assert len([line for line in made.open if line.startswith("a higher bound")]) == 1
     assert replace(made, bound=Fraction(1)).open == made.open
 
 

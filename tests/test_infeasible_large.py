@@ -100,7 +100,7 @@ def test_the_root_must_be_what_is_apart(collective, pair):
 
 def test_a_rank_alone_has_nothing_to_send(tmp_path):
     (tmp_path / "one.yaml").write_text("name: one\nranks: 1\nlinks: []\n")
-    with pytest.raises(UsageError, match="one rank, which has all there is"):
+    with pytest.raises(UsageError, match="single rank, which needs no data"):
         api.frontier(tmp_path / "one.yaml", "allgather", engine="flow")
 
 

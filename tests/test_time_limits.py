@@ -114,7 +114,7 @@ def test_ctrl_c_loses_the_stage_in_flight_alone(name):
 
     def stop(text: str) -> None:
         begun.append(text)
-        if len(begun) > 4 or text == "ways of least congestion":
+        if len(begun) > 4 or text == "paths of least congestion":
             raise KeyboardInterrupt
 
     found = search.frontier(topology("torus:3x4"), name, progress=stop)

@@ -1,5 +1,4 @@
-"""Points of a large frontier: forests at pipelining depths, breadth-first broadcast and rarest-first, trees up and
-down."""
+"""Points of a frontier at scale: pipelined forests, quick greedy schedules, allreduce on trees up and down."""
 
 from __future__ import annotations
 
@@ -22,17 +21,25 @@ from synth.scale.forests.pipelining import Pipeline
 from synth.scale.greedy import bfs_broadcast, rarest_first
 from synth.solvers.processes.deadline import check
 
+# Pipelining depths that are tried, in this order.
 DEPTHS = tuple(1 << k for k in range(11))
-# A pipelining depth is offered while it improves R / C by this part of the bound, and its sends can be listed.
+# A greater depth is offered only if it reduces R / C by at least this fraction of the bound.
 WORTH = Fraction(1, 500)
+# Limit on the sends of a point: its schedule must be small enough to be listed.
 MOST_SENDS = 1 << 26
-FEW_DEPTHS, FEW_SENDS = 7, 1 << 21  # of packed trees up and down, which are written out to be measured
-# Ranks up to which trees are packed for allreduce, and the greedy runs where nothing is symmetric.
-PACKED, GREEDY = 16, 600
+# Limits on the depths and sends of allreduce on paired trees, whose schedules are listed to determine their rate.
+FEW_DEPTHS, FEW_SENDS = 7, 1 << 21
+# Limit on the ranks for which spanning trees are packed for allreduce.
+PACKED = 16
+# Limit on the ranks for which rarest first runs on a machine without symmetry.
+GREEDY = 600
 
 
 def depths(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]:
-    """A forest at each pipelining depth, while a greater one is worth its steps."""
+    """Yield the schedules of a forest at growing pipelining depths, until R / C improves too little.
+
+    `engine` names the forest, `bound` is the lower bound on R / C.
+    """
     before = None
     for depth in DEPTHS:
         check()
@@ -46,70 +53,82 @@ def depths(line: Pipeline, engine: str, bound: Fraction) -> Iterator[LargePoint]
 
 
 def later(line: Pipeline, depth: int) -> Callable[[], Bulk]:
-    """What makes the schedule of a forest at a depth."""
+    """Return a function that constructs the schedule of a forest at a depth."""
     return lambda: line.bulk(depth)
 
 
 def direct(graph: Fabric, collective: str, progress: Callable[[str], None]) -> Iterator[LargePoint]:
-    """Breadth-first broadcast and rarest-first, where ranks are joined by links alone; backwards for reduce-scatter."""
-    turned = collective == "reduce-scatter"
-    if turned and not even(graph.topology):
+    """Yield breadth-first broadcast and rarest first, on machines without switches.
+
+    A reduce-scatter is the allgather reversed in time, which needs equal links in both directions.
+    """
+    is_reversed = collective == "reduce-scatter"
+    if is_reversed and not even(graph.topology):
         return
-    finish = pipelining.turned if turned else (lambda made: made)
     if bfs_broadcast.applies(graph):
         progress("breadth-first broadcast")
-        found = bfs_broadcast.Breadth(graph)
-        for chunks in sorted({1, 2, 4, found.chunks}):
+        broadcast = bfs_broadcast.Breadth(graph)
+        for chunks in sorted({1, 2, 4, broadcast.chunks}):
             check()
-            if chunks * graph.ranks * len(found.copies.reps) <= MOST_SENDS and chunks <= 64:
-                made = finish(found.schedule(chunks))
-                yield LargePoint(made.steps, made.bandwidth, made.chunks, "breadth-first broadcast", kept(made))
+            if chunks * graph.ranks * len(broadcast.copies.reps) <= MOST_SENDS and chunks <= 64:
+                schedule = broadcast.schedule(chunks)
+                yield _point("breadth-first broadcast", pipelining.turned(schedule) if is_reversed else schedule)
     if rarest_first.applies(graph) and (graph.ranks <= GREEDY or free_group(symmetries(graph), graph.ranks)):
         progress("rarest first")
-        made = finish(rarest_first.schedule(graph))
-        yield LargePoint(made.steps, made.bandwidth, made.chunks, "rarest first", kept(made))
+        schedule = rarest_first.schedule(graph)
+        yield _point("rarest first", pipelining.turned(schedule) if is_reversed else schedule)
+
+
+def _point(engine: str, schedule: Bulk) -> LargePoint:
+    return LargePoint(schedule.steps, schedule.bandwidth, schedule.chunks, engine, kept(schedule))
 
 
 def kept(made: Bulk) -> Callable[[], Bulk]:
-    """What makes a schedule that is made already."""
+    """Return a function that returns this schedule."""
     return lambda: made
 
 
 def even(topology: Topology) -> bool:
-    """Whether every link has its like in the other direction, and no two have the same ends."""
+    """Return True if every link has a reverse link of equal bandwidth, and no two links are parallel."""
     width = {(k.src, k.dst): k.bandwidth for k in topology.links}
     return len(width) == len(topology.links) and all(width.get((b, a)) == w for (a, b), w in width.items())
 
 
 def joined(graph: Fabric, first: Pipeline, second: Pipeline, bound: Fraction) -> Iterator[LargePoint]:
-    """An allreduce at each pipelining depth: a reduce-scatter's forest, then an allgather's; none where their
-    symmetries differ."""
-    one, two = first.forest.generators, second.forest.generators
-    if len(one) != len(two) or not all((a == b).all() for a, b in zip(one, two, strict=True)):
+    """Yield allreduces at growing pipelining depths: the forest of a reduce-scatter, then that of an allgather.
+
+    Nothing is yielded where their symmetries differ.
+    """
+    generators, others = first.forest.generators, second.forest.generators
+    if len(generators) != len(others) or not all((a == b).all() for a, b in zip(generators, others, strict=True)):
         return
-    whole = lcm(first.forest.weight, second.forest.weight)
+    weight = lcm(first.forest.weight, second.forest.weight)
     before = None
     for depth in DEPTHS:
         check()
-        one, two = depth * whole // first.forest.weight, depth * whole // second.forest.weight
-        if first.sends(one) + second.sends(two) > MOST_SENDS:
+        # Depths at which both forests cut a shard into the same number of chunks.
+        first_depth, second_depth = depth * weight // first.forest.weight, depth * weight // second.forest.weight
+        if first.sends(first_depth) + second.sends(second_depth) > MOST_SENDS:
             return
-        (s, r), (t, q) = first.rate(one), second.rate(two)
-        bandwidth = (r + q) / graph.ranks
+        first_steps, first_rate = first.rate(first_depth)
+        second_steps, second_rate = second.rate(second_depth)
+        bandwidth = (first_rate + second_rate) / graph.ranks
         if before is not None and before - bandwidth < WORTH * bound:
             return
         before = bandwidth
         engine = f"reduce-scatter + allgather, {second.forest.method} x {depth}"
 
-        def make(one: int = one, two: int = two) -> Bulk:
-            return pipelining.composed(first.bulk(one), second.bulk(two))
+        def make(first_depth: int = first_depth, second_depth: int = second_depth) -> Bulk:
+            return pipelining.composed(first.bulk(first_depth), second.bulk(second_depth))
 
-        yield LargePoint(s + t, bandwidth, whole * depth * graph.ranks, engine, make)
+        yield LargePoint(first_steps + second_steps, bandwidth, weight * depth * graph.ranks, engine, make)
 
 
 def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
-    """An allreduce on packed trees, up and then down each, at each pipelining depth; small machines of equal links both
-    ways alone."""
+    """Yield allreduces on packed spanning trees, up and then down each tree, at growing pipelining depths.
+
+    Only for small machines without switches and limits whose links have equal reverse links.
+    """
     topology = graph.topology
     if graph.ranks > PACKED or topology.switches or topology.limits or not even(topology):
         return
@@ -118,42 +137,48 @@ def up_and_down(graph: Fabric) -> Iterator[LargePoint]:
         return
     from synth.model.collective import collective
 
-    forest, task = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
+    forest, allreduce = spanning_tree_packing.forest(network), collective("allreduce", network.ranks)
     for depth in DEPTHS[:FEW_DEPTHS]:
         check()
-        made = written(graph.topology, spanning_tree_packing.schedule(forest, task, depth))
-        yield LargePoint(made.steps, made.bandwidth, made.chunks, f"trees up and down x {depth}", kept(made))
+        schedule = written(graph.topology, spanning_tree_packing.schedule(forest, allreduce, depth))
+        yield _point(f"trees up and down x {depth}", schedule)
 
 
 def in_and_out(graph: Fabric) -> Iterator[LargePoint]:
-    """An allreduce up trees to each rank and down others from it, at each pipelining depth; small machines of unlike
-    directions alone."""
+    """Yield allreduces on paired in- and out-arborescences, at growing pipelining depths.
+
+    Only for small machines where a link has no reverse link of equal bandwidth.
+    """
     if even(graph.topology) or not paired_arborescences.applies(graph):
         return
     pairs, before = paired_arborescences.pairs(graph), None
 
-    def again(depth: int) -> Callable[[], Bulk]:
+    if not pairs:
+        return
+
+    def at_depth(depth: int) -> Callable[[], Bulk]:
         return lambda: paired_arborescences.bulk(graph, pairs, depth)
 
-    for depth in DEPTHS[: FEW_DEPTHS + 2] if pairs else ():
+    for depth in DEPTHS[: FEW_DEPTHS + 2]:
         check()
         if paired_arborescences.sends(graph, pairs, depth) > FEW_SENDS:
             return
-        made = paired_arborescences.bulk(graph, pairs, depth)
-        if before is not None and before - made.bandwidth < WORTH * made.bandwidth:
+        schedule = paired_arborescences.bulk(graph, pairs, depth)
+        rate = schedule.bandwidth
+        if before is not None and before - rate < WORTH * rate:
             return
-        before = made.bandwidth
-        yield LargePoint(made.steps, made.bandwidth, made.chunks, f"trees in and out x {depth}", again(depth))
+        before = rate
+        yield LargePoint(schedule.steps, rate, schedule.chunks, f"trees in and out x {depth}", at_depth(depth))
 
 
 def written(topology: Topology, schedule: Schedule) -> Bulk:
-    """An ordinary schedule of a topology without switches as a bulk one."""
-    where = {(k.src, k.dst): i for i, k in enumerate(topology.links)}
-    rows = [
-        (t, s.chunk, where[s.src, s.dst], REDUCE if s.kind == "reduce" else COPY)
-        for t, step in enumerate(schedule.steps)
-        for s in step.sends
-    ]
+    """Return a `Bulk` with the sends of a `Schedule`, on a topology without switches and parallel links."""
+    link_of = {(k.src, k.dst): i for i, k in enumerate(topology.links)}
+    rows: list[tuple[int, int, int, int]] = []
+    for t, step in enumerate(schedule.steps):
+        for send in step.sends:
+            kind = REDUCE if send.kind == "reduce" else COPY
+            rows.append((t, send.chunk, link_of[send.src, send.dst], kind))
     table = np.array(rows, np.int64).reshape(-1, 4)
     rounds = np.array([step.rounds for step in schedule.steps], np.int64)
     root = schedule.collective.roots[0] if schedule.collective.roots else None

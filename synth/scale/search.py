@@ -1,14 +1,13 @@
-"""The frontier at scale: a certified bound, and points from the latency end to the bandwidth end by every method that
-applies.
+"""The frontier at scale: a certified bound, and points from fewest steps to least R / C by every applicable method.
 
-engine                     for                                   gives
-breadth-first trees        any fabric                            fewest steps
-breadth-first broadcast    links from rank to rank               fewest steps, balanced
-rarest first               the same                              one-chunk greedy
-forest x depth             any fabric                            the optimal rate, pipelined: between the ends
-trees up and down          allreduce on equal links both ways    the tree-packing rate, pipelined
-trees in and out           allreduce on unlike directions        up to some rank and back from it, pipelined
-flows                      alltoall                              least congestion, spread over steps
+engine                     applies to                                   result
+breadth-first trees        any fabric                                   fewest steps
+breadth-first broadcast    links from rank to rank                      fewest steps, balanced loads
+rarest first               links from rank to rank                      greedy schedule of one chunk
+forest x depth             any fabric                                   optimal rate as the pipelining depth grows
+trees up and down          allreduce, equal links in both directions    rate of the spanning-tree packing, pipelined
+trees in and out           allreduce, unequal directions                paired in- and out-arborescences, pipelined
+flows                      alltoall                                     least congestion, paths assigned to steps
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from synth.scale.alltoall import concurrent_flow
 from synth.scale.alltoall.flow_decomposition import chunks_of
 from synth.scale.alltoall.step_assignment import Alltoall, roomy
 from synth.scale.bounds import allreduce_partition
-from synth.scale.bounds.multi_cut_lp import sharpened
+from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import Throughput, throughput
 from synth.scale.bounds.unreachability import proved
 from synth.scale.fabric.automorphisms import free_group, orbits, symmetries
@@ -41,12 +40,13 @@ from synth.scale.search_state import Found
 from synth.solvers.processes.deadline import TimeUp, endless, left, until
 
 Group = tuple[np.ndarray, ...]
-SEARCH = "a sharper bound"
-# What the search for the bound (of an alltoall its flows too) may take of a time limit; the rest is for schedules.
+# Name of the stage that searches for a better lower bound.
+SEARCH = "a higher bound"
+# Fraction of a time limit for the search for the bound, and for the flows of an alltoall. The rest is for schedules.
 SEARCHED = 0.6
-# About the seconds that checking the certificate of an alltoall takes for each link and rank that it looks from.
+# Estimated seconds for the check of an alltoall certificate, for each (link, first rank of an orbit).
 CHECKED = 2e-8
-# Links times ranks that distances are counted from under a time limit: half a second.
+# Limit on (links) x (ranks that distances are computed from) under a time limit: about half a second.
 HURRIED = 300_000
 
 
@@ -54,11 +54,11 @@ def frontier(
     topology: Topology, collective: str, root: int = 0, *, progress: Callable[[str], None] = lambda text: None,
     time_limit: float | None = None,
 ) -> Large:  # fmt: skip
-    """The bound and the points. Raises InfeasibleError where a rank cannot be reached, UsageError for other
-    collectives.
+    """Return the frontier: a certified bound and points.
 
-    After `time_limit` seconds, and on Ctrl-C once there is a bound, it ends with what it has: `Large.open` says what is
-    left.
+    After `time_limit` seconds, and on Ctrl-C once there is a bound, the search ends with its result so far. Then
+    `Large.open` lists the stages that were cut short. Raises InfeasibleError where a rank cannot be reached, UsageError
+    for other collectives.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods know {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
@@ -67,10 +67,10 @@ def frontier(
         progress("reading the fabric")
         graph = fabric(topology)
         group = free_group(symmetries(graph), graph.ranks)
-        found = Found(progress, topology.notes)
+        state = Found(progress, topology.notes)
         progress("bound")
-        _KINDS[collective](graph, collective, root, group, found)
-        return _large(graph, collective, root, group, found, begun)
+        _KINDS[collective](graph, collective, root, group, state)
+        return _large(graph, collective, root, group, state, begun)
 
 
 def bound(
@@ -81,10 +81,10 @@ def bound(
     time_limit: float | None = None,
     read: dict[str, Fabric] | None = None,
 ) -> Large:
-    """As `frontier`, without points: the bound, its certificate and the least number of steps.
+    """Return the frontier without points: the bound, its certificate and the least number of steps.
 
-    `read`: the fabric of this topology, by its name, where several bounds are asked for: read by the first, for the
-    others.
+    `read`: a cache of fabrics by the name of their topology, for callers that compute several bounds. Raises the errors
+    of `frontier`.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"flow methods bound {', '.join(COLLECTIVES)}; for {collective} use --engine exact")
@@ -96,100 +96,102 @@ def bound(
             if read is not None:
                 read[topology.name] = graph
         group = free_group(symmetries(graph), graph.ranks)
-        found = Found(lambda text: None, topology.notes)
+        state = Found(lambda text: None, topology.notes)
         if collective == "alltoall":
-            _congestion(graph, group, found)
+            _congestion(graph, group, state)
         elif collective == "allreduce":
-            _parts(graph, found)
+            _parts(graph, state)
         else:
-            limit = _cut(graph, collective, root, found)
+            limit = _cut(graph, collective, root, state)
 
-            def sharper() -> None:
-                best, _ = sharpened(limit)
-                found.bound = best.time, best.certificate
+            def improve() -> None:
+                best, _ = multi_cut_bound(limit)
+                state.bound = best.time, best.certificate
 
-            found.stage(SEARCH, sharper)
-        if found.interrupted:
+            state.stage(SEARCH, improve)
+        if state.interrupted:
             raise KeyboardInterrupt
-        return _large(graph, collective, root, group, found, begun)
+        return _large(graph, collective, root, group, state, begun)
 
 
-def _large(graph: Fabric, collective: str, root: int, group: Group, found: Found, begun: float) -> Large:
-    least = _least_steps(graph, collective, root, group, found.interrupted or left() is not None)
+def _large(graph: Fabric, collective: str, root: int, group: Group, state: Found, begun: float) -> Large:
+    least = _least_steps(graph, collective, root, group, state.interrupted or left() is not None)
     at = root if collective in ROOTED else None
     spent = time.perf_counter() - begun
     return Large(
         graph.topology,
         collective,
         at,
-        *found.bound,
+        *state.bound,
         least,
-        found.points(),
+        state.points(),
         spent,
-        tuple(found.notes),
-        tuple(found.open),
-        found.interrupted,
+        tuple(state.notes),
+        tuple(state.open),
+        state.interrupted,
     )
 
 
 def _least_steps(graph: Fabric, collective: str, root: int, group: Group, hurry: bool) -> int:
-    """The greatest distance that data must go: in ranks entered. In a `hurry` from fewer ranks, the same ones whatever
-    the clock says."""
-    name = {"allreduce": "allgather", "alltoall": "allgather"}.get(collective, collective)
+    """Return the greatest distance between ranks that the collective joins, counted in ranks entered.
+
+    In a `hurry` distances from fewer ranks are computed. Their choice does not depend on the clock.
+    """
+    name = "allgather" if collective in ("allreduce", "alltoall") else collective
     most = max(1, HURRIED // max(1, len(graph.tail))) if hurry else None
     return Shallow(graph.topology, name, (graph.tail, graph.head)).height(root, group, most)
 
 
 def _part() -> AbstractContextManager[None]:
+    """Return the deadline of the search for the bound."""
     time = left()
     return until(None if time is None else time * SEARCHED)
 
 
-def _cut(graph: Fabric, collective: str, root: int, found: Found):
+def _cut(graph: Fabric, collective: str, root: int, state: Found) -> Throughput:
+    """Store the throughput-cut bound in the state, and return it."""
     limit = throughput(graph, collective, root)
-    found.bound = limit.time, limit.certificate
+    state.bound = limit.time, limit.certificate
     if not limit.whole:
-        found.cut(SEARCH, "ended by the time limit")
+        state.cut(SEARCH, "ended by the time limit")
     return limit
 
 
-def _trees(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
-    """Points of allgather, reduce-scatter, broadcast and reduce: quick methods first, so that a time limit leaves
-    something."""
+def _trees(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
+    """Search for allgather, reduce-scatter, broadcast and reduce. Quick methods come first, in case of a time limit."""
     with _part():
-        limit = _cut(graph, collective, root, found)
+        limit = _cut(graph, collective, root, state)
 
     def shallow() -> None:
         line = Pipeline(Shallow(graph.topology, collective, (graph.tail, graph.head)).forest(root, group))
-        found.add(frontier_points.depths(line, "breadth-first trees", limit.time), 2)
+        state.add(frontier_points.depths(line, "breadth-first trees", limit.time), 2)
 
-    def sharper(held: Throughput) -> None:
-        found.bound = held.time, held.certificate
+    def set_bound(better: Throughput) -> None:
+        state.bound = better.time, better.certificate
 
     def forest() -> None:
         try:
-            built = build(graph, collective, root, progress=found.progress, bound=limit, sharper=sharper)
+            built = build(graph, collective, root, progress=state.progress, bound=limit, on_bound=set_bound)
         except TimeUp:
             raise
         except UndecidedError as error:
-            found.notes.append(str(error))
+            state.notes.append(str(error))
             return
-        sharper(built.bound)
+        set_bound(built.bound)
         if built.gap:
-            found.notes.append(f"the best forest found is {float(built.gap):.1%} slower than the bound")
-        found.add(frontier_points.depths(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time), 0)
+            state.notes.append(f"the best forest state is {float(built.gap):.1%} slower than the bound")
+        state.add(frontier_points.depths(Pipeline(built.forest), f"{built.forest.method} forest", built.bound.time), 0)
 
-    found.stage("breadth-first trees", shallow)
+    state.stage("breadth-first trees", shallow)
     if collective in ("allgather", "reduce-scatter"):
-        found.stage(
-            "sends from rank to rank", lambda: found.add(frontier_points.direct(graph, collective, found.progress), 1)
+        state.stage(
+            "sends from rank to rank", lambda: state.add(frontier_points.direct(graph, collective, state.progress), 1)
         )
-    found.stage("forest", forest)
+    state.stage("forest", forest)
 
 
 def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[LargePoint]:
-    """Points that take neither flows nor a packing: breadth-first and rarest-first, and the least steps by
-    breadth-first trees."""
+    """Yield the points of the quick methods: breadth-first broadcast, rarest first and breadth-first trees."""
     topology = topology.live()
     graph = fabric(topology)
     if collective in ("allgather", "reduce-scatter"):
@@ -200,120 +202,116 @@ def greedy(topology: Topology, collective: str, root: int = 0) -> Iterator[Large
     yield LargePoint(steps, bandwidth, line.forest.weight, "breadth-first trees", frontier_points.later(line, 1))
 
 
-def _parts(graph: Fabric, found: Found) -> None:
+def _parts(graph: Fabric, state: Found) -> None:
     value, certificate, short = allreduce_partition.bound(graph)
-    found.bound = value, certificate
+    state.bound = value, certificate
     if short:
-        found.cut(SEARCH, short)
+        state.cut(SEARCH, short)
 
 
-def _allreduce(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
+def _allreduce(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
     del collective, root
     with _part():
-        _parts(graph, found)
-    limit = found.bound[0]
+        _parts(graph, state)
+    limit = state.bound[0]
 
     def shallow() -> None:
         first, second = (
             Pipeline(Shallow(graph.topology, name, (graph.tail, graph.head)).forest(0, group))
             for name in ("reduce-scatter", "allgather")
         )
-        found.add(frontier_points.joined(graph, first, second, limit))
+        state.add(frontier_points.joined(graph, first, second, limit))
 
     def forests() -> None:
         lines = []
         for name in ("reduce-scatter", "allgather"):
             try:
-                lines.append(Pipeline(build(graph, name, progress=found.progress).forest))
+                lines.append(Pipeline(build(graph, name, progress=state.progress).forest))
             except TimeUp:
                 raise
             except UndecidedError as error:
-                found.notes.append(str(error))
+                state.notes.append(str(error))
         if len(lines) == 2 and lines[0].forest.method == lines[1].forest.method:
-            found.add(frontier_points.joined(graph, lines[0], lines[1], limit))
+            state.add(frontier_points.joined(graph, lines[0], lines[1], limit))
 
-    found.stage("reduce-scatter and allgather by breadth-first trees", shallow)
-    found.stage("reduce-scatter and allgather by forests", forests)
-    found.stage("trees up and down", lambda: found.add(frontier_points.up_and_down(graph)))
-    found.stage("trees in and out", lambda: found.add(frontier_points.in_and_out(graph)))
+    state.stage("reduce-scatter and allgather by breadth-first trees", shallow)
+    state.stage("reduce-scatter and allgather by forests", forests)
+    state.stage("trees up and down", lambda: state.add(frontier_points.up_and_down(graph)))
+    state.stage("trees in and out", lambda: state.add(frontier_points.in_and_out(graph)))
 
 
-def _congestion(graph: Fabric, group: Group, found: Found) -> concurrent_flow.Flows:
-    """Flows of least congestion, whose certificate becomes the bound; where the time is over before, plain lengths, and
-    no flows."""
+def _congestion(graph: Fabric, group: Group, state: Found) -> concurrent_flow.Flows:
+    """Return flows of least congestion and store their bound in the state.
+
+    Where the time is over before, the result has no flows, and the bound is that of lengths without a search.
+    """
     try:
         with until(_spared(graph, group)):
-            made = concurrent_flow.flows(graph, group)
+            flows = concurrent_flow.flows(graph, group)
     except (TimeUp, KeyboardInterrupt) as error:
-        found.interrupted = isinstance(error, KeyboardInterrupt)
+        state.interrupted = isinstance(error, KeyboardInterrupt)
         with endless():
-            apart = concurrent_flow.cut_off(graph)
-            if apart.certificate is not None:  # a pair that no way joins
-                raise apart from None
-            made = concurrent_flow.plain(graph, group)
-        found.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
-    if not made.whole:
-        found.cut(SEARCH, "ended by the time limit")
-    certificate = made.certificate()
-    found.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
-    if not found.bound[0]:
+            unreachable = concurrent_flow.cut_off(graph)
+            if unreachable.certificate is not None:  # one rank cannot reach another
+                raise unreachable from None
+            flows = concurrent_flow.plain(graph, group)
+        state.cut(SEARCH, error.ended if isinstance(error, TimeUp) else "interrupted")
+    if not flows.whole:
+        state.cut(SEARCH, "ended by the time limit")
+    certificate = flows.certificate()
+    state.bound = check_lengths(certificate, graph.topology) * graph.unit, certificate
+    if not state.bound[0]:
         raise InfeasibleError(f"{graph.name}: nothing limits the alltoall")
-    return made
+    return flows
 
 
 def _spared(graph: Fabric, group: Group) -> float | None:
-    """The time that is left but for checking a certificate, which looks at every link from one rank of each orbit."""
+    """Return the remaining seconds without those for the check of the certificate, or None without a time limit.
+
+    The check computes distances over all links from one rank of each orbit.
+    """
     time = left()
     starts = len(np.unique(orbits(graph.ranks, [pi[: graph.ranks] for pi in group])))
     return None if time is None else max(0.0, time - CHECKED * starts * len(graph.tail))
 
 
-def _alltoall(graph: Fabric, collective: str, root: int, group: Group, found: Found) -> None:
+def _alltoall(graph: Fabric, collective: str, root: int, group: Group, state: Found) -> None:
     del collective, root
-    found.progress("least congestion")
+    state.progress("least congestion")
     with _part():
-        made = _congestion(graph, group, found)
+        congestion_flows = _congestion(graph, group, state)
 
-    def spread(engine: str, order: int, flows: Callable[[], concurrent_flow.Flows]) -> None:
-        chosen = flows()
-        for ways in _unlike(chosen):
-            for steps in sorted({ways.longest, ways.longest + 2, 2 * ways.longest, 4 * ways.longest}):
-                bulk = ways.schedule(steps)
-                found.add(
-                    [
-                        LargePoint(
-                            bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", frontier_points.kept(bulk)
-                        )
-                    ],
-                    order,
-                )
+    def schedule(engine: str, order: int, flows: Callable[[], concurrent_flow.Flows]) -> None:
+        for paths in _path_sets(flows()):
+            for steps in sorted({paths.longest, paths.longest + 2, 2 * paths.longest, 4 * paths.longest}):
+                bulk = paths.schedule(steps)
+                make = frontier_points.kept(bulk)
+                state.add([LargePoint(bulk.steps, bulk.bandwidth, bulk.chunks, f"flows, {engine}", make)], order)
 
-    searched = bool(made.flow.any())
+    searched = bool(congestion_flows.flow.any())
     if searched:
-        found.stage("ways of least congestion", lambda: spread("least congestion", 1, lambda: made))
+        state.stage("paths of least congestion", lambda: schedule("least congestion", 1, lambda: congestion_flows))
     else:
-        found.cut("ways of least congestion", "not tried")
-    if len(made.sources) * len(graph.src) <= concurrent_flow.SMALL:
-        found.stage(
-            "shortest ways",
-            lambda: spread("shortest ways", 0, lambda: concurrent_flow.flows(graph, group, shortest=True)),
+        state.cut("paths of least congestion", "not tried")
+    if len(congestion_flows.sources) * len(graph.src) <= concurrent_flow.SMALL:
+        state.stage(
+            "shortest paths",
+            lambda: schedule("shortest ways", 0, lambda: concurrent_flow.flows(graph, group, shortest=True)),
         )
-    if searched and made.method != "linear program":
-        found.notes.append(
-            f"flows by {made.method}: within {made.congestion / float(found.bound[0]) - 1:.2%} of the bound"
-        )
+    if searched and congestion_flows.method != "linear program":
+        gap = congestion_flows.congestion / float(state.bound[0]) - 1
+        state.notes.append(f"flows by {congestion_flows.method}: within {gap:.2%} of the bound")
 
 
-def _unlike(made: concurrent_flow.Flows) -> Iterator[Alltoall]:
-    """Ways with few chunks, then, where that is another number, with many; where time is short first those of one
-    chunk."""
-    if left() is not None and chunks_of(made) > 1:
-        yield Alltoall(made, 1)
-    one = Alltoall(made)
-    yield one
-    other = roomy(made, one)
-    if other.chunks != one.chunks:
-        yield other
+def _path_sets(flows: concurrent_flow.Flows) -> Iterator[Alltoall]:
+    """Yield paths of the flows with few chunks, then with many. Under a time limit paths of one chunk come first."""
+    if left() is not None and chunks_of(flows) > 1:
+        yield Alltoall(flows, 1)
+    few = Alltoall(flows)
+    yield few
+    many = roomy(flows, few)
+    if many.chunks != few.chunks:
+        yield many
 
 
 _KINDS = {

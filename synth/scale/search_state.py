@@ -1,4 +1,4 @@
-"""What a search for a large frontier has come to: a bound, points, notes, and what a time limit or Ctrl-C cut short."""
+"""State of a search for a frontier at scale: bound, points, notes, and the stages that were cut short."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from synth.solvers.processes.deadline import TimeUp, left
 
 
 class Found:
-    """Filled stage by stage: one that is cut short keeps what it found, and those after it are still counted as
-    open."""
+    """Result of the stages so far. `open` names each stage that a time limit or Ctrl-C cut short or left untried.
+
+    A stage that is cut short keeps its points. `bound` is (lower bound on R / C, certificate).
+    """
 
     def __init__(self, progress: Callable[[str], None], notes: Iterable[str] = ()) -> None:
         self.progress, self.notes = progress, list(notes)
@@ -21,7 +23,7 @@ class Found:
         self._points: list[tuple[int, int, LargePoint]] = []
 
     def stage(self, name: str, work: Callable[[], None]) -> None:
-        """Runs `work` unless the time is over; Ctrl-C and the end of the time end it, and are written down."""
+        """Run `work` unless the time is over. If a time limit or Ctrl-C ends it, the stage is added to `open`."""
         if self.interrupted or left() == 0:
             self.cut(name, "not tried")
             return
@@ -35,21 +37,24 @@ class Found:
             self.cut(name, "interrupted")
 
     def cut(self, name: str, how: str) -> None:
-        """Notes that the stage `name` was cut short; of one that comes again the first word stands."""
+        """Add the stage `name` to `open` with the reason `how`; the first reason given for a stage stands."""
         if not any(line.startswith(f"{name}: ") for line in self.open):
             self.open.append(f"{name}: {how}")
 
     def add(self, points: Iterable[LargePoint], order: int = 0) -> None:
-        """Points as they come; of equals the one of the least `order` is kept, then the first."""
+        """Add points one by one. Of equal points that of the least `order` is kept, then the first one."""
         for point in points:
             self._points.append((order, len(self._points), point))
 
     def points(self) -> tuple[LargePoint, ...]:
-        """Those that no other is at least as good as, by growing steps."""
-        kept: list[LargePoint] = []
-        for _, _, point in sorted(
-            self._points, key=lambda row: (row[2].steps, row[2].bandwidth, row[2].chunks, row[0], row[1])
-        ):
-            if not kept or point.bandwidth < kept[-1].bandwidth:
-                kept.append(point)
-        return tuple(kept)
+        """Return the Pareto-optimal points by growing number of steps."""
+        frontier: list[LargePoint] = []
+        for _, _, point in sorted(self._points, key=_preference):
+            if not frontier or point.bandwidth < frontier[-1].bandwidth:
+                frontier.append(point)
+        return tuple(frontier)
+
+
+def _preference(row: tuple[int, int, LargePoint]) -> tuple[int, Fraction, int, int, int]:
+    order, index, point = row
+    return point.steps, point.bandwidth, point.chunks, order, index

@@ -1,14 +1,14 @@
-"""Allreduce where directions differ: up trees that end at a rank, and down other trees from there, both at once.
+"""Allreduce on pairs of in- and out-arborescences, where the two directions of a link have different bandwidths.
 
-Where the links of a pair are not alike, a tree that is narrow upwards may be wide downwards, and the best trees up are
-not those down. For each rank a share of the buffer is summed up there at a rate x and sent out again at the same rate:
-the bandwidth that is set apart for the way up must let x flow from every other rank to it, and that for the way down x
-from it to every other; then trees for both exist (Edmonds, "Edge-disjoint branchings", 1973). A linear program gives
-each rank its rate and both its bandwidth; it is rounded down to whole parts of a unit, what the parts carry is found by
-flows, and trees are packed for just that.
+Each root reduces a share of the buffer along an in-arborescence and broadcasts the sum along an out-arborescence, at
+the same rate x. The bandwidth reserved for the in-arborescences must let x flow from every other rank to the root, that
+for the out-arborescences x from the root to every other rank. Then arborescences for both exist (Edmonds,
+"Edge-disjoint branchings", 1973). A linear program chooses the rate of each root and both reservations. These are
+rounded down to whole parts of a unit, maximum flows compute the rates that remain, and arborescences are packed for
+these rates.
 
-    Pair   weight up down     up.parents[n]: whom rank n sends its sum to; down.parents[n]: whom it has the total from;
-                              -1 at the root
+    Pair   weight up down     rank n sends its sum to up.parents[n] and receives the total from down.parents[n];
+                              both are -1 at the root
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
-# Ranks times ranks times links up to which the linear program is small.
+# Limit on (ranks)^2 x (links), to which the size of the linear program is proportional.
 MOST_WORK = 20_000
-# Parts of a unit that bandwidth is set apart in; more are taken only for more than `WORTH` of the rate.
+# Numbers of parts of a unit that are tried for the reservations. More parts mean more chunks.
 PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 24, 60)
+# More parts are taken only where they raise the rate by more than this fraction.
 WORTH = Fraction(1, 100)
-CLOSE = 1e-7  # what the linear program's numbers may lack of a whole part
+# Tolerance of the linear program: a value that falls short of an integer by less is rounded up to it.
+CLOSE = 1e-7
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A tree up and one down with the same root, for `weight` chunks at a time."""
+    """An in-arborescence `up` and an out-arborescence `down` with the same root, which carry `weight` chunks each."""
 
     weight: int
     up: Tree
@@ -52,7 +54,7 @@ class Pair:
 
 
 def applies(graph: Fabric) -> bool:
-    """Whether this is for the machine: few ranks joined by links alone, no two with the same ends."""
+    """Return True for a machine of few ranks without switches, limits and parallel links."""
     topology = graph.topology
     if topology.switches or topology.limits or graph.ranks < 2 or graph.ranks**2 * len(graph.src) > MOST_WORK:
         return False
@@ -60,45 +62,47 @@ def applies(graph: Fabric) -> bool:
 
 
 def pairs(graph: Fabric) -> tuple[Pair, ...]:
-    """Pairs of trees that use no link beyond its bandwidth times some whole number of parts, and together go near the
-    best rate.
+    """Return pairs of arborescences near the best rate that together respect the bandwidth of every link.
 
-    Each pair takes `weight` of one part of a unit. Raises TimeUp.
+    Each unit of a link is cut into the same number of parts, and `Pair.weight` counts parts. Raises TimeUp.
     """
-    shares = _program(graph)
-    best: tuple[Fraction, int, list[tuple[int, np.ndarray, np.ndarray]]] | None = None
+    reservations = _program(graph)
+    best_rate = Fraction(0)
+    best: list[tuple[int, np.ndarray, np.ndarray]] = []
     for parts in PARTS:
         check()
-        whole = [(_whole(up, parts), _whole(down, parts)) for up, down in shares]
-        rates = [_carried(graph, root, up, down) for root, (up, down) in enumerate(whole)]
+        rounded = [(_rounded_down(up, parts), _rounded_down(down, parts)) for up, down in reservations]
+        rates = [_rate(graph, root, up, down) for root, (up, down) in enumerate(rounded)]
         rate = Fraction(sum(rates), parts)
-        if rate and (best is None or rate > best[0] * (1 + WORTH)):
-            best = rate, parts, [(r, up, down) for r, (up, down) in zip(rates, whole, strict=True)]
-    if best is None:
-        return ()
-    made: list[Pair] = []
-    for root, (rate, up, down) in enumerate(best[2]):
+        if rate > best_rate * (1 + WORTH):
+            best_rate = rate
+            best = [(root_rate, up, down) for root_rate, (up, down) in zip(rates, rounded, strict=True)]
+    result: list[Pair] = []
+    for root, (rate, up, down) in enumerate(best):
         if rate:
             try:
-                made += _joined(_trees(graph.reversed(), root, up, rate), _trees(graph, root, down, rate))
-            except SynthError:  # the trees of one rank may be missing; those of the others stand
+                result += _paired(_trees(graph.reversed(), root, up, rate), _trees(graph, root, down, rate))
+            except SynthError:  # a root whose trees cannot be packed is left out
                 continue
-    return tuple(made)
+    return tuple(result)
 
 
-def sends(graph: Fabric, made: Sequence[Pair], depth: int) -> int:
-    """How many sends `bulk` lists."""
-    weight = sum(pair.weight for pair in made) // gcd(*(pair.weight for pair in made))
+def sends(graph: Fabric, arborescences: Sequence[Pair], depth: int) -> int:
+    """Return the number of sends that `bulk` lists."""
+    weights = [pair.weight for pair in arborescences]
+    weight = sum(weights) // gcd(*weights)
     return weight * depth * 2 * (graph.ranks - 1)
 
 
-def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
-    """The allreduce with `depth` chunks for each unit of weight, one step behind the other. All ranks end with the same
-    bits."""
+def bulk(graph: Fabric, arborescences: Sequence[Pair], depth: int) -> Bulk:
+    """Return the pipelined allreduce with `depth` chunks for each unit of weight, one step apart.
+
+    All ranks end with the same bits, because a single rank computes the total of each chunk.
+    """
     link = {(k.src, k.dst): i for i, k in enumerate(graph.topology.links)}
-    common = gcd(*(pair.weight for pair in made))
+    common = gcd(*(pair.weight for pair in arborescences))
     rows, chunks = [], 0
-    for pair in made:
+    for pair in arborescences:
         up, down, top = pair.up, pair.down, pair.up.height
         once = [(top - up.depth(n), link[n, to], REDUCE) for n, to in enumerate(up.parents) if to >= 0]
         once += [(top + down.depth(n) - 1, link[of, n], COPY) for n, of in enumerate(down.parents) if of >= 0]
@@ -121,52 +125,63 @@ def bulk(graph: Fabric, made: Sequence[Pair], depth: int) -> Bulk:
 
 
 def _program(graph: Fabric) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each rank the bandwidth of each edge that is set apart for the ways up to it, and for those down from it."""
+    """Return for each root the bandwidth of each edge reserved for the in- and for the out-arborescences.
+
+    Linear program, for each root: maximise its rate x, where a flow of x to (from) each other rank fits into the
+    reservation of each edge. The reservations of all roots together fit into the capacity of the edge.
+    """
     ranks, edges = graph.ranks, len(graph.src)
     e, others = np.arange(edges), ranks - 1
-    each = 1 + 2 * edges + 2 * others * edges  # of a root: its rate, both shares, a flow for each other rank both ways
-    bounded: list[Entries] = []  # flow - share <= 0
-    kept: list[Entries] = []
+    # Variables of a root: its rate, two reservations by edge, and for both directions a flow for each other rank.
+    each = 1 + 2 * edges + 2 * others * edges
+    bounded: list[Entries] = []  # flow - reservation <= 0
+    conserved: list[Entries] = []  # flow out of each node - flow into it = x at the start, -x at the end
     upper = equal = 0
     for root in range(ranks):
         rate = root * each
-        for way in range(2):
-            share = rate + 1 + way * edges
+        for direction in range(2):
+            reservation = rate + 1 + direction * edges
             for i, other in enumerate(n for n in range(ranks) if n != root):
-                flow = rate + 1 + 2 * edges + (way * others + i) * edges
-                bounded += [(upper + e, flow + e, np.ones(edges)), (upper + e, share + e, -np.ones(edges))]
+                flow = rate + 1 + 2 * edges + (direction * others + i) * edges
+                bounded += [(upper + e, flow + e, np.ones(edges)), (upper + e, reservation + e, -np.ones(edges))]
                 upper += edges
-                start, end = (other, root) if way == 0 else (root, other)
-                kept += [(equal + graph.src, flow + e, np.ones(edges)), (equal + graph.dst, flow + e, -np.ones(edges))]
-                kept += [(np.array([equal + start, equal + end]), np.array([rate, rate]), np.array([-1.0, 1.0]))]
+                start, end = (other, root) if direction == 0 else (root, other)
+                conserved.append((equal + graph.src, flow + e, np.ones(edges)))
+                conserved.append((equal + graph.dst, flow + e, -np.ones(edges)))
+                ends, values = np.array([equal + start, equal + end]), np.array([-1.0, 1.0])
+                conserved.append((ends, np.array([rate, rate]), values))
                 equal += ranks
-    room = [(upper + e, root * each + 1 + way * edges + e, np.ones(edges)) for root in range(ranks) for way in range(2)]
+    capacity: list[Entries] = []
+    for root in range(ranks):
+        for direction in range(2):
+            capacity.append((upper + e, root * each + 1 + direction * edges + e, np.ones(edges)))
     size = ranks * each
     cost = np.zeros(size)
     cost[::each] = -1
-    a_ub = _matrix([*bounded, *room], (upper + edges, size))
+    a_ub = _matrix([*bounded, *capacity], (upper + edges, size))
     b_ub = np.r_[np.zeros(upper), graph.cap.astype(float)]
-    found = linear(cost, A_ub=a_ub, b_ub=b_ub, A_eq=_matrix(kept, (equal, size)), b_eq=np.zeros(equal), method="highs")
-    if found.status != 0:
+    a_eq = _matrix(conserved, (equal, size))
+    solution = linear(cost, A_ub=a_ub, b_ub=b_ub, A_eq=a_eq, b_eq=np.zeros(equal), method="highs")
+    if solution.status != 0:
         return [(np.zeros(edges), np.zeros(edges))] * ranks
-    shares = found.x.reshape(ranks, each)
-    return [(row[1 : 1 + edges], row[1 + edges : 1 + 2 * edges]) for row in shares]
+    rows = solution.x.reshape(ranks, each)
+    return [(row[1 : 1 + edges], row[1 + edges : 1 + 2 * edges]) for row in rows]
 
 
 def _matrix(parts: Sequence[Entries], shape: tuple[int, int]) -> csr_matrix:
-    """A sparse matrix of entries (rows, columns, values) that stand in several parts."""
+    """Return the sparse matrix with the entries (rows, columns, values) of all parts."""
     from scipy.sparse import csr_matrix
 
     row, column, value = (np.concatenate(kind) for kind in zip(*parts, strict=True))
     return csr_matrix((value, (row, column)), shape=shape)
 
 
-def _whole(share: np.ndarray, parts: int) -> np.ndarray:
+def _rounded_down(share: np.ndarray, parts: int) -> np.ndarray:
     return np.floor(share * parts + CLOSE * parts).astype(np.int64)
 
 
-def _carried(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:
-    """What flows from every other rank to the root, and back, at least."""
+def _rate(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:
+    """Return the least maximum flow from a rank to the root within `up`, or from the root to a rank within `down`."""
     flow, least = MaxFlow(graph.src, graph.dst), None
     for share, out in ((up, False), (down, True)):
         flow.set(share)
@@ -178,22 +193,24 @@ def _carried(graph: Fabric, root: int, up: np.ndarray, down: np.ndarray) -> int:
 
 
 def _trees(graph: Fabric, root: int, share: np.ndarray, rate: int) -> Iterator[tuple[int, Tree]]:
-    """Trees from the root of `rate` together, within the share of each edge: (weight, tree)."""
+    """Yield (weight, tree) for trees from the root, of total weight `rate`, within the share of each edge."""
     shards = (np.arange(graph.ranks) == root).astype(np.int64)
-    kept = share > 0
+    used = share > 0
     narrow = replace(
-        graph, src=graph.src[kept], dst=graph.dst[kept], cap=share[kept], link=graph.link[kept], limit=graph.limit[kept]
+        graph, src=graph.src[used], dst=graph.dst[used], cap=share[used], link=graph.link[used], limit=graph.limit[used]
     )
     grown = pack(narrow, Fraction(1, rate), shards)
     if grown is None:
         return
-    for weight, row in zip(grown.weights, grown.branches, strict=True):
-        parents = tuple(row[n].parent if n in row else -1 for n in range(graph.ranks))
-        yield weight * rate // grown.weight, Tree(root, parents)
+    for weight, branches in zip(grown.weights, grown.branches, strict=True):
+        parents = [-1] * graph.ranks
+        for n, branch in branches.items():
+            parents[n] = branch.parent
+        yield weight * rate // grown.weight, Tree(root, tuple(parents))
 
 
-def _joined(ups: Iterator[tuple[int, Tree]], downs: Iterator[tuple[int, Tree]]) -> Iterator[Pair]:
-    """High trees up with low ones down; each pair as heavy as both allow."""
+def _paired(ups: Iterator[tuple[int, Tree]], downs: Iterator[tuple[int, Tree]]) -> Iterator[Pair]:
+    """Yield pairs with the least common weight, in-arborescences of large height with out-arborescences of small."""
     first = sorted(ups, key=lambda tree: -tree[1].height)
     second = sorted(downs, key=lambda tree: tree[1].height)
     while first and second:

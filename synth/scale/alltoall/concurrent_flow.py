@@ -1,9 +1,10 @@
-"""Alltoall at scale: the least time by a linear program aggregated by source, on orbits, with an exact certificate.
+"""Alltoall as a maximum concurrent flow: the least time by a linear program on orbits, with an exact certificate.
 
-Minimise U such that, for each source, one unit flows to every other rank and all flows together put at most U · cap on
-each edge. Flows of one source of each orbit under a free group are enough: their images are the others'. The dual gives
-every edge a length; no schedule takes less than Σ distances / Σ capacity · length, whatever the lengths (the bound of
-Shahrokhi and Matula, "The maximum concurrent flow problem", JACM 1990), so rounded ones certify it.
+The linear program minimises the congestion U. From each source one unit flows to every other rank, and all flows
+together load each edge with at most U · cap. Flows are aggregated by source, and one source of each orbit under a free
+group is enough, because the flows of the others are images. The dual gives every edge a length. For any lengths, no
+schedule takes less than Σ distances / Σ capacity · length (Shahrokhi and Matula, "The maximum concurrent flow problem",
+JACM 1990). So rounded lengths certify a bound.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from synth.scale.fabric.fabric import Fabric
 from synth.solvers.highs import linear
 from synth.solvers.processes.deadline import TimeUp, left, until
 
-# Variables of a linear program that still ends within a minute.
+# Limit on the variables of the linear program, which then ends within a minute.
 MOST_VARIABLES = 400_000
-# Below this, dual simplex: vertices, whose flows are simple fractions; and a second program for short ways.
+# Below this number of variables the dual simplex method solves the program, because its vertices are simple fractions,
+# and a second program minimises the lengths of paths.
 SMALL = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """`flow[k, e]`: what source `sources[k]` sends over edge e when it sends one unit to every other rank.
+    """A concurrent flow: source `sources[k]` sends `flow[k, e]` over edge e if it sends one unit to every other rank.
 
-    The images under `group` (permutations of the fabric's nodes, a free group) of these are the flows of all sources.
-    `lengths[e]` whole numbers that prove `time`: no alltoall of one unit a pair takes less (in unit bandwidths).
-    `whole`: no time limit ended the search.
+    The flows of all sources are the images under `group`, generators of a free group of permutations of the fabric's
+    nodes. `lengths[e]` are the integers of the certificate. `whole` is False where a time limit ended the search.
     """
 
     fabric: Fabric
@@ -48,12 +49,12 @@ class Flows:
 
     @property
     def congestion(self) -> float:
-        """The greatest load over capacity: the time that these flows take."""
+        """The greatest quotient of load and capacity, which is the time that these flows take."""
         label, load = self.loads(self.flow)
         return float((load / self.fabric.cap).max(initial=0.0)) if len(label) else 0.0
 
     def loads(self, flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The orbit of each edge, and what all images of `flow` put on it."""
+        """Return the orbit of each edge, and its load from all images of `flow`."""
         label = edge_orbits(self.fabric, self.group)
         total = np.zeros(len(label), flow.dtype)
         np.add.at(total, label, flow.sum(axis=0))
@@ -62,7 +63,7 @@ class Flows:
         return label, scaled // size[label] if flow.dtype.kind == "i" else scaled / size[label]
 
     def certificate(self) -> dict:
-        """The lengths in terms of the topology, for `synth.checker.certificates.path_lengths.check`."""
+        """Return the lengths of links and limits, which `synth.checker.certificates.path_lengths.check` verifies."""
         fabric = self.fabric
         links = np.zeros(len(fabric.topology.links), np.int64)
         limits = np.zeros(len(fabric.topology.limits), np.int64)
@@ -83,7 +84,7 @@ class Flows:
 
 
 def _runs(values: np.ndarray) -> list[list[int]]:
-    """``[how many, value]`` of each stretch."""
+    """Return the run-length encoding: ``[count, value]`` of each run."""
     if not len(values):
         return []
     starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
@@ -91,7 +92,7 @@ def _runs(values: np.ndarray) -> list[list[int]]:
 
 
 def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
-    """For each edge the least edge of its orbit. Raises SynthError where a permutation is no symmetry."""
+    """Return for each edge the least edge of its orbit. Raises SynthError where a permutation is no automorphism."""
     images = []
     for pi in group:
         image = edge_images(fabric, pi)
@@ -102,12 +103,12 @@ def edge_orbits(fabric: Fabric, group: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest: bool = False) -> Flows:
-    """Flows of least congestion and lengths that prove it; where the linear program is too large, by multiplicative
-    weights.
+    """Return flows of least congestion, with lengths that certify it.
 
-    `shortest`: of those that pass the fewest ranks on their way; their lengths then prove less than the congestion.
-    Raises InfeasibleError where a rank cannot reach another. Of a time limit (see `synth.solvers.processes.deadline`)
-    the program may take half, multiplicative weights the rest; TimeUp where that is too little too.
+    They come from the linear program, or from multiplicative weights where it is too large. `shortest`: only paths with
+    the fewest sends are used; the bound of the lengths is then below the congestion. Of a time limit (see
+    `synth.solvers.processes.deadline`) the program may take half and multiplicative weights the rest. Raises
+    InfeasibleError where a rank cannot reach another, TimeUp where the time is too short for both.
     """
     moves = free_group(symmetries(fabric), fabric.ranks) if group is None else tuple(group)
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in moves]))
@@ -125,7 +126,7 @@ def flows(fabric: Fabric, group: Sequence[np.ndarray] | None = None, *, shortest
 
 
 def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
-    """No flows, and lengths that take no search: the narrower an edge, the longer. They prove some bound."""
+    """Return lengths without a search, and zero flows. The length of an edge is proportional to 1 / capacity."""
     sources = np.unique(orbits(fabric.ranks, [pi[: fabric.ranks] for pi in group]))
     return Flows(
         fabric,
@@ -138,16 +139,16 @@ def plain(fabric: Fabric, group: Sequence[np.ndarray]) -> Flows:
 
 
 def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
-    """For each source and edge: whether a way of the fewest sends uses it. An edge into a rank ends a send."""
+    """Return the mask, by source and edge, of the edges on paths with the fewest sends. A send ends at a rank."""
     src, dst = fabric.src.tolist(), fabric.dst.tolist()
     out: list[list[int]] = [[] for _ in range(fabric.nodes)]
     for e, u in enumerate(src):
         out[u].append(e)
     rows = []
     for source in sources.tolist():
-        far = [-1] * fabric.nodes
+        distance = [-1] * fabric.nodes
         done = [False] * fabric.nodes
-        far[source] = 0
+        distance[source] = 0
         queue = deque([source])
         while queue:
             u = queue.popleft()
@@ -156,11 +157,11 @@ def _on_shortest(fabric: Fabric, sources: np.ndarray) -> np.ndarray:
             done[u] = True
             for e in out[u]:
                 v, cost = dst[e], int(dst[e] < fabric.ranks)
-                if far[v] < 0 or far[v] > far[u] + cost:
-                    far[v] = far[u] + cost
+                if distance[v] < 0 or distance[v] > distance[u] + cost:
+                    distance[v] = distance[u] + cost
                     (queue.append if cost else queue.appendleft)(v)
         step = (fabric.dst < fabric.ranks).astype(np.int64)
-        reach = np.array(far)
+        reach = np.array(distance)
         rows.append((reach[fabric.src] >= 0) & (reach[fabric.src] + step == reach[fabric.dst]))
     return np.array(rows)
 
@@ -179,7 +180,7 @@ def _by_program(
     columns = np.arange(kinds * edges)
     shift = np.repeat(np.arange(kinds), edges) * nodes
     ones = np.ones(kinds * edges)
-    keeps = sparse.coo_matrix(
+    conservation = sparse.coo_matrix(
         (
             np.r_[ones, -ones],
             (np.r_[np.tile(fabric.dst, kinds) + shift, np.tile(fabric.src, kinds) + shift], np.r_[columns, columns]),
@@ -201,34 +202,36 @@ def _by_program(
     small = kinds * edges < SMALL
     common = {
         "A_ub": loads.tocsr(),
-        "A_eq": keeps.tocsr(),
+        "A_eq": conservation.tocsr(),
         "b_eq": wanted.ravel(),
         "method": "highs-ds" if small else "highs-ipm",
     }
     top = None if allowed is None else np.r_[np.where(allowed.ravel(), np.inf, 0.0), np.inf]
     bounds = (0, None) if top is None else np.stack([np.zeros(len(top)), top], axis=1)
-    found = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
-    if found.status == 2:
+    solution = linear(cost, b_ub=np.zeros(len(size)), bounds=bounds, **common)
+    if solution.status == 2:
         raise cut_off(fabric)
-    if found.x is None:
-        raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {found.message}")
-    answer = found.x
-    if small and allowed is None:  # of the flows that congest least, those that are shortest: fewer steps
+    if solution.x is None:
+        raise SynthError(f"{fabric.name}: the linear program of alltoall ended without an answer: {solution.message}")
+    answer = solution.x
+    if small and allowed is None:  # shortest paths among the flows of least congestion: fewer steps
         hops = np.r_[np.tile((fabric.dst < fabric.ranks).astype(float), kinds), 0.0]
-        tied = [(0, None)] * (kinds * edges) + [(0, found.x[-1] * (1 + 1e-9))]
-        again = linear(hops, b_ub=np.zeros(len(size)), bounds=tied, **common)
-        answer = found.x if again.x is None else again.x
+        limits = [(0, None)] * (kinds * edges) + [(0, solution.x[-1] * (1 + 1e-9))]
+        again = linear(hops, b_ub=np.zeros(len(size)), bounds=limits, **common)
+        answer = solution.x if again.x is None else again.x
     flow = np.maximum(answer[:-1], 0).reshape(kinds, edges)
-    return Flows(fabric, tuple(group), sources, flow, whole(-found.ineqlin.marginals)[place], "linear program")
+    return Flows(fabric, tuple(group), sources, flow, whole(-solution.ineqlin.marginals)[place], "linear program")
 
 
 def cut_off(fabric: Fabric) -> InfeasibleError:
-    """The error that names two ranks of which one cannot reach the other: all reach all where the first reaches all,
-    and they it."""
-    ways = fabric.src.tolist(), fabric.dst.tolist()
+    """Return the error that names two ranks, the first of which cannot reach the second.
+
+    It suffices to search from rank 0, forwards and backwards.
+    """
+    ends = fabric.src.tolist(), fabric.dst.tolist()
     for forward in (True, False):
         out: list[list[int]] = [[] for _ in range(fabric.nodes)]
-        for a, b in zip(*(ways if forward else ways[::-1]), strict=True):
+        for a, b in zip(*(ends if forward else ends[::-1]), strict=True):
             out[a].append(b)
         seen, queue = {0}, [0]
         for u in queue:
@@ -245,7 +248,7 @@ def cut_off(fabric: Fabric) -> InfeasibleError:
 
 
 def whole(lengths: np.ndarray) -> np.ndarray:
-    """Lengths as whole numbers in (nearly) the same proportions: exact where these are simple fractions."""
+    """Return the lengths as integers in nearly the same proportions: exactly, if these are simple fractions."""
     lengths = np.maximum(np.asarray(lengths, float), 0)
     top = lengths.max(initial=0.0)
     if top <= 0:

@@ -1,7 +1,7 @@
-"""From the flows of an alltoall to whole chunks on ways: `chunks` of them from each source to each rank.
+"""Flow decomposition: the flows of an alltoall as paths of whole chunks, `chunks` for each source and destination.
 
-A source's flow scaled by the number of chunks is made whole by one maximum flow between its floors and ceilings (flows
-of one commodity round without loss), then taken apart into ways from the source.
+The flow of a source is multiplied by the number of chunks and rounded to integers by one maximum flow, which loses
+nothing because it is a single commodity. The integral flow is then decomposed into paths from the source.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow
 from synth.solvers.processes.deadline import check
 
-# Numbers of chunks tried to make the flows whole without rounding.
+# Limit on the number of chunks that is tried to make the flows integral without rounding.
 MOST_CHUNKS = 24
-# Detours as short as each other that the chunks of a pair are spread over.
+# Limit on the equally short detours over which the chunks of a pair are distributed.
 MOST_DETOURS = 64
 
 
-def chunks_of(made: Flows) -> int:
-    """The least number of chunks that makes the flows whole, else one that rounds them to a few percent."""
-    values = np.unique(np.round(made.flow % 1, 7))
+def chunks_of(flows: Flows) -> int:
+    """Return the least number of chunks that makes the flows integral, else one that rounds them by a few percent."""
+    values = np.unique(np.round(flows.flow % 1, 7))
     if len(values) > 200:
         return 4
     for chunks in range(1, MOST_CHUNKS + 1):
@@ -36,27 +36,30 @@ def chunks_of(made: Flows) -> int:
     return min(max(shares), MOST_CHUNKS)
 
 
-def ways(made: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
-    """For each source, and there for each (rank, chunk) in order, the hops from rank to rank; a hop is the topology's
-    links it takes."""
-    fabric = made.fabric
-    found, detours = [], _Detours(fabric)
-    for k, source in enumerate(made.sources.tolist()):
+def ways(flows: Flows, chunks: int) -> list[list[tuple[tuple[int, ...], ...]]]:
+    """Return for each source the paths of its chunks, sorted by (destination, chunk).
+
+    A path is a tuple of hops from rank to rank, and a hop is the tuple of its links.
+    """
+    fabric = flows.fabric
+    paths, detours = [], _Detours(fabric)
+    for k, source in enumerate(flows.sources.tolist()):
         check()
-        flow = _whole(fabric, source, made.flow[k] * chunks, chunks)
-        _acyclic(fabric, flow)
-        found.append([_hops(fabric, way, detours) for way in _apart(fabric, source, flow, chunks)])
-    return found
+        flow = _integral(fabric, source, flows.flow[k] * chunks, chunks)
+        _remove_cycles(fabric, flow)
+        paths.append([_hops(fabric, path, detours) for path in _paths(fabric, source, flow, chunks)])
+    return paths
 
 
-def _whole(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> np.ndarray:
+def _integral(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> np.ndarray:
+    """Return an integral flow of `chunks` from the source to every other rank, near `flow`. Raises SynthError."""
     near = np.round(flow).astype(np.int64)
     if abs(flow - near).max(initial=0) < 1e-4 and _balanced(fabric, source, near, chunks):
         return near
     wanted = np.arange(fabric.ranks) != source
     sinks = np.flatnonzero(wanted)
     network = MaxFlow(np.r_[fabric.src, sinks], np.r_[fabric.dst, np.full(len(sinks), fabric.nodes)])
-    for slack in range(64):  # solvers' flows balance to a tolerance only, so a unit of slack may be needed
+    for slack in range(64):  # the solver balances flows up to a tolerance only, so that slack may be needed
         network.set(np.r_[np.ceil(flow - 1e-6).astype(np.int64) + slack, np.full(len(sinks), chunks)])
         if network.value(source, fabric.nodes) == chunks * len(sinks):
             return network.flows()[: len(fabric.src)].copy()
@@ -73,13 +76,13 @@ def _balanced(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> boo
     return bool((net == wanted).all())
 
 
-def _acyclic(fabric: Fabric, flow: np.ndarray) -> None:
-    """Takes cycles out of `flow`, which only load the links."""
+def _remove_cycles(fabric: Fabric, flow: np.ndarray) -> None:
+    """Cancel the cycles of `flow` in place, by depth-first search."""
     out: list[list[int]] = [[] for _ in range(fabric.nodes)]
     for e in np.flatnonzero(flow).tolist():
         out[int(fabric.src[e])].append(e)
     dst = fabric.dst.tolist()
-    state = [0] * fabric.nodes  # 0 new, 1 on the way, 2 done
+    state = [0] * fabric.nodes  # 0 new, 1 on the current path, 2 done
     for start in range(fabric.nodes):
         if state[start]:
             continue
@@ -116,36 +119,37 @@ def _acyclic(fabric: Fabric, flow: np.ndarray) -> None:
                 path.append(e)
 
 
-def _apart(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[tuple[int, ...]]:
-    """Ways from the source, `chunks` to each rank (none to itself) in the order of the ranks, walked backwards along
-    what flows."""
+def _paths(fabric: Fabric, source: int, flow: np.ndarray, chunks: int) -> list[tuple[int, ...]]:
+    """Decompose an acyclic flow into paths of edges: `chunks` from the source to each other rank, in order of ranks.
+
+    Each path is traced backwards over edges with remaining flow.
+    """
     into: list[list[int]] = [[] for _ in range(fabric.nodes)]
     for e in np.flatnonzero(flow).tolist():
         into[int(fabric.dst[e])].append(e)
-    left, src = flow.tolist(), fabric.src.tolist()
-    found = []
+    remaining, src = flow.tolist(), fabric.src.tolist()
+    paths = []
     for rank in range(fabric.ranks):
         for _ in range(0 if rank == source else chunks):
-            way, at = [], rank
+            path, at = [], rank
             while at != source:
-                while left[into[at][-1]] == 0:
+                while remaining[into[at][-1]] == 0:
                     into[at].pop()
                 e = into[at][-1]
-                left[e] -= 1
-                way.append(e)
+                remaining[e] -= 1
+                path.append(e)
                 at = src[e]
-            found.append(tuple(reversed(way)))
-    return found
+            paths.append(tuple(reversed(path)))
+    return paths
 
 
-def _hops(fabric: Fabric, way: tuple[int, ...], detours: _Detours) -> tuple[tuple[int, ...], ...]:
-    """The way cut at ranks. A hop through a gadget that the topology does not have is replaced by a detour over
-    links."""
+def _hops(fabric: Fabric, path: tuple[int, ...], detours: _Detours) -> tuple[tuple[int, ...], ...]:
+    """Return the hops of a path. A hop through a gadget without a link of these ends becomes a detour over links."""
     hops: list[tuple[int, ...]] = []
     start = 0
-    for i, e in enumerate(way):
+    for i, e in enumerate(path):
         if fabric.dst[e] < fabric.ranks:
-            part = way[start : i + 1]
+            part = path[start : i + 1]
             links = fabric.links_of(part)
             hops += detours.between(int(fabric.src[part[0]]), int(fabric.dst[e])) if links is None else [links]
             start = i + 1
@@ -153,56 +157,53 @@ def _hops(fabric: Fabric, way: tuple[int, ...], detours: _Detours) -> tuple[tupl
 
 
 class _Detours:
-    """Ways of the fewest hops over a topology's links, for pairs of ranks that a gadget of its fabric joins and no link
-    does."""
+    """Shortest paths over links, for pairs of ranks that are joined by a gadget of the fabric and by no link."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
-        self.turns: dict[tuple[int, int], int] = {}
+        self.calls: dict[tuple[int, int], int] = {}
         self.known: dict[tuple[int, int], list[list[tuple[int, ...]]]] = {}
 
     @cached_property
     def _leaving(self) -> list[list[tuple[int, int]]]:
-        """For each node the links that leave it, with where they lead to."""
-        found: list[list[tuple[int, int]]] = [
-            [] for _ in range(int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1)
-        ]
+        """For each node (link, node at its end) of the links that leave it."""
+        nodes = int(max(self.fabric.tail.max(), self.fabric.head.max())) + 1
+        leaving: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
         for k, (a, b) in enumerate(zip(self.fabric.tail.tolist(), self.fabric.head.tolist(), strict=True)):
-            found[a].append((k, b))
-        return found
+            leaving[a].append((k, b))
+        return leaving
 
     def between(self, start: int, end: int) -> list[tuple[int, ...]]:
-        """The hops of one such way; those that are as short take turns, so that no link carries all of the pair's
-        chunks."""
+        """Return the hops of a shortest path. Calls cycle through such paths, to spread the chunks of the pair."""
         if (start, end) not in self.known:
             self.known[start, end] = self._shortest(start, end)
-        turn = self.turns[start, end] = self.turns.get((start, end), -1) + 1
-        ways = self.known[start, end]
-        return ways[turn % len(ways)]
+        index = self.calls[start, end] = self.calls.get((start, end), -1) + 1
+        paths = self.known[start, end]
+        return paths[index % len(paths)]
 
     def _shortest(self, start: int, end: int) -> list[list[tuple[int, ...]]]:
-        """Up to `MOST_DETOURS` ways of the fewest links. Raises SynthError where there is none."""
-        far, order = {end: 0}, [end]
+        """Return up to `MOST_DETOURS` paths with the fewest links. Raises SynthError where there is none."""
+        distance, order = {end: 0}, [end]
         entering: dict[int, list[tuple[int, int]]] = {}
         for a, row in enumerate(self._leaving):
             for k, b in row:
                 entering.setdefault(b, []).append((k, a))
         for node in order:
             for _, before in entering.get(node, ()):
-                if before not in far:
-                    far[before] = far[node] + 1
+                if before not in distance:
+                    distance[before] = distance[node] + 1
                     order.append(before)
-        if start not in far:
+        if start not in distance:
             raise SynthError(f"{self.fabric.name}: no links lead from rank {start} to rank {end}")
         partial: list[tuple[int, list[int]]] = [(start, [])]
-        for left in range(far[start] - 1, -1, -1):
-            partial = [(b, [*way, k]) for at, way in partial for k, b in self._leaving[at] if far.get(b) == left][
-                :MOST_DETOURS
-            ]
-        return [self._cut(way) for _, way in partial]
+        for left in range(distance[start] - 1, -1, -1):
+            partial = [
+                (b, [*path, k]) for at, path in partial for k, b in self._leaving[at] if distance.get(b) == left
+            ][:MOST_DETOURS]
+        return [self._cut(path) for _, path in partial]
 
     def _cut(self, links: list[int]) -> list[tuple[int, ...]]:
-        """A way cut at ranks."""
+        """Return the hops of a path of links."""
         hops, start = [], 0
         for i, k in enumerate(links):
             if self.fabric.head[k] < self.fabric.ranks:

@@ -1,7 +1,8 @@
-"""From ways to steps: an alltoall as a bulk schedule, its chunks spread over the steps so that no link waits long.
+"""List scheduling of paths: an alltoall as a schedule whose hops are distributed evenly over the steps.
 
-Every hop of a chunk gets a step after the one before. With as many steps as the longest way has hops, a hop has little
-choice; with more, loads even out and R / C falls towards the congestion of the flows. Loads count all images.
+Each hop of a chunk gets a later step than the hop before. With as many steps as the longest path has hops, there is
+little choice. With more steps the loads become even, and R / C falls towards the congestion of the flows. Loads count
+all images under the group.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from synth.scale.alltoall.flow_decomposition import chunks_of, ways
 from synth.scale.forests.pipelining import link_orbits
 from synth.solvers.processes.deadline import check
 
+# Limit on the hops of all paths.
 MOST_HOPS = 1 << 23
-# Chunks given steps between two looks at the clock.
+# Chunks that are scheduled between two checks of the deadline.
 LOOK = 256
 
 
 class Alltoall:
-    """The ways of all chunks of the listed sources, ready to be given steps."""
+    """The paths of all chunks of the sources of `made`. `longest` is their greatest length in hops."""
 
     def __init__(self, made: Flows, chunks: int | None = None) -> None:
         self.made, self.topology = made, made.fabric.topology
@@ -40,54 +42,54 @@ class Alltoall:
                 (source * ranks + t) * self.chunks + i for t in range(ranks) if t != source for i in range(self.chunks)
             ]
             self.items += zip(names, routes, strict=True)
-        if sum(len(way) for _, way in self.items) > MOST_HOPS:
+        if sum(len(path) for _, path in self.items) > MOST_HOPS:
             raise UsageError(f"more than {MOST_HOPS} hops; ask for fewer chunks")
-        self.longest = max((len(way) for _, way in self.items), default=0)
+        self.longest = max((len(path) for _, path in self.items), default=0)
         self._resources()
 
     def _resources(self) -> None:
-        """What each link uses: its orbit and the orbits of its limits, with the room of one round of each."""
+        """Compute the resources of each link, orbits of links and limits, and their capacities in one round."""
         topology = self.topology
         label = link_orbits(topology, [np.array(pi, np.int64) for pi in self.generators])
         size = np.bincount(label, minlength=len(label))
         unit = topology.unit_bandwidth()
-        used = sorted({i for _, way in self.items for hop in way for i in hop})
+        used = sorted({i for _, path in self.items for hop in path for i in hop})
         orbits = np.unique(label[used])
         number = {int(o): r for r, o in enumerate(orbits)}
-        # load of an orbit of links counts all images; its room is that of all its links
-        self.room = [int(topology.links[o].bandwidth / unit) * int(size[o]) for o in orbits]
+        # The load of an orbit of links counts all images, and its capacity is that of all its links.
+        self.capacity = [int(topology.links[o].bandwidth / unit) * int(size[o]) for o in orbits]
         self.uses: dict[int, list[tuple[int, int]]] = {i: [(number[int(label[i])], self.copies)] for i in used}
         wanted = set(map(int, orbits))
         rows: dict[tuple, int] = {}
         for limit in topology.limits:
             members, times = np.unique(label[np.array(limit.links, np.int64)], return_counts=True)
-            kept = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
-            key = (limit.bandwidth, tuple(kept))
-            if not kept or key in rows:
+            relevant = [(int(m), int(n)) for m, n in zip(members, times, strict=True) if int(m) in wanted]
+            key = (limit.bandwidth, tuple(relevant))
+            if not relevant or key in rows:
                 continue
-            rows[key] = len(self.room)
+            rows[key] = len(self.capacity)
             # a hop over a link of orbit o puts copies * n / size[o] on this limit: counted in common parts
-            scale = int(np.lcm.reduce([int(size[m]) for m, _ in kept]))
-            self.room.append(int(limit.bandwidth / unit) * scale)
-            for m, n in kept:
+            scale = int(np.lcm.reduce([int(size[m]) for m, _ in relevant]))
+            self.capacity.append(int(limit.bandwidth / unit) * scale)
+            for m, n in relevant:
                 for i in used:
                     if label[i] == m:
                         self.uses[i].append((rows[key], self.copies * n * (scale // int(size[m]))))
 
     def schedule(self, steps: int) -> Bulk:
-        """With `steps` steps, at least as many as the longest way has hops. Raises UsageError."""
+        """Return the schedule with `steps` steps. Raises UsageError where the longest path has more hops."""
         if steps < self.longest:
-            raise UsageError(f"{steps} steps; the longest way has {self.longest} hops")
-        room = np.array(self.room, float)
-        total = np.zeros(len(room))
+            raise UsageError(f"{steps} steps; the longest path has {self.longest} hops")
+        capacity = np.array(self.capacity, float)
+        total = np.zeros(len(capacity))
         for _, way in self.items:
             for hop in way:
                 for i in hop:
                     for r, n in self.uses[i]:
                         total[r] += n
-        # rounds that the fullest resource needs, spread evenly: what a step may take before it is full
-        even = (total / room).max(initial=0.0) / max(steps, 1)
-        load = np.zeros((steps, len(room)))
+        # Rounds of the most loaded resource divided by the steps: the load up to which a step is filled first.
+        even = (total / capacity).max(initial=0.0) / max(steps, 1)
+        load = np.zeros((steps, len(capacity)))
         placed: list[tuple[int, int, tuple[int, ...]]] = []
         for at, (chunk, way) in enumerate(sorted(self.items, key=lambda item: -len(item[1]))):
             earliest = 0
@@ -96,9 +98,9 @@ class Alltoall:
             for h, hop in enumerate(way):
                 last = steps - (len(way) - h)
                 use = [pair for i in hop for pair in self.uses[i]]
-                t = self._step(load, use, room, earliest, last, even)
+                t = self._step(load, use, capacity, range(earliest, last + 1), even)
                 for r, n in use:
-                    load[t, r] += n / room[r]
+                    load[t, r] += n / capacity[r]
                 placed.append((t, chunk, hop))
                 earliest = t + 1
         rounds = np.maximum(1, np.ceil(load.max(axis=1, initial=0.0) - 1e-9)).astype(np.int64)
@@ -112,12 +114,17 @@ class Alltoall:
         )
 
     def _step(
-        self, load: np.ndarray, use: Sequence[tuple[int, int]], room: np.ndarray, earliest: int, last: int, even: float
-    ) -> int:  # fmt: skip
-        """The first step with space below the even load, else the least loaded."""
-        best, least = earliest, float("inf")
-        for t in range(earliest, last + 1):
-            top = max(load[t, r] + n / room[r] for r, n in use)
+        self,
+        load: np.ndarray,
+        use: Sequence[tuple[int, int]],
+        capacity: np.ndarray,
+        steps: range,
+        even: float,
+    ) -> int:
+        """Return the first step whose load stays below `even`, else the least loaded step."""
+        best, least = steps.start, float("inf")
+        for t in steps:
+            top = max(load[t, r] + n / capacity[r] for r, n in use)
             if top <= even + 1e-9:
                 return t
             if top < least - 1e-12:
@@ -125,14 +132,13 @@ class Alltoall:
         return best
 
 
-def roomy(made: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
-    """Ways with so many chunks that even the longest way's steps of a round each are few beside the rounds that links
-    need.
+def roomy(flows: Flows, way: Alltoall, slack: int = 4) -> Alltoall:
+    """Return paths with more chunks: links need about `slack` times as many rounds as the longest path has hops.
 
-    `way`: those with the least number of chunks.
+    `way`: the paths with the least number of chunks.
     """
     first = way.chunks
-    wanted = -(-slack * way.longest // max(1, int(made.congestion * first)))
+    wanted = -(-slack * way.longest // max(1, int(flows.congestion * first)))
     hops = sum(len(route) for _, route in way.items)
     times = max(1, min(wanted, MOST_HOPS // max(1, 4 * hops)))
-    return way if times == 1 else Alltoall(made, first * times)
+    return way if times == 1 else Alltoall(flows, first * times)

@@ -1,11 +1,11 @@
-"""Lower bounds on allreduce at scale: of all partitions of the ranks, and of all single cuts, the one that says most.
+"""The best lower bound on allreduce from all partitions of the ranks and from all single cuts.
 
-Weights would not say more: let each part p of a partition into m count a_p for each time that it is left and b_p for
-each time that it is entered. A byte may be summed at the part of least b, go to that of least a, and be sent out from
-there; this counts the sum of all a and b, and m - 2 times the least a and the least b more. So it is a mean of what the
-even partition and the single regions say, left or entered, and one of these says no less. (Cuts together may say more
-where switches are uneven:
-`synth.scale.bounds.multi_cut_lp`.)
+Weights on the parts give no better bound. Suppose that a byte counts a_p each time it leaves part p of a partition into
+m parts, and b_p each time it enters p. One way to allreduce a byte is to sum it in the part with the least b, to send
+the sum to the part with the least a, and to broadcast it from there. This counts the sum of all a and b, plus (m - 2)
+times the least a and the least b. So the weighted bound is a mean of the bounds of the unweighted partition and of the
+single regions, and one of these is at least as good. (Several cuts together may give a better bound where switches are
+unbalanced: `synth.scale.bounds.multi_cut_lp`.)
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from synth.checker.certificates import throughput_cuts
 from synth.errors import InfeasibleError
 from synth.scale.bounds import single_cut, unreachability
 from synth.scale.bounds.graph_strength import partitions
-from synth.scale.bounds.multi_cut_lp import sharpened
+from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
 from synth.solvers.max_flow import MaxFlow, TooLarge
 from synth.solvers.processes.deadline import TimeUp, endless, left
 
-# Parts up to which the least region of each is looked for when the time is over.
+# Limit on the parts whose least regions are still computed after the time limit: one maximum flow each.
 FEW = 64
 
-# The fabric that data leaves the parts on, the part of each rank, and whether a part may gain by switches around it.
+# The fabric whose edges leave the parts, the part of each rank, and False if each part is bounded without switches.
 Parted = tuple[Fabric, np.ndarray, bool]
 
 
 def bound(fabric: Fabric) -> tuple[Fraction, dict, str]:
-    """(least R / C in the unit of the fabric, certificate, what cut the search short): no allreduce takes fewer rounds
-    per chunk.
+    """Return (lower bound on R / C in the unit of the fabric, certificate, reason why the search was cut short or "").
 
-    The best of all partitions of the ranks, by what leaves the parts or by what enters them, and of all single cuts. A
-    time limit (see
-    `synth.solvers.processes.deadline`) and bandwidths of very many digits cut it short: then the best so far, at least
-    that of the boxes and of every rank alone. Raises InfeasibleError where data cannot reach a rank.
+    The bound is the best of all partitions of the ranks, counting the capacity out of or into the parts, and of all
+    single cuts. A time limit (see `synth.solvers.processes.deadline`) and bandwidths with very many digits cut the
+    search short. Then the result is the best bound so far, at least that of the partition into boxes and of the one
+    into single ranks. Raises InfeasibleError where data cannot reach a rank.
     """
-    _reached(fabric)
-    found = partition(fabric)
-    return found if single_cut.even(fabric) else _cut(fabric, *found)
+    _check_reachable(fabric)
+    result = partition(fabric)
+    return result if single_cut.even(fabric) else _with_cuts(fabric, *result)
 
 
-def _cut(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tuple[Fraction, dict, str]:
-    """As `bound`, of what is given and the best single cut, or the best cuts together."""
+def _with_cuts(fabric: Fabric, value: Fraction, certificate: dict, short: str) -> tuple[Fraction, dict, str]:
+    """Return the better of the given bound and the best single-cut or multi-cut bound, in the form of `bound`."""
     limit = single_cut.narrowest(fabric, free_group(symmetries(fabric), fabric.ranks))
     with suppress(TimeUp, TooLarge):
-        limit, _ = sharpened(limit)
+        limit, _ = multi_cut_bound(limit)
     if limit.time > value:
         proved = throughput_cuts.check(limit.certificate, fabric.topology) * fabric.unit
-        value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda found: found[0])
-    return value, certificate, short or ("ended by the time limit" if not limit.whole or left() == 0 else "")
+        value, certificate = max((value, certificate), (proved, limit.certificate), key=lambda pair: pair[0])
+    cut_short = not limit.whole or left() == 0
+    return value, certificate, short or ("ended by the time limit" if cut_short else "")
 
 
 def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
-    """As `bound`, of all partitions: by what leaves the parts or by what enters them. Every rank must be reached."""
+    """Return the best bound of all partitions, in the form of `bound`. Every rank must be reachable."""
     best: Parted = fabric, np.arange(fabric.ranks), False
     try:
-        for better in _better(fabric):
+        for better in _improving_partitions(fabric):
             best = better
         return *_proved(*best), ""
     except TimeUp:
@@ -71,12 +71,13 @@ def partition(fabric: Fabric) -> tuple[Fraction, dict, str]:
     except TooLarge:
         short = "not tried: the bandwidths have too many digits for it"
     with endless():
-        return *_hurried(fabric, best), short
+        return *_best_so_far(fabric, best), short
 
 
-def _better(fabric: Fabric) -> Iterator[Parted]:
-    """Partitions, each better than the one before, on the fabric or on it turned round; first ranks alone without their
-    switches."""
+def _improving_partitions(fabric: Fabric) -> Iterator[Parted]:
+    """Yield partitions with rising bounds, on the fabric and on the reversed fabric. The first is the one into single
+    ranks without switches.
+    """
     moves, ratio = symmetries(fabric), None
     for graph in (fabric, fabric.reversed()):
         alone = Fraction(int(graph.cap[graph.src < graph.ranks].sum()), graph.ranks - 1)
@@ -90,34 +91,38 @@ def _better(fabric: Fabric) -> Iterator[Parted]:
 
 def _partitions(graph: Fabric, ratio: Fraction, moves: Sequence[np.ndarray]) -> Iterator[tuple[Fraction, np.ndarray]]:
     try:
-        for found in partitions(graph, ratio, moves):
-            ratio = found[0]
-            yield found
-    except TooLarge:  # the entries of whole orbits are finer fractions than those of single ranks
+        for better in partitions(graph, ratio, moves):
+            ratio = better[0]
+            yield better
+    except TooLarge:  # equal entries for an orbit need greater denominators than entries of single ranks
         yield from partitions(graph, ratio)
 
 
-def _hurried(fabric: Fabric, best: Parted) -> tuple[Fraction, dict]:
-    """The best so far, or the boxes: least regions of a few parts, of more the ranks themselves."""
+def _best_so_far(fabric: Fabric, best: Parted) -> tuple[Fraction, dict]:
+    """Return the better bound of `best` and the partition into boxes. Least regions are computed for few parts only."""
     boxes = np.array(fabric.topology.nodes)
-    tried = [best] if len(np.unique(boxes)) < 2 else [best, (fabric, boxes, True)]
-    proved = (_proved(graph, label, least and len(np.unique(label)) <= FEW) for graph, label, least in tried)
-    return max(proved, key=lambda found: found[0])
+    candidates = [best] if len(np.unique(boxes)) < 2 else [best, (fabric, boxes, True)]
+    proved = (_proved(graph, label, least and len(np.unique(label)) <= FEW) for graph, label, least in candidates)
+    return max(proved, key=lambda pair: pair[0])
 
 
 def _proved(graph: Fabric, label: np.ndarray, least: bool) -> tuple[Fraction, dict]:
+    """Return the bound of a partition, as the checker computes it, and the certificate."""
     certificate = _certificate(graph, label, least)
     return check_parts.check(certificate, graph.topology) * graph.unit, certificate
 
 
 def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
-    """For each part a region of least capacity around it, by a minimum cut between its ranks and all others, or its
-    ranks alone."""
+    """Return the certificate of kind ``allreduce-parts`` with a region around each part.
+
+    If `least`, the region is a minimum cut between the ranks of the part and all others. Otherwise it is these ranks.
+    """
     ranks, nodes, source, sink = graph.ranks, graph.nodes, graph.nodes, graph.nodes + 1
     ends = ranks + len(graph.topology.switches)
     rank = np.arange(ranks)
     network = MaxFlow(np.r_[graph.src, np.full(ranks, source), rank], np.r_[graph.dst, rank, np.full(ranks, sink)])
-    out, into = np.zeros((2, nodes), np.int64)  # wide enough: no rank sends or takes in more
+    # A rank sends and receives no more than these capacities, so they replace infinity at the source and the sink.
+    out, into = np.zeros((2, nodes), np.int64)
     np.add.at(out, graph.src, graph.cap)
     np.add.at(into, graph.dst, graph.cap)
     regions, limits = [], []
@@ -132,16 +137,16 @@ def _certificate(graph: Fabric, label: np.ndarray, least: bool) -> dict:
         ruled = np.unique(graph.limit[crossing])
         regions.append(np.flatnonzero(inside[:ends]).tolist())
         limits.append(ruled[ruled >= 0].tolist())
-    made = {
+    certificate = {
         "kind": "allreduce-parts",
         "topology": throughput_cuts.digest(graph.topology),
         "regions": regions,
         "limits": limits,
     }
-    return {**made, check_parts.ENTERING: True} if graph.flipped else made
+    return {**certificate, check_parts.ENTERING: True} if graph.flipped else certificate
 
 
-def _reached(fabric: Fabric) -> None:
+def _check_reachable(fabric: Fabric) -> None:
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 

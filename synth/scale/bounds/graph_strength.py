@@ -1,13 +1,13 @@
-"""The partition that bounds allreduce best of all: exact, by Newton's method on the strength of a directed cut
-function.
+"""Graph strength of a directed fabric: the partition that gives the best lower bound on allreduce, exactly.
 
-f(S) is the least capacity that leaves a region holding the ranks S and no other rank: a submodular function, whatever
-switches and limits the machine has. Sought is the partition of the ranks into m >= 2 parts of least sum of f over parts
-/ (m - 1). Whether a ratio L is the least is asked of a greedy algorithm: the greatest vector x with x(S) <= f(S) - L
-for all S adds up to the least of the sum of f - L over parts, and the sets where it is tight, joined where they meet,
-are the parts (Cunningham, "Optimal attack and reinforcement of a network", JACM 32, 1985; Dilworth's truncation, see
-Frank and Tardos, "Generalized polymatroids and submodular flows", 1988). A worse partition gives the next ratio. Ranks
-that symmetries exchange get equal entries of x at once, so that one orbit takes a few flows.
+f(S) is the least capacity that leaves a region with the ranks S and no other rank. It is submodular, whatever switches
+and limits the machine has. The strength is the minimum of (sum of f over the parts) / (m - 1) over all partitions of
+the ranks into m >= 2 parts. Newton's method starts from a ratio L and asks for a partition with a lesser ratio, which
+gives the next L. A greedy algorithm answers: take the greatest vector x with x(S) <= f(S) - L for all S. Its entries
+add up to the minimum of the sum of f - L over the parts of a partition. The sets S where x is tight, united where they
+intersect, are the parts (Cunningham, "Optimal attack and reinforcement of a network", JACM 32, 1985; Dilworth's
+truncation, see Frank and Tardos, "Generalized polymatroids and submodular flows", 1988). Ranks of the same orbit under
+the symmetries get equal entries of x at once, so that an orbit takes a few flows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from synth.solvers.max_flow import MaxFlow, checked
 
 
 class Graph(NamedTuple):
-    """Of a fabric what cuts are made of: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`; the first nodes
-    are the ranks."""
+    """A capacitated directed graph: edge e carries `cap[e]` from node `src[e]` to node `dst[e]`.
+
+    The first `ranks` of the `nodes` are ranks. It has the fields of a `Fabric` that cuts need.
+    """
 
     name: str
     ranks: int
@@ -38,36 +40,39 @@ class Graph(NamedTuple):
 
 
 def tree_rate(network: Network) -> tuple[Fraction, tuple[int, ...]]:
-    """The rate of `synth.encodings.spanning_tree_packing.forest` and a partition that proves it, without the trees:
-    that they exist is Tutte's theorem.
+    """Return the rate of an optimal spanning-tree packing, and the partition that proves it: the part of each rank,
+    named by its first rank.
 
-    Only where `tau.applies`. The time grows with the ranks, not with the digits of the rate.
+    The trees of this rate exist by the theorem of Nash-Williams and Tutte, and are not constructed. The network must
+    satisfy `spanning_tree_packing.applies`. The time grows with the number of ranks, not with the digits of the rate.
     """
     part = spanning_tree_packing.start(network)
-    src, dst, cap = (np.array([getattr(r, key) for r in network.routes], np.int64) for key in ("src", "dst", "units"))
+    src = np.array([route.src for route in network.routes], np.int64)
+    dst = np.array([route.dst for route in network.routes], np.int64)
+    cap = np.array([route.units for route in network.routes], np.int64)
     graph = Graph(network.name, network.ranks, network.ranks, src, dst, cap)
-    for _, label in partitions(graph, 2 * spanning_tree_packing.partition_rate(network, part)):  # each way for itself
-        part = tuple(np.unique(label, return_index=True)[1][label].tolist())  # named by their first ranks
+    # The directed graph has each undirected link twice: hence the factor 2.
+    for _, label in partitions(graph, 2 * spanning_tree_packing.partition_rate(network, part)):
+        part = tuple(np.unique(label, return_index=True)[1][label].tolist())
     return spanning_tree_packing.partition_rate(network, part), part
 
 
 def partitions(
     fabric: Fabric | Graph, ratio: Fraction, generators: Sequence[np.ndarray] = ()
 ) -> Iterator[tuple[Fraction, np.ndarray]]:
-    """(sum of f over the parts / (parts - 1), part of each rank), each less than `ratio` and the one before; the last
-    is the least.
+    """Yield (ratio, part of each rank) with falling ratios below `ratio`. The last ratio is the minimum.
 
-    None where no partition is below `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities
-    beyond 64 bits, TimeUp.
+    The ratio of a partition is (sum of f over its parts) / (parts - 1). Nothing is yielded where no partition is below
+    `ratio`. `generators`: symmetries of the fabric. Raises TooLarge for capacities beyond 64 bits, TimeUp.
     """
     search = _Greedy(fabric, generators)
-    while ratio > 0 and (found := search.parts(ratio)) is not None:
-        ratio = found[0]
-        yield found
+    while ratio > 0 and (better := search.parts(ratio)) is not None:
+        ratio = better[0]
+        yield better
 
 
 class _Greedy:
-    """Entries of x orbit by orbit, as whole multiples of one fraction of a unit."""
+    """The greedy algorithm: entries of x orbit by orbit, as integer multiples of a common fraction of a unit."""
 
     def __init__(self, fabric: Fabric | Graph, generators: Sequence[np.ndarray]) -> None:
         self.fabric = fabric
@@ -85,70 +90,74 @@ class _Greedy:
         self.leaving = leaving.tolist()
 
     def parts(self, ratio: Fraction) -> tuple[Fraction, np.ndarray] | None:
-        """A partition of a lesser ratio, with that ratio; None where there is none."""
+        """Return a lesser ratio and its partition; None where `ratio` is the minimum."""
         scale, price = ratio.denominator, ratio.numerator
-        self.join = _Join(self.ranks, self.moves)
+        self.partition = _Partition(self.ranks, self.moves)
         x = np.zeros(self.ranks, np.int64)
         self.done = np.zeros(self.ranks, bool)
-        fine = 1  # entries of x are in units of 1 / (scale * fine)
+        refinement = 1  # x holds integers: its entries times scale * refinement
         for orbit in self.orbits:
             entry = Fraction(scale * self.leaving[orbit[0]] - price)
             while True:
-                finer = entry.denominator // np.gcd(entry.denominator, fine)
-                fine, x = fine * int(finer), x * finer
-                x[orbit] = int(entry * fine)
-                inside, slack = self._tight(int(orbit[0]), orbit, x, scale * fine, price * fine)
+                finer = entry.denominator // np.gcd(entry.denominator, refinement)
+                refinement, x = refinement * int(finer), x * finer
+                x[orbit] = int(entry * refinement)
+                inside, slack = self._tight(int(orbit[0]), orbit, x, scale * refinement, price * refinement)
                 if not slack:
                     break
-                entry += Fraction(slack, fine * int(np.isin(orbit, inside).sum()))
+                entry += Fraction(slack, refinement * int(np.isin(orbit, inside).sum()))
             self.done[orbit] = True
-            self.join.together(inside)
-        label, count = self.join.labels()
-        least = Fraction(int(x.sum()), fine)
+            self.partition.unite(inside)
+        label, count = self.partition.labels()
+        least = Fraction(int(x.sum()), refinement)
         if least + price >= 0:
             return None
         return (least + count * price) / (scale * (count - 1)), label
 
     def _tight(self, rank: int, orbit: np.ndarray, x: np.ndarray, scale: int, price: int) -> tuple[np.ndarray, int]:
-        """The ranks S with `rank` of least f(S) - L - x(S), and that, 0 or less."""
+        """Return the ranks S that minimise f(S) - L - x(S) among sets with `rank`, and this minimum, which is <= 0.
+
+        S is a subset of the ranks with an entry already. L and f are scaled: `price` is L, capacities are times
+        `scale`.
+        """
         more = scale * self.total + 1
         checked(3 * more + int(np.abs(x).sum()), self.fabric.name)
-        held = self.done.copy()
-        held[orbit] = True
-        gain = np.where(held, np.maximum(x, 0), 0)
-        cost = np.where(held, np.maximum(-x, 0), more)
+        decided = self.done.copy()
+        decided[orbit] = True
+        gain = np.where(decided, np.maximum(x, 0), 0)
+        cost = np.where(decided, np.maximum(-x, 0), more)
         gain[rank], cost[rank] = more, 0
         self.flow.set(np.r_[self.fabric.cap * scale, gain, cost])
         value = self.flow.value(self.source, self.sink)
         inside = np.flatnonzero(self.flow.inside(self.ranks))
-        # the cut counts what is gained outside and what is lost inside; the first rank's own entry is not among them
+        # The cut's capacity is f(S), the positive entries outside S and the negative ones inside, but for x[rank].
         return inside, value - (int(gain.sum()) - more) - int(x[rank]) - price
 
 
-class _Join:
-    """The finest partition, kept by `moves`, in which given sets are not divided."""
+class _Partition:
+    """Union-find: the finest partition that `moves` preserve and that divides none of the given sets."""
 
     def __init__(self, size: int, moves: Sequence[np.ndarray]) -> None:
-        self.up = list(range(size))
+        self.parent = list(range(size))
         self.moves = [pi.tolist() for pi in moves]
 
-    def _top(self, a: int) -> int:
-        while self.up[a] != a:
-            self.up[a] = self.up[self.up[a]]
-            a = self.up[a]
+    def _representative(self, a: int) -> int:
+        while self.parent[a] != a:
+            self.parent[a] = self.parent[self.parent[a]]
+            a = self.parent[a]
         return a
 
-    def together(self, ranks: np.ndarray) -> None:
-        """Joins the parts of `ranks`, and those of all their images."""
+    def unite(self, ranks: np.ndarray) -> None:
+        """Unite the parts of `ranks`, and the parts of each of their images."""
         first, *others = ranks.tolist()
         pairs = [(first, other) for other in others]
         for a, b in pairs:
-            one, two = self._top(a), self._top(b)
-            if one != two:
-                self.up[two] = one
+            first_part, second_part = self._representative(a), self._representative(b)
+            if first_part != second_part:
+                self.parent[second_part] = first_part
                 pairs += [(pi[a], pi[b]) for pi in self.moves]
 
     def labels(self) -> tuple[np.ndarray, int]:
-        """The part of each rank, from 0, and how many there are."""
-        names, label = np.unique([self._top(a) for a in range(len(self.up))], return_inverse=True)
+        """Return the part of each rank, numbered from 0, and the number of parts."""
+        names, label = np.unique([self._representative(a) for a in range(len(self.parent))], return_inverse=True)
         return label, len(names)

@@ -1,9 +1,9 @@
-"""Tighter bounds where a switch takes in more than it lets out, or the other way round: several cuts weighed together.
+"""Multi-cut LP bound: several weighted cuts together, for fabrics where a switch has unequal capacities in and out.
 
-One cut lets a port that two ranks share serve each of them in full, as if switches could copy. Data passes switches one
-for one: so a linear program over what edges carry, balanced at switches, with cuts added as flows find them, is nearer
-the truth. Its dual weighs cuts and switches; rounded to fractions, it is a certificate that the checker adds up
-exactly.
+A single cut lets a port that two ranks share serve each of them at full rate, as if switches could copy. But a switch
+sends out each byte once. So the linear program maximises the rate over the loads of edges, with flow balance at
+switches and cut constraints that maximum flows separate. Its dual weighs cuts and gives potentials to switches. Rounded
+to fractions, it is a certificate that the checker adds up exactly.
 """
 
 from __future__ import annotations
@@ -25,18 +25,25 @@ from synth.scale.fabric.switch_balancing import MOST_SCALE, balanced
 from synth.solvers.highs import linear
 from synth.solvers.max_flow import MaxFlow
 
-MOST_EDGES, MOST_WORK, MOST_ROUNDS = 4_000, 20_000_000, 400
-MOST_PAIRED = 200_000  # edges times ranks where cuts between any two ranks are looked at
-SCALE = 1 << 24  # flows of the linear program's numbers are those of whole parts of this size
-FINEST = 5_040  # denominators of weights
+# Limit on the edges of a fabric: the linear program is dense.
+MOST_EDGES = 4_000
+# Limit on (images of cuts) x (links) in a certificate: bounds its size and the time of the check.
+MOST_WORK = 20_000_000
+# Limit on the rounds of the cutting-plane loop.
+MOST_ROUNDS = 400
+# Limit on (edges) x (ranks) where cuts between any two ranks are separated.
+MOST_PAIRED = 200_000
+# Steps into which the greatest load is cut, for maximum flows over the loads in the linear program.
+SCALE = 1 << 24
+# Limit on the denominators of weights, prices, potentials and narrowed capacities: 5040 is divisible by 1 to 10.
+FINEST = 5_040
 
 
-def sharpened(bound: Throughput) -> tuple[Throughput, Fabric | None]:
-    """`bound`, or one with a greater time that weighs several cuts; and its fabric with only the capacity that the new
-    one uses.
+def multi_cut_bound(bound: Throughput) -> tuple[Throughput, Fabric | None]:
+    """Return the better of `bound` and the multi-cut bound, and the fabric with only the capacity that the latter uses.
 
-    Every answer is exact; that the bound is the best of all is not promised. None where the fabric is balanced as it
-    is, too large, or narrowed by amounts that are no simple fractions.
+    Both are exact, but the bound need not be the best possible. The fabric is None where all switches are balanced
+    already, the fabric is too large, or the used capacities are no simple fractions.
     """
     graph = bound.fabric
     edges, anywhere = len(graph.src), bound.collective == throughput_cuts.ANYWHERE
@@ -55,13 +62,14 @@ def sharpened(bound: Throughput) -> tuple[Throughput, Fabric | None]:
 
 
 class _Program:
-    """Rates on orbits of edges: variables are what each edge of an orbit carries, and the rate of a shard, which is
-    maximised."""
+    """Cutting-plane LP on orbits of edges: the variables are the load of an edge of each orbit, and the rate of a
+    shard, which is maximised.
+    """
 
     def __init__(self, graph: Fabric, bound: Throughput, group: Sequence[np.ndarray]) -> None:
         self.graph, self.bound, self.group = graph, bound, group
-        images = [image for pi in group if (image := edge_images(graph, pi)) is not None]
-        label = orbits(len(graph.src), images)
+        images = [edge_images(graph, pi) for pi in group]
+        label = orbits(len(graph.src), [image for image in images if image is not None])
         self.names, self.orbit = np.unique(label, return_inverse=True)
         self.sizes = np.bincount(self.orbit)
         ranks = orbits(graph.ranks, [pi[: graph.ranks] for pi in group])
@@ -71,15 +79,14 @@ class _Program:
         self.shards = np.r_[bound.shards, np.zeros(graph.nodes - graph.ranks, np.int64)]
         self.cuts: list[np.ndarray] = [bound.inside]
         sources = np.flatnonzero(self.shards)
-        self.anywhere = (
-            bound.collective == throughput_cuts.ANYWHERE
-        )  # a cut counts once wherever it lies, and any two ranks are parted
+        # In an allreduce the whole buffer must leave every cut once, and every two ranks are separated by cuts.
+        self.anywhere = bound.collective == throughput_cuts.ANYWHERE
         self.flow = MaxFlow(np.r_[graph.src, np.full(len(sources), graph.nodes)], np.r_[graph.dst, sources])
         self.starts = self.shards[sources]
         self.carried = np.zeros(len(self.names))
 
     def proof(self) -> dict | None:
-        """The dual of the last program as a certificate; None where the rounds run out."""
+        """Return the dual of the last program as a certificate; None where it has no answer or the rounds run out."""
         for _ in range(MOST_ROUNDS):
             solved = self._solve()
             if solved is None:
@@ -93,7 +100,10 @@ class _Program:
         return None
 
     def narrowed(self) -> Fabric | None:
-        """The fabric with what the last program lets edges carry, in simple fractions that balance at switches."""
+        """Return the fabric with the edge loads of the last program as capacities.
+
+        None where they are no simple fractions, or are no longer balanced at switches when rounded.
+        """
         graph = self.graph
         each = [Fraction(float(c)).limit_denominator(FINEST) for c in self.carried]
         scale = math.lcm(*(c.denominator for c in each))
@@ -106,75 +116,76 @@ class _Program:
         return replace(graph, cap=cap, unit=graph.unit / scale)
 
     def _crossing(self, inside: np.ndarray) -> np.ndarray:
-        """How many edges of each orbit leave the cut."""
+        """Return the number of edges of each orbit that leave the cut."""
         leaves = inside[self.graph.src] & ~inside[self.graph.dst]
         return np.bincount(self.orbit[leaves], minlength=len(self.names))
 
-    def _solve(self):
-        count = len(self.names)
-        worth = [1 if self.anywhere else int(self.shards[s].sum()) for s in self.cuts]
-        held = [-np.r_[self._crossing(s), -n].astype(float) for s, n in zip(self.cuts, worth, strict=True)]
-        through = np.zeros((len(self.switches), count + 1))
-        np.add.at(
-            through,
-            (self.graph.src[(out := self.graph.src >= self.graph.ranks)] - self.graph.ranks, self.orbit[out]),
-            1,
-        )
-        np.add.at(
-            through,
-            (self.graph.dst[(into := self.graph.dst >= self.graph.ranks)] - self.graph.ranks, self.orbit[into]),
-            -1,
-        )
-        limits = [(0, float(c)) for c in self.graph.cap[self.names]] + [(0, None)]
-        found = linear(
+    def _solve(self) -> tuple[np.ndarray, float, np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return edge loads, rate, weights of the cuts, potentials of switches and prices of edges; None without an
+        answer.
+        """
+        graph, count = self.graph, len(self.names)
+        # rate * (shards that start in the cut) - (load that leaves it) <= 0
+        constraints = []
+        for inside in self.cuts:
+            shards = 1 if self.anywhere else int(self.shards[inside].sum())
+            constraints.append(-np.r_[self._crossing(inside), -shards].astype(float))
+        # (load out of each switch) - (load into it) = 0
+        balance = np.zeros((len(self.switches), count + 1))
+        out, into = graph.src >= graph.ranks, graph.dst >= graph.ranks
+        np.add.at(balance, (graph.src[out] - graph.ranks, self.orbit[out]), 1)
+        np.add.at(balance, (graph.dst[into] - graph.ranks, self.orbit[into]), -1)
+        limits = [(0, float(c)) for c in graph.cap[self.names]] + [(0, None)]
+        solution = linear(
             np.r_[np.zeros(count), -1.0],
-            A_ub=np.array(held),
-            b_ub=np.zeros(len(held)),
-            A_eq=through,
-            b_eq=np.zeros(len(through)),
+            A_ub=np.array(constraints),
+            b_ub=np.zeros(len(constraints)),
+            A_eq=balance,
+            b_eq=np.zeros(len(balance)),
             bounds=limits,
             method="highs-ds",
         )
-        if found.x is None:
+        if solution.x is None:
             return None
         return (
-            found.x[:count],
-            found.x[count],
-            -found.ineqlin.marginals,
-            found.eqlin.marginals,
-            -found.upper.marginals[:count],
+            solution.x[:count],
+            solution.x[count],
+            -solution.ineqlin.marginals,
+            solution.eqlin.marginals,
+            -solution.upper.marginals[:count],
         )
 
     def _separate(self, carried: np.ndarray, rate: float) -> list[np.ndarray]:
-        """Cuts that what is carried does not respect."""
+        """Return violated cuts: their load does not suffice for `rate`."""
         unit = SCALE / max(carried.max(), 1e-9)
         width = np.floor(carried * unit).astype(np.int64)[self.orbit]
         each = math.floor(rate * unit)
-        slack = len(self.graph.src) + 1  # as many parts may be lost to rounding
+        slack = len(self.graph.src) + 1  # rounding down loses less than one step on each edge, and one of the rate
         nodes = self.graph.nodes
         if self.anywhere:
             self.flow.set(np.r_[width, np.zeros(len(self.starts), np.int64)])
-            pairs, most = [pair for r in range(1, self.graph.ranks) for pair in ((0, r), (r, 0))], each
+            pairs, wanted = [pair for r in range(1, self.graph.ranks) for pair in ((0, r), (r, 0))], each
         else:
             self.flow.set(np.r_[width, self.starts * each].astype(np.int64))
-            pairs, most = [(nodes, sink) for sink in self.sinks], each * int(self.starts.sum())
-        found: dict[bytes, np.ndarray] = {}
+            pairs, wanted = [(nodes, sink) for sink in self.sinks], each * int(self.starts.sum())
+        violated: dict[bytes, np.ndarray] = {}
         for source, sink in pairs:
-            if self.flow.value(source, sink) < most - slack:
+            if self.flow.value(source, sink) < wanted - slack:
                 inside = self.flow.inside(nodes)
-                found[inside.tobytes()] = inside
-        return list(found.values())
+                violated[inside.tobytes()] = inside
+        return list(violated.values())
 
     def _certificate(self, weights: np.ndarray, potentials: np.ndarray, prices: np.ndarray) -> dict:
+        """Return the certificate of kind ``throughput-cuts``: rounded duals, and images of the cuts under the group."""
         graph, ends = self.graph, self.graph.ranks + len(self.graph.topology.switches)
         top = max(weights.max(), 1e-12)
-        kept = [(s, Fraction(w / top).limit_denominator(FINEST)) for s, w in zip(self.cuts, weights, strict=True)]
+        rounded = [Fraction(w / top).limit_denominator(FINEST) for w in weights]
         cuts: dict[bytes, tuple[list[list[int]], Fraction]] = {}
-        most = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for _, w in kept))))
-        for inside, weight in kept:
+        maximum = max(1, MOST_WORK // (len(graph.topology.links) * max(1, sum(w > 0 for w in rounded))))
+        for inside, weight in zip(self.cuts, rounded, strict=True):
             if not weight:
                 continue
-            for image in self._images(inside, most):
+            for image in self._images(inside, maximum):
                 rows = runs(np.flatnonzero(image[:ends]).tolist())
                 key = image[:ends].tobytes()
                 cuts[key] = rows, cuts[key][1] + weight if key in cuts else weight
@@ -185,10 +196,10 @@ class _Program:
             price = Fraction(float(prices[o] / top * share[o])).limit_denominator(FINEST)
             if price > 0:
                 limits[int(graph.limit[e])] = limits.get(int(graph.limit[e]), Fraction(0)) + price
-        heights = {
-            n: Fraction(float(potentials[n - graph.ranks] / top * self._turns(n))).limit_denominator(FINEST)
-            for n in range(graph.ranks, ends)
-        }
+        heights: dict[int, Fraction] = {}
+        for n in range(graph.ranks, ends):
+            height = float(potentials[n - graph.ranks] / top * self._stabilizer_order(n))
+            heights[n] = Fraction(height).limit_denominator(FINEST)
         return {
             "kind": "throughput-cuts",
             "topology": throughput_cuts.digest(graph.topology),
@@ -199,19 +210,22 @@ class _Program:
             "potentials": [[n, str(height)] for n, height in heights.items() if height],
         }
 
-    def _images(self, inside: np.ndarray, most: int) -> list[np.ndarray]:
+    def _images(self, inside: np.ndarray, maximum: int) -> list[np.ndarray]:
+        """Return the images of a cut under the group, at maximum `maximum` of them."""
         if not self.group:
             return [inside]
-        found = []
-        for image in elements(self.group, np.arange(self.graph.nodes), min(self.order, most)):
+        images = []
+        for image in elements(self.group, np.arange(self.graph.nodes), min(self.order, maximum)):
             moved = np.zeros_like(inside)
             moved[image] = inside
-            found.append(moved)
-        return found
+            images.append(moved)
+        return images
 
-    def _turns(self, node: int) -> int:
-        """How often the group brings each switch of the node's orbit to itself, as cuts are added up over the whole
-        group."""
+    def _stabilizer_order(self, node: int) -> int:
+        """Return the number of group elements that fix the node.
+
+        Cuts are added up over the whole group, so the potential of a switch counts once for each of them.
+        """
         if not self.group:
             return 1
         label = orbits(self.graph.nodes, self.group)

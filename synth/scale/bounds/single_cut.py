@@ -1,11 +1,11 @@
-"""The one cut that bounds allreduce best: a region that every byte must leave, or enter, however its sums are formed.
+"""The best single-cut bound on allreduce: every byte must leave, or enter, a region, however its sums are formed.
 
-Where as much enters every node as leaves it, a region is left by as much as enters it, and the partition into the
-region and the rest says the same (`synth.scale.bounds.allreduce_partition`); where directions differ, the narrower one
-of a single region may say more. Sought is the least of all minimum cuts from rank to rank. Under commuting symmetries
-without fixed ranks a least region either is made of whole orbits, or holds some rank v and not its image g(v) by one of
-the generators g; the symmetry that takes v to the first rank of its orbit takes the region to one that parts this rank
-from its own image: a few flows for each orbit find the least of all.
+Where the capacities into and out of each node are equal, they are equal for each region too. Then the partition into
+the region and the rest gives the same bound (`synth.scale.bounds.allreduce_partition`). Where they differ, a single
+region may give a better one. The bound needs the least of all minimum cuts from rank to rank. Under commuting
+symmetries without fixed ranks, a least region either is a union of orbits, or contains some rank v but not its image
+g(v) under one of the generators g. The symmetry that maps v to the first rank of its orbit maps the region to one that
+separates this first rank from its image. So a few flows for each orbit find the least cut.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ Sets = tuple[np.ndarray, np.ndarray]
 
 
 def even(fabric: Fabric) -> bool:
-    """Whether as much enters each node as leaves it, so that no single cut says more than the best partition."""
+    """Return True if each node has equal capacities in and out: then no single cut beats the best partition."""
     return not (leaving(fabric) - leaving(fabric.reversed())).any()
 
 
 def leaving(fabric: Fabric) -> np.ndarray:
-    """What leaves each node."""
+    """Return the capacity out of each node."""
     total = np.zeros(fabric.nodes, np.int64)
     np.add.at(total, fabric.src, fabric.cap)
     return total
 
 
 def narrowest(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
-    """The region with ranks in and out of it that least leaves: a byte of an allreduce takes no less time than 1 over
-    that.
+    """Return the bound of the region with the least capacity out of it, among regions with ranks inside and outside.
 
-    `group`: commuting symmetries that fix no rank (`synth.scale.fabric.automorphisms.free_group`). A time limit
-    (`synth.solvers.processes.deadline`) leaves the least so far, at least that of each rank alone. Every rank must be
-    reached from every other.
+    A byte of an allreduce takes at least 1 / capacity. `group`: commuting symmetries that fix no rank
+    (`synth.scale.fabric.automorphisms.free_group`). When a time limit (`synth.solvers.processes.deadline`) ends the
+    search, the result is the best cut so far, which is no worse than the cut around each single rank. Every rank must
+    be reachable from every other.
     """
     ranks, source, sink = fabric.ranks, fabric.nodes, fabric.nodes + 1
     rank, out, into = np.arange(ranks), leaving(fabric), leaving(fabric.reversed())
@@ -53,12 +53,12 @@ def narrowest(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
     flow = MaxFlow(np.r_[fabric.src, np.full(ranks, source), rank], np.r_[fabric.dst, rank, np.full(ranks, sink)])
     whole = True
     try:
-        for held, other in _pairs(ranks, group):
-            flow.set(np.r_[fabric.cap, np.where(held, sends, 0), np.where(other, takes, 0)])
+        for first, second in _pairs(ranks, group):
+            flow.set(np.r_[fabric.cap, np.where(first, sends, 0), np.where(second, takes, 0)])
             if (value := flow.value(source, sink)) < least:
-                # what the source cannot feed stands for its ranks: they stay inside, and the others outside, at the
-                # same cut or less
-                least, inside = value, (flow.inside(fabric.nodes) | _wide(fabric, held)) & ~_wide(fabric, other)
+                # The source feeds a rank with all that the rank can send. So moving the ranks of `first` into the
+                # region, and those of `second` out of it, does not increase the cut.
+                least, inside = value, (flow.inside(fabric.nodes) | _by_node(fabric, first)) & ~_by_node(fabric, second)
     except TimeUp:
         whole = False
     shards = np.ones(ranks, np.int64)
@@ -66,8 +66,10 @@ def narrowest(fabric: Fabric, group: Sequence[np.ndarray] = ()) -> Throughput:
 
 
 def _pairs(ranks: int, group: Sequence[np.ndarray]) -> Iterator[Sets]:
-    """Ranks to have in the region and ranks to have out of it: the least cuts of all these pairs have a least one of
-    all among them."""
+    """Yield pairs (ranks inside the region, ranks outside) as masks.
+
+    The least of the minimum cuts between these pairs is the least cut of all.
+    """
     rank = np.arange(ranks)
     label = orbits(ranks, [pi[:ranks] for pi in group])
     first = np.flatnonzero(label == rank).tolist()
@@ -79,5 +81,5 @@ def _pairs(ranks: int, group: Sequence[np.ndarray]) -> Iterator[Sets]:
         yield label == at, label == first[0]
 
 
-def _wide(fabric: Fabric, held: np.ndarray) -> np.ndarray:
-    return np.r_[held, np.zeros(fabric.nodes - fabric.ranks, bool)]
+def _by_node(fabric: Fabric, ranks: np.ndarray) -> np.ndarray:
+    return np.r_[ranks, np.zeros(fabric.nodes - fabric.ranks, bool)]

@@ -1,9 +1,8 @@
-"""Every cut of a small network without limits at once: exact broadcast and allgather rates, each with the cut that
-limits it.
+"""Exact broadcast and allgather rates of a small network without limits, by enumeration of all cuts.
 
-A broadcast from r runs at the least capacity that leaves a set holding r (Edmonds, "Edge-disjoint branchings", 1973);
-an allgather at rate 1 / max |S| / capacity leaving S per rank's part (ForestColl, arXiv 2402.06787). Both maxima are
-over 2^N sets, which for a box of up to `MOST` ranks is less work than one linear program.
+The rate of a broadcast from r is the least capacity out of a set that contains r (Edmonds, "Edge-disjoint branchings",
+1973). The rate of an allgather is the minimum of (capacity out of S) / |S|, per shard (ForestColl, arXiv 2402.06787).
+Both range over 2^N sets. For up to `MOST` ranks this is less work than one linear program.
 """
 
 from __future__ import annotations
@@ -16,26 +15,28 @@ import numpy as np
 from synth.errors import SynthError
 from synth.model.topology import Network
 
+# Limit on the ranks: 2^16 sets.
 MOST = 16
 
 
 @dataclass(frozen=True)
 class Cut:
-    """`value` (units of algorithmic bandwidth) cannot be exceeded: `side` is the set of ranks whose outgoing links say
-    so."""
+    """A rate and the cut that limits it: `value` in units of algorithmic bandwidth, `side` the ranks inside the cut."""
 
     value: Fraction
     side: tuple[int, ...]
 
 
 def applies(network: Network) -> bool:
-    """Whether the network is small enough, and nothing but its links limits it."""
+    """Return True if the network is small enough and has no limits besides its links."""
     return 2 <= network.ranks <= MOST and not network.caps and sum(r.units for r in network.routes) < 1 << 62
 
 
 def leaving(network: Network) -> np.ndarray:
-    """`leaving[S]`: units of the routes that leave the set of ranks S, a bit mask. Raises SynthError where `applies` is
-    false."""
+    """Return the units of the routes out of each set of ranks, indexed by its bit mask.
+
+    Raises SynthError where `applies` is false.
+    """
     if not applies(network):
         raise SynthError(f"{network.name}: all cuts are listed for networks without limits of 2 to {MOST} ranks only")
     sets = np.arange(1 << network.ranks, dtype=np.int64)
@@ -46,23 +47,26 @@ def leaving(network: Network) -> np.ndarray:
 
 
 def broadcast(network: Network, root: int) -> Cut:
-    """The greatest rate of a broadcast from `root`, as buffer bytes over time in units of bandwidth."""
+    """Return the greatest rate of a broadcast from `root`: buffer bytes over time, in units of bandwidth."""
     total = leaving(network)
     sets = np.arange(len(total))
-    held = np.flatnonzero((sets >> root & 1) & (sets != len(total) - 1))
-    best = int(held[np.argmin(total[held])])
+    candidates = np.flatnonzero((sets >> root & 1) & (sets != len(total) - 1))
+    best = int(candidates[np.argmin(total[candidates])])
     return Cut(Fraction(int(total[best])), _members(best, network.ranks))
 
 
 def allgather(network: Network) -> Cut:
-    """The greatest rate of an allgather: gathered bytes over time, in units of bandwidth; 0 where the network is not
-    connected."""
+    """Return the greatest rate of an allgather: gathered bytes over time, in units of bandwidth.
+
+    It is 0 where the network is not connected.
+    """
     total = leaving(network)[1:-1]
     sizes = np.array([int(s).bit_count() for s in range(1, len(total) + 1)], dtype=np.int64)
     if not total.all():
         at = int(np.argmin(total))
         return Cut(Fraction(0), _members(at + 1, network.ranks))
-    # |S| / capacity compared exactly: equal floats may hide a difference only above 2^53, far beyond 16 ranks
+    # The comparison is exact: quotients |S| / capacity that differ have equal floats only for capacities near 2^53, far
+    # above those of 16 ranks.
     at = int(np.argmax(sizes / total))
     return Cut(Fraction(int(total[at]) * network.ranks, int(sizes[at])), _members(at + 1, network.ranks))
 

@@ -1,9 +1,9 @@
-"""How fast allgather, reduce-scatter, broadcast and reduce can be on a fabric: Newton's method on cuts, exact.
+"""Throughput cuts: exact bounds on allgather, reduce-scatter, broadcast and reduce, by Newton's method on cuts.
 
 The time of one shard byte per unit of bandwidth is x* = max over cuts S that leave a rank out of
-(shards that start in S) / (capacity that leaves S) (Zhao et al., "ForestColl", arXiv 2402.06787, and for one root
-Edmonds 1973). Start with the cut around each rank; a maximum flow of capacities p·cap from sources of q shards each
-shows, for x = p/q, that every rank can be served, or a cut with a greater ratio.
+(shards that start in S) / (capacity out of S) (Zhao et al., "ForestColl", arXiv 2402.06787; for one root Edmonds 1973).
+The search starts with the cut around each rank. For x = p/q, maximum flows with capacities p·cap from sources of q
+units for each shard either reach every rank in full, or show a cut with a greater ratio.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ ROOTED = ("broadcast", "reduce")
 
 @dataclass(frozen=True, eq=False)
 class Throughput:
-    """No schedule of `collective` moves a shard in less than `time` seconds per byte, at one byte per second a unit.
+    """A lower bound: no schedule of `collective` moves a shard in less than `time` seconds per byte, where one unit of
+    bandwidth is one byte per second.
 
-    `inside` marks the nodes of the cut that says so, on `fabric` as data spreads (turned for reductions); `shards[r]`
-    start at rank r. `flows` is how many maximum flows it took. `proof`: the certificate, where more than this one cut
-    proves the time.
-    `whole` is False where a time limit ended the search: the cut proves what it says, and another may prove more.
+    `inside` marks the nodes of the cut, on `fabric` in the direction in which data spreads (reversed for reductions).
+    `shards[r]` start at rank r. `flows` counts the maximum flows of the search. `proof` is the certificate if it needs
+    more than this cut. `whole` is False where a time limit ended the search: the bound holds, and a higher one may
+    exist.
     """
 
     fabric: Fabric
@@ -54,7 +55,7 @@ class Throughput:
 
     @cached_property
     def certificate(self) -> dict:
-        """The cut in terms of the topology, for `synth.checker.certificates.throughput_cuts.check`."""
+        """The cut in terms of the topology, which `synth.checker.certificates.throughput_cuts.check` verifies."""
         if self.proof is not None:
             return self.proof
         from synth.checker.certificates.throughput_cuts import digest
@@ -76,11 +77,11 @@ class Throughput:
 def throughput(
     fabric: Fabric, collective: str = "allgather", root: int = 0, generators: Sequence[np.ndarray] | None = None
 ) -> Throughput:
-    """The greatest ratio of a cut, with that cut.
+    """Return the bound of the cut with the greatest ratio.
 
-    `generators`: symmetries of the fabric as `symmetries` returns them (the default); one flow for each orbit of ranks.
-    Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root. A time limit (see
-    `synth.solvers.processes.deadline`) ends it with the worst cut so far.
+    `generators`: symmetries of the fabric, by default the result of `symmetries`; one rank of each orbit is examined.
+    Raises InfeasibleError where data cannot reach a rank, UsageError for another collective or root. When a time limit
+    (see `synth.solvers.processes.deadline`) ends the search, the result is the best cut so far.
     """
     if collective not in COLLECTIVES:
         raise UsageError(f"{collective}: cuts bound the throughput of {', '.join(COLLECTIVES)}")
@@ -90,13 +91,15 @@ def throughput(
     shards = np.zeros(fabric.nodes, np.int64)
     shards[root if collective in ROOTED else slice(fabric.ranks)] = 1
     moves = symmetries(fabric) if generators is None else generators
-    kept = [pi for pi in moves if (shards[pi] == shards).all()]
-    label = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in kept])
+    preserving = [pi for pi in moves if (shards[pi] == shards).all()]
+    label = orbits(fabric.ranks, [pi[: fabric.ranks] for pi in preserving])
     sinks = np.flatnonzero(label == np.arange(fabric.ranks)).tolist()
     return _Newton(graph, shards, collective, root).run(sinks)
 
 
 class _Newton:
+    """Newton's method on `graph`, with the maximum flow from all shards."""
+
     def __init__(self, graph: Fabric, shards: np.ndarray, collective: str, root: int) -> None:
         self.graph, self.shards, self.collective, self.root = graph, shards, collective, root
         sources = np.flatnonzero(shards)
@@ -126,25 +129,26 @@ class _Newton:
         self.flow.set(np.r_[self.graph.cap * time.numerator, self.starts * time.denominator])
 
     def _ratio(self, inside: np.ndarray) -> Fraction:
+        """Return (shards inside) / (capacity out). Raises InfeasibleError where no capacity leads out."""
         leaving = int(self.graph.cap[inside[self.graph.src] & ~inside[self.graph.dst]].sum())
         if not leaving:
             outside = int(np.flatnonzero(~inside[: self.graph.ranks])[0])
             raise InfeasibleError(
-                f"{self.graph.name}: no link leads {self._way(outside)} from where {self._held(inside)}"
+                f"{self.graph.name}: no link leads {self._direction(outside)} from where {self._sources(inside)}"
             )
         return Fraction(int(self.shards[inside].sum()), leaving)
 
-    def _way(self, rank: int) -> str:
+    def _direction(self, rank: int) -> str:
         return f"out of rank {rank}" if self.graph.flipped else f"to rank {rank}"
 
-    def _held(self, inside: np.ndarray) -> str:
+    def _sources(self, inside: np.ndarray) -> str:
         ranks = np.flatnonzero(self.shards[: self.graph.ranks] * inside[: self.graph.ranks])
-        return (
-            f"rank {int(ranks[0])} is" if len(ranks) == 1 else f"{len(ranks)} ranks are, such as rank {int(ranks[0])}"
-        )
+        if len(ranks) == 1:
+            return f"rank {int(ranks[0])} is"
+        return f"{len(ranks)} ranks are, such as rank {int(ranks[0])}"
 
     def _first(self) -> tuple[Fraction, np.ndarray]:
-        """The cut around the rank that takes longest to hear from all others."""
+        """Return the ratio and nodes of the cut around the rank with the most missing shards per capacity into it."""
         into = np.zeros(self.graph.nodes, np.int64)
         np.add.at(into, self.graph.dst, self.graph.cap)
         best, rank = Fraction(-1), 0

@@ -1,5 +1,5 @@
-"""The proof, for a machine of any size, that no schedule of a collective exists: ranks that no link leaves, and one
-outside."""
+"""Proof, for a topology of any size, that no schedule of a collective exists: a set of nodes without links out of it,
+and a rank outside."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from synth.model.topology import Topology, columns
 
 
 def certificate(topology: Topology, collective: str, root: int = 0) -> dict | None:
-    """Kind ``unreachable`` (see `synth.checker.certificates.unreachable`), None where the links of the live `topology`
-    join what they must."""
+    """Return a certificate of kind ``unreachable`` (see `synth.checker.certificates.unreachable`).
+
+    `topology` must be live, that is without links of bandwidth 0. None where every rank that needs data of another can
+    be reached from it.
+    """
     src, dst, _ = columns(topology.links)
     rooted = {"broadcast": (True,), "reduce": (False,)}.get(collective)
     for forward in rooted or (True, False):
         start = root if rooted else 0
-        seen = _seen(topology, *((src, dst) if forward else (dst, src)), start)
-        lost = next((n for n in range(topology.ranks) if n not in seen), None)
+        reached = _reachable(topology, *((src, dst) if forward else (dst, src)), start)
+        lost = next((n for n in range(topology.ranks) if n not in reached), None)
         if lost is None:
             continue
         nodes = topology.ranks + len(topology.switches)
-        closed = (
-            seen if forward else set(range(nodes)) - seen
-        )  # what cannot reach the start: no link leads from it to the others
+        # Backwards, `reached` are the nodes that reach the start. No link leads from the other nodes to these.
+        closed = reached if forward else set(range(nodes)) - reached
         return {
             "kind": "unreachable",
             "topology": digest(topology),
@@ -40,10 +42,12 @@ def certificate(topology: Topology, collective: str, root: int = 0) -> dict | No
 
 @contextmanager
 def proved(topology: Topology, collective: str, root: int) -> Iterator[None]:
-    """An InfeasibleError on its way out gets its certificate. Raises one for ranks without links, UsageError for a rank
-    alone."""
+    """Attach a certificate to each InfeasibleError raised in the context.
+
+    Raises InfeasibleError for a topology without links, UsageError for a single rank.
+    """
     if topology.ranks < 2:
-        raise UsageError(f"{topology.name} has one rank, which has all there is: use --engine exact")
+        raise UsageError(f"{topology.name} has a single rank, which needs no data: use --engine exact")
     try:
         if not topology.links:
             raise InfeasibleError(f"{topology.name} has no links between its {topology.ranks} ranks")
@@ -52,14 +56,15 @@ def proved(topology: Topology, collective: str, root: int) -> Iterator[None]:
         raise InfeasibleError(str(error), certificate(topology, collective, root) or error.certificate) from error
 
 
-def _seen(topology: Topology, src: Sequence[int], dst: Sequence[int], start: int) -> set[int]:
+def _reachable(topology: Topology, src: Sequence[int], dst: Sequence[int], start: int) -> set[int]:
+    """Return the nodes reachable from `start` over links from `src[i]` to `dst[i]`."""
     out: list[list[int]] = [[] for _ in range(topology.ranks + len(topology.switches))]
     for a, b in zip(src, dst, strict=True):
         out[a].append(b)
-    seen, queue = {start}, [start]
+    reached, queue = {start}, [start]
     for u in queue:
         for v in out[u]:
-            if v not in seen:
-                seen.add(v)
+            if v not in reached:
+                reached.add(v)
                 queue.append(v)
-    return seen
+    return reached

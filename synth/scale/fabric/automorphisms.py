@@ -1,8 +1,7 @@
-"""Symmetries of a fabric: rank permutations carried over to its nodes and checked edge by edge, and groups to build
-with.
+"""Automorphisms of a fabric: permutations of the ranks extended to all nodes, and free commuting groups of them.
 
-Nothing is believed: every permutation returned maps the edges onto edges of equal capacity, and the links of gadgets,
-which have no edges of their own, onto links of equal bandwidth.
+Every permutation is checked: it maps edges to edges of equal capacity, and the links of gadgets, which have no edges of
+their own, to links of equal bandwidth.
 """
 
 from __future__ import annotations
@@ -14,67 +13,76 @@ import numpy as np
 from synth.model.link_table import widths
 from synth.scale.fabric.fabric import Fabric
 
-# Products and conjugates tried when the given generators do not act alike on all ranks.
+# Limit on the free products and conjugates that are collected where the given permutations generate no transitive
+# group.
 POOL = 160
-# Ranks of a box up to which turns and exchanges inside it are guessed.
+# Limit on the ranks of a box for which rotations and exchanges inside it are guessed.
 MOST_GUESSED = 64
 
 
 def symmetries(
     fabric: Fabric, candidates: Iterable[Sequence[int] | np.ndarray] | None = None
 ) -> tuple[np.ndarray, ...]:
-    """Permutations of all nodes, by default the topology's declared generators and a few guesses; those that fail are
-    left out."""
-    given = [*fabric.topology.generators, *_guesses(fabric)] if candidates is None else candidates
+    """Return the automorphisms of the fabric among `candidates`, each as a permutation of all nodes.
+
+    `candidates` are permutations of the ranks, by default the topology's declared generators and a few guesses.
+    """
+    if candidates is None:
+        candidates = [*fabric.topology.generators, *_guesses(fabric)]
     identity = np.arange(fabric.ranks)
     edges = _Edges(fabric)
-    found = []
-    for pi in given:
+    automorphisms = []
+    for pi in candidates:
         ranks = np.asarray(pi, np.int64)
         if len(ranks) == fabric.ranks and (np.sort(ranks) == identity).all() and (ranks != identity).any():
             image = edges.extended(ranks)
             if image is not None:
-                found.append(image)
-    return tuple(found)
+                automorphisms.append(image)
+    return tuple(automorphisms)
 
 
 def _guesses(fabric: Fabric) -> list[np.ndarray]:
-    """What clusters often have and few builders declare: all boxes turned, and ranks turned or exchanged alike in all
-    boxes."""
+    """Return permutations that clusters often have and few topologies declare.
+
+    They rotate the boxes, or rotate or exchange the ranks inside all boxes at once.
+    """
     box, ranks = fabric.topology.nodes, fabric.ranks
     size = box.count(box[0]) if len(box) == ranks else 0
     if not 1 < size <= ranks or list(box) != [box[r - r % size] for r in range(ranks)] or ranks % size:
         return []
     rank = np.arange(ranks)
     base, inner = rank - rank % size, rank % size
-    found = [(rank + size) % ranks] if size < ranks else []
+    guesses = [(rank + size) % ranks] if size < ranks else []
     if size <= MOST_GUESSED:
-        found += [base + (inner + d) % size for d in range(1, size // 2 + 1) if size % d == 0]
-        found += [base + (inner ^ bit) for bit in (1 << k for k in range(size.bit_length())) if size % (2 * bit) == 0]
-    return found
+        guesses += [base + (inner + d) % size for d in range(1, size // 2 + 1) if size % d == 0]
+        bits = [1 << k for k in range(size.bit_length())]
+        guesses += [base + (inner ^ bit) for bit in bits if size % (2 * bit) == 0]
+    return guesses
 
 
 def edge_images(fabric: Fabric, permutation: np.ndarray) -> np.ndarray | None:
-    """Where a permutation of nodes sends each edge; None where it does not keep capacities. Parallel edges keep their
-    order."""
+    """Return the image of each edge under a permutation of nodes, or None where it is no automorphism.
+
+    Parallel edges of equal capacity keep their order.
+    """
     return _Edges(fabric).images(permutation)
 
 
 class _Edges:
-    """The edges in order of ends and capacity, to compare with their images."""
+    """The edges sorted by ends and capacity, for comparison with their images."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
         self.order = np.lexsort((fabric.cap, fabric.src * fabric.nodes + fabric.dst))
         self.keys, self.caps = self._sorted(fabric.src, fabric.dst, self.order)
-        inner = np.concatenate([np.zeros(0, np.int64), *fabric.ways])  # links of gadgets
+        inner = np.concatenate([np.zeros(0, np.int64), *fabric.gadget_links])  # links of gadgets
         self.tail, self.head = fabric.tail[inner], fabric.head[inner]
         names, which = widths(fabric.topology.links) if len(inner) else ([], inner)
         self.width, self.kinds = np.asarray(which, np.int64)[inner], max(1, len(names))
         self.links = self._linked(np.arange(fabric.nodes))
 
     def _linked(self, permutation: np.ndarray) -> np.ndarray:
-        """Ends and bandwidths of the images of all links of gadgets, in order."""
+        """Return the ends and bandwidths of the images of all links of gadgets, as sorted integers."""
         ends = permutation[self.tail] * self.fabric.nodes + permutation[self.head]
         return np.sort(ends * self.kinds + self.width)
 
@@ -82,7 +90,7 @@ class _Edges:
         return (src * self.fabric.nodes + dst)[order], self.fabric.cap[order]
 
     def images(self, permutation: np.ndarray) -> np.ndarray | None:
-        """As `edge_images`."""
+        """Return the result of `edge_images`."""
         src, dst = permutation[self.fabric.src], permutation[self.fabric.dst]
         order = np.lexsort((self.fabric.cap, src * self.fabric.nodes + dst))
         keys, caps = self._sorted(src, dst, order)
@@ -93,7 +101,7 @@ class _Edges:
         return image
 
     def extended(self, ranks: np.ndarray) -> np.ndarray | None:
-        """The permutation of nodes that moves the ranks so, with images of the other nodes that fit."""
+        """Return an automorphism that extends a permutation of the ranks to all nodes, or None where none is found."""
         nodes, count = self.fabric.nodes, len(ranks)
         if nodes == count:
             return ranks if self.images(ranks) is not None else None
@@ -102,13 +110,15 @@ class _Edges:
             return None
         image = np.empty(nodes, np.int64)
         image[:count] = ranks
-        # Nodes alike in all that refinement sees are matched in their order; the check below decides.
+        # Nodes of the same colour are matched in their order. The check below rejects a wrong match.
         image[count + np.argsort(before[count:], kind="stable")] = count + np.argsort(after[count:], kind="stable")
         return image if self.images(image) is not None else None
 
     def _colours(self, ranks: np.ndarray) -> np.ndarray:
-        """A name for each node, by what the ranks around it are called: 64-bit mixing, so that equal names are only a
-        guess."""
+        """Return a colour for each node by colour refinement, where rank r starts with a hash of ``ranks[r]``.
+
+        Colours are 64-bit hashes, so that different nodes may have equal colours.
+        """
         fabric, count = self.fabric, len(ranks)
         colour = np.concatenate(
             [_mixed(ranks.astype(np.uint64) + np.uint64(1)), np.zeros(fabric.nodes - count, np.uint64)]
@@ -127,7 +137,7 @@ class _Edges:
 
 
 def _mixed(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's finalizer."""
+    """Return the integers hashed by the finalizer of SplitMix64."""
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -135,7 +145,7 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
-    """For each of 0..size-1 the least member of its orbit."""
+    """Return for each of 0..size-1 the least member of its orbit."""
     label = np.arange(size)
     moves = list(permutations)
     while True:
@@ -150,37 +160,37 @@ def orbits(size: int, permutations: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def free_group(permutations: Sequence[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
-    """Commuting permutations that generate a group in which only the identity fixes a rank: as large as a greedy search
-    finds.
+    """Return commuting permutations that generate a group in which only the identity fixes a rank.
 
-    Members are sought among those given, then among their products and conjugates.
+    A greedy search makes the group as large as it can. It takes generators from `permutations`, then from their
+    products and conjugates.
     """
     pool = _distinct([pi for pi in permutations if _free(pi, ranks)])
-    best = _grown(pool, ranks)
+    best = _greedy_group(pool, ranks)
     if _order(best, ranks) == ranks or not permutations:
         return best
-    other = _grown(_wider(permutations, pool, ranks), ranks)
+    other = _greedy_group(_with_products(permutations, pool, ranks), ranks)
     return other if _order(other, ranks) > _order(best, ranks) else best
 
 
-def _wider(permutations: Sequence[np.ndarray], pool: list[np.ndarray], ranks: int) -> list[np.ndarray]:
-    """`pool` with free products and conjugates of what is known, up to `POOL` of them."""
-    found = {pi.tobytes(): pi for pi in pool}
+def _with_products(permutations: Sequence[np.ndarray], pool: list[np.ndarray], ranks: int) -> list[np.ndarray]:
+    """Return `pool` with free products and conjugates of the permutations, about `POOL` at most."""
+    free = {pi.tobytes(): pi for pi in pool}
     queue = _distinct([*pool, *permutations])
     seen = {pi.tobytes() for pi in queue}
     for b in queue:
         for a in permutations:
             back = np.argsort(a)
-            for made in (a[b[back]], b[a], a[b][a[b[back]]]):
-                key = made.tobytes()
+            for product in (a[b[back]], b[a], a[b][a[b[back]]]):
+                key = product.tobytes()
                 if key not in seen and len(seen) < 4 * POOL:
                     seen.add(key)
-                    queue.append(made)
-                    if _free(made, ranks):
-                        found[key] = made
-        if len(found) >= POOL or len(seen) >= 4 * POOL:
+                    queue.append(product)
+                    if _free(product, ranks):
+                        free[key] = product
+        if len(free) >= POOL or len(seen) >= 4 * POOL:
             break
-    return list(found.values())
+    return list(free.values())
 
 
 def _distinct(permutations: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -188,14 +198,15 @@ def _distinct(permutations: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _free(pi: np.ndarray, ranks: int) -> bool:
-    """Whether all cycles of `pi` on ranks have one length, more than one."""
+    """Return True if all cycles of `pi` on the ranks have the same length, greater than 1."""
     if (pi[:ranks] == np.arange(ranks)).any():
         return False
     sizes = np.bincount(orbits(ranks, [pi[:ranks]]))
     return len(np.unique(sizes[sizes > 0])) == 1
 
 
-def _grown(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
+def _greedy_group(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
+    """Return commuting generators from `pool` that enlarge a free group, from the best of six starts."""
     best: tuple[np.ndarray, ...] = ()
     for start in range(min(len(pool), 6)):
         basis: list[np.ndarray] = []
@@ -217,7 +228,7 @@ def _grown(pool: list[np.ndarray], ranks: int) -> tuple[np.ndarray, ...]:
 
 
 def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
-    """The order of the abelian group of `basis` if it is free on the ranks, else 0."""
+    """Return the order of the abelian group generated by `basis` if it acts freely on the ranks, else 0."""
     if not basis:
         return 1
     label = orbits(ranks, [pi[:ranks] for pi in basis])
@@ -230,15 +241,15 @@ def _order(basis: Sequence[np.ndarray], ranks: int) -> int:
 
 
 def elements(basis: Sequence[np.ndarray], points: np.ndarray, most: int) -> list[np.ndarray]:
-    """Images of `points` under distinct elements of the group, the identity first, until there are `most`."""
-    found = {points.tobytes(): points}
+    """Return distinct images of `points` under the group, the identity's first, at most `most` of them."""
+    images = {points.tobytes(): points}
     queue = [points]
     for image in queue:
         for pi in basis:
-            made = pi[image]
-            if made.tobytes() not in found:
-                if len(found) >= most:
+            moved = pi[image]
+            if moved.tobytes() not in images:
+                if len(images) >= most:
                     return queue
-                found[made.tobytes()] = made
-                queue.append(made)
+                images[moved.tobytes()] = moved
+                queue.append(moved)
     return queue

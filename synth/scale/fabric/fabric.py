@@ -1,11 +1,12 @@
-"""A machine of up to thousands of ranks as a capacitated directed graph: nothing is enumerated from rank to rank.
+"""A topology of up to thousands of ranks as a capacitated directed graph, without a list of routes from rank to rank.
 
     Fabric   topology nodes src dst cap unit link limit hub flipped
 
-Nodes are the ranks, then the topology's switches, then *gadgets*: a limit that is a port or a NIC becomes an edge (or a
-node), a crossbar behind ports becomes one node. A gadget may allow pairs that have no link (out of a box and back in):
-so a cut of the fabric bounds the topology. Other ways through switches than the shortest count in a bound too, but no
-schedule takes them: `links_of` tells which ways through the fabric schedules may take.
+Nodes are the ranks, then the topology's switches, then nodes of *gadgets*. A limit that is a port or a NIC becomes an
+edge or a node, and a crossbar behind ports becomes one node. A gadget may admit pairs of ranks without a link, such as
+out of a box and back into it. So the fabric is a relaxation, and its cuts bound the topology. The bounds also count
+paths through switches that are not shortest and that no schedule takes. `Fabric.links_of` decides which paths schedules
+may take.
 """
 
 from __future__ import annotations
@@ -28,12 +29,11 @@ from synth.solvers.max_flow import checked
 class Fabric:
     """Edge e goes from `src[e]` to `dst[e]` and carries `cap[e]` units of `unit` GB/s; all arrays are int64.
 
-    `link[e]` is the topology's link that e is, -1 for edges of gadgets; `limit[e]` the limit that e stands for, else
-    below 0:
-    -1, or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together.
-    `hub[n]` numbers the gadget that node n belongs to, -1 for ranks and switches; `ways[h]` are the links of gadget h.
-    `tail` and `head` are the ends of the topology's links. `shortest` says which ways through switches schedules may
-    take, all where None. In a `flipped` fabric every edge runs against the links it stands for.
+    `link[e]` is the topology's link for edge e, or -1 for edges of gadgets. `limit[e]` is the limit for edge e, or -1,
+    or -2 - i where e is as wide as the links ``sets[i]`` of its gadget together. `hub[n]` numbers the gadget of node n
+    and is -1 for ranks and switches. `gadget_links[h]` are the links of gadget h. `tail` and `head` are the ends of the
+    topology's links. `shortest` decides which paths through switches schedules may take (all where it is None). In a
+    `flipped` fabric every edge has the opposite direction of its links.
     """
 
     topology: Topology
@@ -44,7 +44,7 @@ class Fabric:
     link: np.ndarray
     limit: np.ndarray
     hub: np.ndarray
-    ways: tuple[np.ndarray, ...]
+    gadget_links: tuple[np.ndarray, ...]
     tail: np.ndarray
     head: np.ndarray
     unit: Fraction
@@ -54,28 +54,28 @@ class Fabric:
 
     @property
     def name(self) -> str:
-        """The topology's."""
+        """The name of the topology."""
         return self.topology.name
 
     @property
     def ranks(self) -> int:
-        """How many of the nodes, the first ones, are ranks."""
+        """The number of ranks, which are the first nodes."""
         return self.topology.ranks
 
     @property
     def compute(self) -> np.ndarray:
-        """Which nodes are ranks."""
+        """Mask of the nodes that are ranks."""
         return np.arange(self.nodes) < self.ranks
 
     def reversed(self) -> Fabric:
-        """Every edge turned round: what reduce-scatter and reduce are allgather and broadcast on."""
+        """Return the fabric with reversed edges, on which reduce-scatter and reduce are allgather and broadcast."""
         return replace(self, src=self.dst, dst=self.src, flipped=not self.flipped)
 
     def links_of(self, path: Sequence[int]) -> tuple[int, ...] | None:
-        """The topology's links that a path of edges stands for, in the order data takes them.
+        """Return the topology's links on a path of edges, in the order in which data takes them.
 
-        None where the topology has no such way, or schedules may not take it, as there is a shorter one through
-        switches.
+        None where the topology lacks a link on the path, or schedules may not take the path because a shorter one leads
+        through switches.
         """
         return self._links(tuple(path))
 
@@ -88,10 +88,10 @@ class Fabric:
             return self._known[path]
         src, dst, link, hub = self._lists
         if len(path) == 1 and link[path[0]] >= 0 and hub[src[path[0]]] < 0 and hub[dst[path[0]]] < 0:
-            self._known[path] = whole = (link[path[0]],)
-            return whole
-        found: list[int] = []
-        start, inner, result = -1, -1, True
+            self._known[path] = links = (link[path[0]],)
+            return links
+        path_links: list[int] = []
+        start, inner, admissible = -1, -1, True
         for e in path:
             a, b = src[e], dst[e]
             if hub[a] < 0:
@@ -102,57 +102,56 @@ class Fabric:
                 if inner < 0:
                     inner = self._between(hub[a], start, b) if hub[a] >= 0 else -1
                 if inner < 0 or not self._joins(inner, start, b):
-                    result = False
+                    admissible = False
                     break
-                found.append(inner)
+                path_links.append(inner)
         if self.flipped:
-            found.reverse()
-        if result and len(found) > 1 and self.shortest is not None:
-            result = self.shortest.allows(int(self.tail[found[0]]), int(self.head[found[-1]]), len(found))
-        whole = tuple(found) if result else None
-        self._known[path] = whole
-        return whole
+            path_links.reverse()
+        if admissible and len(path_links) > 1 and self.shortest is not None:
+            admissible = self.shortest.allows(
+                int(self.tail[path_links[0]]), int(self.head[path_links[-1]]), len(path_links)
+            )
+        links = tuple(path_links) if admissible else None
+        self._known[path] = links
+        return links
 
     def links_of_all(self, paths: Sequence[tuple[int, ...]]) -> list[tuple[int, ...] | None]:
-        """`links_of` of each path, those through one gadget alone looked up together."""
-        found: list[tuple[int, ...] | None] = [None] * len(paths)
+        """Return `links_of` for each path. Paths through a single gadget are looked up together."""
+        result: list[tuple[int, ...] | None] = [None] * len(paths)
         src, dst, link, hub = self._lists
         inner: dict[int, list[tuple[int, int, int]]] = {}
         for i, path in enumerate(paths):
             start, end = src[path[0]], dst[path[-1]]
             gadget = hub[src[path[-1]]]
-            alone = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
-            if alone and all(link[e] < 0 for e in path):
+            single_gadget = hub[start] < 0 <= gadget and hub[end] < 0 and all(hub[dst[e]] >= 0 for e in path[:-1])
+            if single_gadget and all(link[e] < 0 for e in path):
                 inner.setdefault(gadget, []).append((i, start, end))
             else:
-                found[i] = self.links_of(path)
+                result[i] = self.links_of(path)
         for gadget, rows in inner.items():
             keys, links = self._pairs(gadget)
             which, start, end = np.array(rows, np.int64).T
-            want = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
-            at = np.minimum(np.searchsorted(keys, want), len(keys) - 1)
-            for i, good, k in zip(which.tolist(), (keys[at] == want).tolist(), links[at].tolist(), strict=True):
-                found[i] = (k,) if good else None
-        return found
+            key = (end * self.nodes + start) if self.flipped else (start * self.nodes + end)
+            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+            for i, exists, k in zip(which.tolist(), (keys[at] == key).tolist(), links[at].tolist(), strict=True):
+                result[i] = (k,) if exists else None
+        return result
 
     def _joins(self, link: int, start: int, end: int) -> bool:
-        """Whether the link has these ends, as this fabric turns it."""
-        return (
-            (self.head[link], self.tail[link]) == (start, end)
-            if self.flipped
-            else (self.tail[link], self.head[link]) == (start, end)
-        )
+        """Return True if the link has these ends, in the direction of this fabric's edges."""
+        ends = self.tail[link], self.head[link]
+        return ends == ((end, start) if self.flipped else (start, end))
 
     def _between(self, gadget: int, start: int, end: int) -> int:
-        """A gadget's link with these ends, -1 where it has none; one of several, as they are alike."""
+        """Return a link of the gadget with these ends, or -1. Parallel links of a gadget are interchangeable."""
         keys, links = self._pairs(gadget)
-        want = (end, start) if self.flipped else (start, end)
-        at = int(np.searchsorted(keys, want[0] * self.nodes + want[1]))
-        return int(links[at]) if at < len(keys) and keys[at] == want[0] * self.nodes + want[1] else -1
+        ends = (end, start) if self.flipped else (start, end)
+        at = int(np.searchsorted(keys, ends[0] * self.nodes + ends[1]))
+        return int(links[at]) if at < len(keys) and keys[at] == ends[0] * self.nodes + ends[1] else -1
 
     def _pairs(self, gadget: int) -> tuple[np.ndarray, np.ndarray]:
         if gadget not in self._sorted:
-            links = self.ways[gadget]
+            links = self.gadget_links[gadget]
             keys = self.tail[links] * self.nodes + self.head[links]
             order = np.argsort(keys, kind="stable")
             self._sorted[gadget] = keys[order], links[order]
@@ -168,7 +167,7 @@ class Fabric:
 
 
 def fabric(topology: Topology) -> Fabric:
-    """The fabric of a topology.
+    """Return the fabric of a topology.
 
     Raises SynthError for a limit that is neither a port nor a NIC (two limits on the same side of a link), and for
     capacities whose whole multiples do not fit 64 bits.
@@ -182,7 +181,8 @@ def fabric(topology: Topology) -> Fabric:
     if not any(wide):
         raise SynthError(f"{topology.name}: no link has any bandwidth")
     unit = topology.unit_bandwidth()
-    each, limits = [int(width / unit) for width in wide], [int(m.bandwidth / unit) for m in topology.limits]
+    each = [int(width / unit) for width in wide]
+    limits = [int(limit.bandwidth / unit) for limit in topology.limits]
     if min(each + limits) < 0:
         raise SynthError(f"{topology.name}: a bandwidth is negative; a link that is down has 0")
     total = sum(n * int(c) for n, c in zip(each, np.bincount(which), strict=True))
@@ -190,20 +190,20 @@ def fabric(topology: Topology) -> Fabric:
     cap = np.array(each, np.int64)[which]
     src, dst = ends(links)
     build = Builder(topology, topology.ranks + len(topology.switches), src, dst, cap, limits)
-    rows, hub, ways = build.run()
+    rows, hub, gadget_links = build.run()
     keep = rows[:, 2] > 0
     rows = rows[keep]
-    a, b, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
+    tail, head, width, link, limit = (np.ascontiguousarray(rows[:, i]) for i in range(5))
     return Fabric(
         topology,
         len(hub),
-        a,
-        b,
+        tail,
+        head,
         width,
         link,
         limit,
         hub,
-        ways,
+        gadget_links,
         src,
         dst,
         unit,

@@ -1,8 +1,9 @@
-"""Limits as ports, NICs and crossbars: how links that share a capacity become edges and nodes of a fabric.
+"""Capacity gadgets: ports, NICs and crossbars that represent limits on sets of links as edges and nodes of a fabric.
 
-Links that meet at the same limits form a component: its out-ports (limits of what leaves) and in-ports (of what
-enters). Where every out-port reaches every in-port, except within groups such as a box, one node in the middle says the
-same with as many edges as ports, not pairs; otherwise each link stays an edge between its two ports.
+Links connected by common limits form a component with out-ports (limits at the sources of links) and in-ports (limits
+at their destinations). If every out-port has a link to every in-port, except within groups such as a box, the component
+becomes a crossbar: one node in the middle, and as many edges as ports instead of pairs of ports. Otherwise each link
+becomes an edge between its two ports.
 """
 
 from __future__ import annotations
@@ -13,91 +14,100 @@ from synth.errors import SynthError
 from synth.model.link_table import members
 from synth.model.topology import Topology
 
+# Limit on the pairs of ports that are compared in search of a crossbar: 64 MB.
 MOST_PAIRS = 1 << 26
 
 
 class Builder:
-    """One topology's arrays on their way to a fabric: rows ``(src, dst, cap, link, limit)``."""
+    """Construction of the edges of a fabric, as rows ``(src, dst, cap, link, limit)``.
+
+    `ends` counts the ranks and switches of the topology. `src`, `dst` and `cap` are by link. `widths` holds the units
+    of each limit. `out[i]` and `into[i]` are the limits at the source and at the destination of link i, or -1.
+    """
 
     def __init__(
         self, topology: Topology, ends: int, src: np.ndarray, dst: np.ndarray, cap: np.ndarray, widths: list[int]
     ) -> None:
         self.topology, self.src, self.dst, self.cap, self.widths = topology, src, dst, cap, widths
         self.hub: list[int] = [-1] * ends
-        self.ways: list[np.ndarray] = []
+        self.gadget_links: list[np.ndarray] = []
         self.rows: list[np.ndarray] = []
         self.sets: list[list[int]] = []
-        self.single: dict[int, int] = {}  # limits of one rank on their own side: that rank
-        # 32 bits, as a million links are looked at many times
+        self.single: dict[int, int] = {}  # the rank of each limit whose links all start, or all end, at one rank
+        # 32-bit integers, because passes over a million links take most of the time
         self.out = np.full(len(src), -1, np.int32)
         self.into = np.full(len(src), -1, np.int32)
 
     def run(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
-        """The rows, the gadget of each node, and the links of each gadget."""
-        self._sides()
+        """Return the rows, the gadget of each node, and the links of each gadget."""
+        self._assign_sides()
         limited = (self.out >= 0) | (self.into >= 0)
         free = np.flatnonzero(~limited)
         self._add(self.src[free], self.dst[free], self.cap[free], free, -1)
         if limited.any():
             self._components(np.flatnonzero(limited))
-        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.ways)
+        return np.concatenate(self.rows), np.array(self.hub, np.int64), tuple(self.gadget_links)
 
     def _add(self, *columns: np.ndarray | int) -> None:
-        """Rows of src, dst, cap, link and limit: arrays of one length, or numbers."""
-        whole = np.broadcast_arrays(*(np.asarray(column, np.int64) for column in columns))
-        self.rows.append(np.stack(whole, axis=-1).reshape(-1, 5))
+        """Add rows. The columns src, dst, cap, link and limit are arrays of the same length, or integers."""
+        arrays = np.broadcast_arrays(*(np.asarray(column, np.int64) for column in columns))
+        self.rows.append(np.stack(arrays, axis=-1).reshape(-1, 5))
 
     def _node(self, gadget: int) -> int:
+        """Add a node of a gadget, and return it."""
         self.hub.append(gadget)
         return len(self.hub) - 1
 
-    def _sides(self) -> None:
-        """Which limit each link meets on its way out and on its way in."""
-        given = [(k, m) for k, m in enumerate(members(self.topology.limits)) if len(m)]
-        if not given:
+    def _assign_sides(self) -> None:
+        """Assign each binding limit to the sources or to the destinations of its links.
+
+        Limits whose links share a rank stand at this rank. Any other limit stands on the side with fewer distinct
+        ranks, if the side is free.
+        """
+        limits = [(k, m) for k, m in enumerate(members(self.topology.limits)) if len(m)]
+        if not limits:
             return
-        for i, (k, m) in enumerate(given):
+        for i, (k, m) in enumerate(limits):
             if (m[1:] <= m[:-1]).any():
-                given[i] = k, np.unique(m)
-        flat, starts = _joined([m for _, m in given])
-        width = np.array([self.widths[k] for k, _ in given], np.int64)
+                limits[i] = k, np.unique(m)
+        flat, starts = _joined([m for _, m in limits])
+        width = np.array([self.widths[k] for k, _ in limits], np.int64)
         sides = [side.astype(np.int32) for side in (self.src, self.dst)]
         ends = [(op.reduceat(side[flat], starts)) for side in sides for op in (np.minimum, np.maximum)]
         binding = np.add.reduceat(self.cap[flat], starts) > width
-        tightest = self._tightest(given, np.flatnonzero(binding).tolist())
+        tightest = self._narrowest(limits, np.flatnonzero(binding).tolist())
         single = (
             [i for i in tightest if ends[0][i] == ends[1][i]],
             [i for i in tightest if ends[0][i] != ends[1][i] and ends[2][i] == ends[3][i]],
         )
         for side, chosen, own in ((self.out, single[0], ends[0]), (self.into, single[1], ends[2])):
-            self.single |= {given[i][0]: int(own[i]) for i in chosen}
-            self._claim(side, [given[i] for i in chosen])
+            self.single |= {limits[i][0]: int(own[i]) for i in chosen}
+            self._claim(side, [limits[i] for i in chosen])
         wide = []
         for i in tightest:
-            k, m = given[i]
+            k, m = limits[i]
             if k not in self.single:
                 wide.append((len(np.unique(self.src[m])) - len(np.unique(self.dst[m])), k, m))
         for lean, k, m in wide:
-            order = (
-                (self.out, self.into) if lean < 0 or (lean == 0 and (self.out[m] < 0).all()) else (self.into, self.out)
-            )
-            self._claim(order[0] if (order[0][m] < 0).all() else order[1], [(k, m)])
+            out_first = lean < 0 or (lean == 0 and (self.out[m] < 0).all())
+            first, second = (self.out, self.into) if out_first else (self.into, self.out)
+            self._claim(first if (first[m] < 0).all() else second, [(k, m)])
 
-    def _tightest(self, given: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
-        """Of limits on the same links the narrowest, the first of several; places in `given`."""
-        alike: dict[tuple[int, int, int], list[int]] = {}
+    def _narrowest(self, limits: list[tuple[int, np.ndarray]], binding: list[int]) -> list[int]:
+        """Return the indices of the narrowest limits on each distinct set of links, the first of equally wide ones."""
+        candidates: dict[tuple[int, int, int], list[int]] = {}  # by number of links, first and last link
         for i in binding:
-            m = given[i][1]
-            rivals = alike.setdefault((len(m), int(m[0]), int(m[-1])), [])
-            at = next((j for j, r in enumerate(rivals) if (given[r][1] == m).all()), -1)
+            m = limits[i][1]
+            narrowest = candidates.setdefault((len(m), int(m[0]), int(m[-1])), [])
+            at = next((j for j, other in enumerate(narrowest) if (limits[other][1] == m).all()), -1)
             if at < 0:
-                rivals.append(i)
-            elif self.widths[given[i][0]] < self.widths[given[rivals[at]][0]]:
-                rivals[at] = i
-        return sorted(i for rivals in alike.values() for i in rivals)
+                narrowest.append(i)
+            elif self.widths[limits[i][0]] < self.widths[limits[narrowest[at]][0]]:
+                narrowest[at] = i
+        return sorted(i for narrowest in candidates.values() for i in narrowest)
 
     def _claim(self, side: np.ndarray, chosen: list[tuple[int, np.ndarray]]) -> None:
-        """Puts limits on a side of their links. Raises SynthError where one stands there already."""
+        """Assign limits to one side of their links. Raises SynthError where a link has another limit on this side."""
         if not chosen:
             return
         flat, starts = _joined([m for _, m in chosen])
@@ -113,15 +123,16 @@ class Builder:
         link = self.topology.links[int(flat[at])]
         raise SynthError(
             f"{self.topology.name}: the link {link.src} to {link.dst} shares two limits on one side, {one!r}"
-            f" and {other!r}; flow methods take one out of"
-            f" and one into each link: merge them, or describe a switch"
+            f" and {other!r}; flow methods take one out of and one into each link: merge them, or describe a switch"
         )
 
     def _components(self, limited: np.ndarray) -> None:
+        """Add a gadget for each connected component of the `limited` links and their ports."""
         count, most = len(self.src), len(self.widths)
-        # A link without a limit on one side has a port of its own there.
+        # A link without a limit on one side has a port of its own there, with number `most` + link.
         every = len(limited) == count
-        out, into = (side if every else side[limited] for side in (self.out, self.into))
+        out = self.out if every else self.out[limited]
+        into = self.into if every else self.into[limited]
         shift = 0
         if min(out.min(), into.min()) >= 0:
             ports, a, b = most, out, into  # a limit stands on one side only
@@ -141,7 +152,7 @@ class Builder:
                 break
             label = least
         names, number = _numbered(label)
-        if not shift:  # in order of their ports out
+        if not shift:  # number the components by their first out-port
             used, first = np.unique(number[np.flatnonzero(np.bincount(out))], return_index=True)
             place = np.zeros(len(names), np.int32)  # limits on no link are of no component
             place[used[np.argsort(first)]] = np.arange(len(used), dtype=np.int32)
@@ -155,29 +166,31 @@ class Builder:
                 self._component(here if every else limited[here], out[here], into[here] - shift)
 
     def _component(self, links: np.ndarray, out: np.ndarray, into: np.ndarray) -> None:
-        gadget = len(self.ways)
-        self.ways.append(links)
+        """Add the gadget of a component: `out` and `into` are the ports of its links."""
+        gadget = len(self.gadget_links)
+        self.gadget_links.append(links)
         outs, a = _numbered(out)
         ins, b = _numbered(into)
-        if self._crossbar(links, outs, a, ins, b):
+        if self._is_crossbar(links, outs, a, ins, b):
             middle = self._node(gadget)
             self._ports(gadget, links, outs, a, middle, True)
             self._ports(gadget, links, ins, b, middle, False)
             return
-        first = self._doors(gadget, links, outs, a, True)
-        last = self._doors(gadget, links, ins, b, False)
+        first = self._port_nodes(gadget, links, outs, a, True)
+        last = self._port_nodes(gadget, links, ins, b, False)
         self._add(first[a], last[b], self.cap[links], links, -1)
 
     def _width(self, ports: np.ndarray) -> np.ndarray:
-        """Units of each port; a link's own port has the link's."""
-        most = len(self.widths)
-        return np.array([self.widths[p] if p < most else self.cap[p - most] for p in ports.tolist()], np.int64)
+        """Return the units of each port: those of its limit, or of the link whose own port it is."""
+        units = np.empty(len(ports), np.int64)
+        for i, port in enumerate(ports.tolist()):
+            units[i] = self.widths[port] if port < len(self.widths) else self.cap[port - len(self.widths)]
+        return units
 
-    def _crossbar(self, links: np.ndarray, outs: np.ndarray, a: np.ndarray, ins: np.ndarray, b: np.ndarray) -> bool:
-        """Whether links are no narrower than their ports, and all ports joined but within groups."""
-        if (self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])).any() or len(outs) * len(
-            ins
-        ) > MOST_PAIRS:
+    def _is_crossbar(self, links: np.ndarray, outs: np.ndarray, a: np.ndarray, ins: np.ndarray, b: np.ndarray) -> bool:
+        """Return True if no link is narrower than both of its ports, and all ports are joined except within groups."""
+        narrow = self.cap[links] < np.minimum(self._width(outs)[a], self._width(ins)[b])
+        if narrow.any() or len(outs) * len(ins) > MOST_PAIRS:
             return False
         joined = np.zeros((len(outs), len(ins)), bool)
         joined[a, b] = True
@@ -187,52 +200,56 @@ class Builder:
     def _ports(
         self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, middle: int, leaving: bool
     ) -> None:
-        """Edges between ranks and the middle, through a node where several ranks share a port."""
+        """Add the edges between ranks and the node `middle`, through a node where several ranks share a port.
+
+        `which` is the port of each link, as an index of `ports`.
+        """
         ends = self.src if leaving else self.dst
         for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
             limit = port if port < len(self.widths) else -1
             if limit in self.single or limit < 0:
-                own = port - len(self.widths)
-                self._edge(
-                    self.single[limit] if limit >= 0 else int(ends[own]),
-                    middle,
-                    width,
-                    limit if limit >= 0 else self._links([own]),
-                    leaving,
-                )
+                link = port - len(self.widths)
+                if limit >= 0:
+                    self._edge(self.single[limit], middle, width, limit, leaving)
+                else:
+                    self._edge(int(ends[link]), middle, width, self._links([link]), leaving)
                 continue
-            door = self._node(gadget)
-            self._edge(door, middle, width, limit, leaving)
-            self._fan(links[which == i], door, leaving)
+            node = self._node(gadget)
+            self._edge(node, middle, width, limit, leaving)
+            self._join_ranks(links[which == i], node, leaving)
 
-    def _doors(self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, leaving: bool) -> np.ndarray:
-        """A node for each port, that the port's capacity leads to, or the rank itself for a link's own port."""
+    def _port_nodes(
+        self, gadget: int, links: np.ndarray, ports: np.ndarray, which: np.ndarray, leaving: bool
+    ) -> np.ndarray:
+        """Add a node behind the capacity of each port, and return these nodes.
+
+        For a link's own port the result is the rank at this end of the link.
+        """
         ends = self.src if leaving else self.dst
-        doors = []
+        nodes = []
         for i, (port, width) in enumerate(zip(ports.tolist(), self._width(ports).tolist(), strict=True)):
             if port >= len(self.widths):
-                doors.append(int(ends[port - len(self.widths)]))
+                nodes.append(int(ends[port - len(self.widths)]))
                 continue
-            door = self._node(gadget)
-            doors.append(door)
+            inner = self._node(gadget)
+            nodes.append(inner)
             if port in self.single:
-                self._edge(self.single[port], door, width, port, leaving)
+                self._edge(self.single[port], inner, width, port, leaving)
                 continue
             outer = self._node(gadget)
-            self._edge(outer, door, width, port, leaving)
-            self._fan(links[which == i], outer, leaving)
-        return np.array(doors, np.int64)
+            self._edge(outer, inner, width, port, leaving)
+            self._join_ranks(links[which == i], outer, leaving)
+        return np.array(nodes, np.int64)
 
-    def _fan(self, links: np.ndarray, door: int, leaving: bool) -> None:
-        """Each rank of a shared port reaches it with all its links' units."""
+    def _join_ranks(self, links: np.ndarray, node: int, leaving: bool) -> None:
+        """Add an edge between each rank of a shared port and its node, as wide as the rank's links together."""
         ends = (self.src if leaving else self.dst)[links]
         for rank in np.unique(ends).tolist():
             mine = links[ends == rank]
-            self._edge(rank, door, int(self.cap[mine].sum()), self._links(mine.tolist()), leaving)
+            self._edge(rank, node, int(self.cap[mine].sum()), self._links(mine.tolist()), leaving)
 
     def _links(self, links: list[int]) -> int:
-        """What stands in the place of a limit for an edge as wide as these links together: -2 less its place in
-        `sets`."""
+        """Return the entry -2 - i of `Fabric.limit` for an edge as wide as these links together, ``sets[i]``."""
         self.sets.append(links)
         return -1 - len(self.sets)
 
@@ -241,13 +258,13 @@ class Builder:
 
 
 def _joined(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Sets of links one after the other, and where each starts."""
+    """Return the concatenated sets of links, and the start of each."""
     sizes = np.array([len(m) for m in sets], np.int64)
     return np.concatenate(sets, dtype=np.int32), np.cumsum(sizes) - sizes
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `np.unique` with its inverse, by counting where the values are dense enough."""
+    """Return the result of `np.unique` with its inverse. Dense values are counted instead of sorted."""
     top = int(values.max()) + 1
     if top > 8 * len(values):
         return np.unique(values, return_inverse=True)

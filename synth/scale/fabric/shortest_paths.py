@@ -1,7 +1,7 @@
-"""The ways that schedules may take: links from rank to rank, and between two ranks the shortest ways through switches.
+"""The paths that schedules may take: links from rank to rank, and shortest paths through switches between two ranks.
 
-The same as `Topology.network` lists, asked of one way at a time: distances are counted from each switch once, not from
-each rank.
+`Topology.network` lists the same paths. Here a single path is examined at a time, and distances are computed once for
+each switch and not for each rank.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from synth.model.link_table import ends
 from synth.model.topology import Topology
 
-FAR = 1 << 30  # where no way leads
+FAR = 1 << 30  # the distance of an unreachable node
 
-Near = tuple[dict[int, list[int]], dict[int, list[int]]]  # of each node the ranks next to it, and the switches
+Neighbors = tuple[dict[int, list[int]], dict[int, list[int]]]  # by node: neighbouring ranks, neighbouring switches
 
 
 class Shortest:
@@ -24,11 +24,13 @@ class Shortest:
     def __init__(self, topology: Topology) -> None:
         self.topology, self.ranks = topology, topology.ranks
         self.known: dict[tuple[int, int, int], bool] = {}
-        self.counted: dict[tuple[int, bool], np.ndarray] = {}
+        self.distances: dict[tuple[int, bool], np.ndarray] = {}
 
     def allows(self, start: int, end: int, links: int) -> bool:
-        """Whether a way of so many links between ranks may be taken; of one from or to a switch, whether it is part of
-        such a way."""
+        """Return True if schedules may take a path of this number of links between two ranks.
+
+        For a path from or to a switch: True if it is part of such a path.
+        """
         if links == 1 and start < self.ranks and end < self.ranks:
             return True
         key = start, end, links
@@ -38,34 +40,36 @@ class Shortest:
 
     def _allows(self, start: int, end: int, links: int) -> bool:
         if start < self.ranks and end < self.ranks:
-            return links == 1 + min((int(self._far(s, True)[end]) for s in self._near[True][1][start]), default=FAR)
+            _, switches = self._neighbors[True]
+            return links == 1 + min((int(self._distances(s, True)[end]) for s in switches[start]), default=FAR)
         if start < self.ranks:
-            return self._extends(start, self._far(end, True) + links, True)
+            return self._is_shortest(start, self._distances(end, True) + links, True)
         if end < self.ranks:
-            return self._extends(end, self._far(start, False) + links, False)
-        before, after = self._far(start, False), self._far(end, True) + links
-        return any(
-            self._extends(rank, after + int(before[rank]), True) for rank in np.flatnonzero(before < FAR).tolist()
-        )
+            return self._is_shortest(end, self._distances(start, False) + links, False)
+        before, after = self._distances(start, False), self._distances(end, True) + links
+        starts = np.flatnonzero(before < FAR).tolist()
+        return any(self._is_shortest(rank, after + int(before[rank]), True) for rank in starts)
 
-    def _extends(self, rank: int, lengths: np.ndarray, onward: bool) -> bool:
-        """Whether a way between the rank and another, of these lengths, is a shortest one."""
-        same = lengths == self._far(rank, onward)
+    def _is_shortest(self, rank: int, lengths: np.ndarray, onward: bool) -> bool:
+        """Return True if a path between the rank and any other rank, with these lengths, is a shortest path."""
+        same = lengths == self._distances(rank, onward)
         same[rank] = False
         return bool(same.any())
 
-    def _far(self, node: int, onward: bool) -> np.ndarray:
-        """Links of the shortest way through switches from a node to each rank; to it from each where not `onward`."""
-        if (node, onward) not in self.counted:
-            self.counted[node, onward] = self._count(node, onward)
-        return self.counted[node, onward]
+    def _distances(self, node: int, onward: bool) -> np.ndarray:
+        """Return the lengths of shortest paths through switches from a node to each rank, or to the node if not
+        `onward`.
+        """
+        if (node, onward) not in self.distances:
+            self.distances[node, onward] = self._search(node, onward)
+        return self.distances[node, onward]
 
-    def _count(self, node: int, onward: bool) -> np.ndarray:
+    def _search(self, node: int, onward: bool) -> np.ndarray:
         far = np.full(self.ranks, FAR, np.int32)
-        ranks, switches = self._near[onward]
-        if node < self.ranks:  # through its switches: a link to a rank is no such way
+        ranks, switches = self._neighbors[onward]
+        if node < self.ranks:  # only through its switches: a direct link to a rank does not count
             for s in switches[node]:
-                far = np.minimum(far, 1 + self._far(s, onward))
+                far = np.minimum(far, 1 + self._distances(s, onward))
             return far
         links = {node: 1}
         order = [node]
@@ -78,14 +82,14 @@ class Shortest:
         return far
 
     @cached_property
-    def _near(self) -> dict[bool, Near]:
+    def _neighbors(self) -> dict[bool, Neighbors]:
         src, dst = (end.tolist() for end in ends(self.topology.links))
         nodes = self.ranks + len(self.topology.switches)
-        found: dict[bool, Near] = {}
+        neighbors: dict[bool, Neighbors] = {}
         for onward, tail, head in ((True, src, dst), (False, dst, src)):
             ranks: dict[int, list[int]] = {n: [] for n in range(nodes)}
             switches: dict[int, list[int]] = {n: [] for n in range(nodes)}
             for a, b in zip(tail, head, strict=True):
                 (ranks if b < self.ranks else switches)[a].append(b)
-            found[onward] = ranks, switches
-        return found
+            neighbors[onward] = ranks, switches
+        return neighbors

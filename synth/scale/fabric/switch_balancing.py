@@ -1,4 +1,4 @@
-"""Switches that let out as much as comes in: what edge splitting needs where ports are shared or directions unequal."""
+"""Capacity balancing: fabrics whose switches have equal capacities in and out, as edge splitting needs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import numpy as np
 
 from synth.scale.fabric.fabric import Fabric
 
-PASSES, MOST_SCALE = 12, 1 << 20
+# Limit on the passes over all switches.
+PASSES = 12
+# Limit on the common denominator of the narrowed capacities.
+MOST_SCALE = 1 << 20
 
 
 def balanced(fabric: Fabric) -> Fabric | None:
-    """`fabric` with the wider side of each unequal switch narrowed in proportion; itself where all are equal.
+    """Return `fabric` with the edges on the wider side of each unbalanced switch narrowed in proportion.
 
-    None where narrowing one switch upsets the next for ever, or takes too fine numbers.
-    Forests of the result are forests of `fabric`; its bound may be slower.
+    It is `fabric` itself where all switches are balanced. None where `PASSES` do not balance all switches, or the
+    denominators grow too large. Forests of the result are forests of `fabric`, but its bound may be lower in bandwidth.
     """
     cap = [Fraction(c) for c in fabric.cap.tolist()]
     into: list[list[int]] = [[] for _ in range(fabric.nodes)]
@@ -30,7 +33,8 @@ def balanced(fabric: Fabric) -> Fabric | None:
     for _ in range(PASSES):
         settled = True
         for n in switches:
-            enters, leaves = sum((cap[e] for e in into[n]), Fraction(0)), sum((cap[e] for e in out[n]), Fraction(0))
+            enters = sum((cap[e] for e in into[n]), Fraction(0))
+            leaves = sum((cap[e] for e in out[n]), Fraction(0))
             if enters != leaves:
                 settled, narrowed = False, True
                 wide, share = (into[n], leaves / enters) if enters > leaves else (out[n], enters / leaves)

@@ -1,5 +1,4 @@
-"""The forest of fewest steps on any fabric: a breadth-first tree from each rank, the least loaded way at each
-branch."""
+"""The forest with the fewest steps on any topology: breadth-first trees over the least loaded paths."""
 
 from __future__ import annotations
 
@@ -18,16 +17,20 @@ from synth.solvers.processes.deadline import check
 
 
 class Shallow:
-    """Ways from rank to rank over links and through switches; data spreads along them (against them for reductions)."""
+    """Breadth-first trees for a collective, over links and through switches.
+
+    For reductions all links are taken in the opposite direction. `load` counts the hops over each link in the trees so
+    far.
+    """
 
     def __init__(self, topology: Topology, collective: str, ends: tuple[np.ndarray, np.ndarray] | None = None) -> None:
-        """`ends`: source and destination of each link as arrays, where the caller has them already."""
+        """`ends`: arrays of the source and destination of each link, if the caller has them."""
         self.topology, self.collective = topology, collective
         links = topology.links
         if ends is None:
             ends = ends_of(links)
         leaves, self.enters = ends[::-1] if collective in TURNED else ends
-        self.turned = collective in TURNED
+        self.reversed = collective in TURNED
         nodes = topology.ranks + len(topology.switches)
         self.order = np.argsort(leaves, kind="stable")
         self.starts = np.searchsorted(leaves[self.order], np.arange(nodes + 1))
@@ -35,25 +38,29 @@ class Shallow:
         self.load = np.zeros(len(links), np.int64)
 
     def _out(self, node: int) -> list[tuple[int, int]]:
-        """(link, where it leads) of the links that data may take from a node."""
+        """Return (link, node at its end) for the links over which data leaves a node."""
         if node not in self.known:
             links = self.order[self.starts[node] : self.starts[node + 1]]
             self.known[node] = list(zip(links.tolist(), self.enters[links].tolist(), strict=True))
         return self.known[node]
 
     def height(self, root: int, generators: Sequence[np.ndarray], most: int | None = None) -> int:
-        """The height of `forest`, without making it; of its first `most` trees where that is given."""
+        """Return the height of `forest` without building it, or that of its first `most` trees."""
         return max((d for start in self._roots(root, generators)[:most] for d in self._distances(start)), default=0)
 
     def _roots(self, root: int, generators: Sequence[np.ndarray]) -> list[int]:
+        """Return the root of a rooted collective, else one rank of each orbit."""
         if self.collective in ROOTED:
             return [root]
         ranks = self.topology.ranks
         return np.unique(orbits(ranks, [pi[:ranks] for pi in generators])).tolist()
 
     def forest(self, root: int, generators: Sequence[np.ndarray]) -> Forest:
-        """One tree for each orbit of roots, or for the one root. Raises InfeasibleError where a rank cannot be
-        reached."""
+        """Return one tree for each orbit of roots, or for the single root.
+
+        `generators` generate a free group of symmetries; it is not used for rooted collectives. Raises InfeasibleError
+        where a rank cannot be reached.
+        """
         topology, ranks = self.topology, self.topology.ranks
         rooted = self.collective in ROOTED
         group = () if rooted else tuple(generators)
@@ -81,91 +88,97 @@ class Shallow:
         )
 
     def _tree(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """Rank → (parent, links in the order data takes them)."""
+        """Return rank → (parent, links in the order in which data takes them).
+
+        At each level the ranks with the fewest paths to choose from come first.
+        """
         check()
         if not self.topology.switches:
-            return self._straight(start)
-        far = self._distances(start)
-        wanted = self.topology.ranks - 1
-        found: dict[int, tuple[int, tuple[int, ...]]] = {}
+            return self._tree_without_switches(start)
+        distance = self._distances(start)
+        missing = self.topology.ranks - 1
+        tree: dict[int, tuple[int, tuple[int, ...]]] = {}
         level = [start]
-        while wanted:
+        while missing:
             options: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
             for u in level:
-                for v, way in self._hops(u):
-                    if far[v] == far[u] + 1:
-                        options.setdefault(v, []).append((u, way))
-            for v, ways in sorted(options.items(), key=lambda item: (len(item[1]), item[0])):
-                u, way = min(ways, key=lambda item: max(self.load[i] for i in item[1]))
-                for i in way:
+                for v, path in self._hops(u):
+                    if distance[v] == distance[u] + 1:
+                        options.setdefault(v, []).append((u, path))
+            for v, paths in sorted(options.items(), key=lambda item: (len(item[1]), item[0])):
+                u, path = min(paths, key=lambda item: max(self.load[i] for i in item[1]))
+                for i in path:
                     self.load[i] += 1
-                found[v] = u, way[::-1] if self.turned else way
+                tree[v] = u, path[::-1] if self.reversed else path
             level = list(options)
-            wanted -= len(level)
-        return found
+            missing -= len(level)
+        return tree
 
-    def _straight(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """As `_tree` where links join ranks alone: a link leads to one rank, so all ranks of a level choose at once."""
-        far = np.zeros(self.topology.ranks, bool)
-        far[start] = True
-        level, found = np.array([start]), {}
+    def _tree_without_switches(self, start: int) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Return the tree as `_tree` does. A link leads to a single rank, so all ranks of a level choose at once."""
+        reached = np.zeros(self.topology.ranks, bool)
+        reached[start] = True
+        level, tree = np.array([start]), {}
         while len(level):
             count = self.starts[level + 1] - self.starts[level]
             at = np.repeat(self.starts[level] - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
             links, parents = self.order[at], np.repeat(level, count)
-            fresh = ~far[self.enters[links]]
+            fresh = ~reached[self.enters[links]]
             links, parents = links[fresh], parents[fresh]
             ends = self.enters[links]
             names, first = np.unique(ends, return_index=True)
-            order = np.lexsort((self.load[links], ends))  # stable: of equals the first
+            order = np.lexsort((self.load[links], ends))  # stable: the first of equally loaded links
             chosen = order[np.searchsorted(ends[order], names)]
             self.load[links[chosen]] += 1
-            far[names] = True
-            found |= {
-                v: (u, (i,))
-                for v, u, i in zip(names.tolist(), parents[chosen].tolist(), links[chosen].tolist(), strict=True)
-            }
+            reached[names] = True
+            for v, u, i in zip(names.tolist(), parents[chosen].tolist(), links[chosen].tolist(), strict=True):
+                tree[v] = u, (i,)
             level = names[np.argsort(first)]
-        if not far.all():
-            lost = int(np.flatnonzero(~far)[0])
-            raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
-        return found
+        if not reached.all():
+            lost = int(np.flatnonzero(~reached)[0])
+            raise InfeasibleError(f"{self.topology.name}: no path between rank {start} and rank {lost}")
+        return tree
 
     def _distances(self, start: int) -> list[int]:
-        """Ranks entered on the way from `start` to each rank. Raises InfeasibleError where one cannot be reached."""
+        """Return the distance from `start` to each rank, counted in ranks entered. Raises InfeasibleError where one
+        cannot be reached.
+        """
         ranks = self.topology.ranks
-        far = [-1] * (len(self.starts) - 1)
-        far[start] = 0
-        queue, done, wanted = deque([start]), set(), ranks - 1
-        while queue and wanted:  # by growing distance: what is found once a rank is left to find is found at its least
+        distance = [-1] * (len(self.starts) - 1)
+        distance[start] = 0
+        queue, done, missing = deque([start]), set(), ranks - 1
+        # 0-1 breadth-first search: the first distance of the last missing rank is final, as nodes come by distance.
+        while queue and missing:
             u = queue.popleft()
             if u in done:
                 continue
             done.add(u)
             for _, v in self._out(u):
                 cost = int(v < ranks)
-                if far[v] < 0 or far[v] > far[u] + cost:
-                    wanted -= v < ranks and far[v] < 0
-                    far[v] = far[u] + cost
+                if distance[v] < 0 or distance[v] > distance[u] + cost:
+                    missing -= v < ranks and distance[v] < 0
+                    distance[v] = distance[u] + cost
                     (queue.append if cost else queue.appendleft)(v)
-        if wanted:
-            lost = next(r for r in range(ranks) if far[r] < 0)
-            raise InfeasibleError(f"{self.topology.name}: no way between rank {start} and rank {lost}")
-        return far[:ranks]
+        if missing:
+            lost = next(r for r in range(ranks) if distance[r] < 0)
+            raise InfeasibleError(f"{self.topology.name}: no path between rank {start} and rank {lost}")
+        return distance[:ranks]
 
     def _hops(self, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(rank, links) of each link to a rank, and beside it of the shortest ways through switches; through each
-        switch by one way."""
-        found, ranks = [], self.topology.ranks
+        """Return (rank, links) of the hops from a rank: links to ranks, and shortest paths through switches.
+
+        Each switch is reached by a single path.
+        """
+        hops, ranks = [], self.topology.ranks
         queue: deque[tuple[int, tuple[int, ...]]] = deque([(rank, ())])
-        seen, least = {rank}, {}
+        seen, shortest = {rank}, {}
         while queue:
-            u, way = queue.popleft()
+            u, path = queue.popleft()
             for i, v in self._out(u):
                 if v >= ranks:
                     if v not in seen:
                         seen.add(v)
-                        queue.append((v, (*way, i)))
-                elif not way or least.setdefault(v, len(way)) == len(way):
-                    found.append((v, (*way, i)))
-        return found
+                        queue.append((v, (*path, i)))
+                elif not path or shortest.setdefault(v, len(path)) == len(path):
+                    hops.append((v, (*path, i)))
+        return hops

@@ -1,5 +1,5 @@
-"""One forest for a collective on any fabric: symmetric where the machine is, packed where it is not, with the bound
-beside it."""
+"""A forest for a collective on any fabric, with its bound: symmetric trees where the machine is symmetric, an
+arborescence packing elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from synth.errors import InfeasibleError, UndecidedError
 from synth.model.spanning_forest import Forest
-from synth.scale.bounds.multi_cut_lp import sharpened
+from synth.scale.bounds.multi_cut_lp import multi_cut_bound
 from synth.scale.bounds.throughput_cut import ROOTED, Throughput, throughput
 from synth.scale.fabric.automorphisms import free_group, symmetries
 from synth.scale.fabric.fabric import Fabric
@@ -22,27 +22,27 @@ from synth.scale.forests.symmetric_trees import grow
 from synth.solvers.processes.deadline import TimeUp
 
 METHODS = ("symmetric", "packing")
-# Ranks of a switched machine from which a broadcast takes the trees of the symmetric allgather: packing them takes many
-# seconds.
+# Ranks of a machine with switches from which a broadcast takes re-rooted trees of the symmetric allgather: a packing
+# takes many seconds there.
 REROOTED = 64
-# Roots times ranks (steps of growth) times edges up to which trees are packed one by one: about a minute of CPU.
+# Limit on (roots) x (ranks) x (edges) of an arborescence packing: about a minute of CPU.
 PACKED = 80_000_000
-# The same for one root where switches are to be split off.
+# The same limit for a single root on a fabric with switches, which are split off first.
 PACKED_SWITCHED = 600_000
-# Where nothing is found at the bound, these many times slower is tried.
+# Multiples of the bound's time that are tried in turn where no forest is found at the bound.
 SLOWER = tuple(Fraction(n, d) for n, d in ((33, 32), (17, 16), (9, 8), (5, 4), (3, 2), (2, 1), (3, 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A forest and the bound it is measured against: optimal when `gap` is 0."""
+    """A forest and the bound on its collective. The forest is optimal where `gap` is 0."""
 
     forest: Forest
     bound: Throughput
 
     @property
     def gap(self) -> Fraction:
-        """How much slower than the bound, as a fraction of the bound."""
+        """(time of the forest) / (time of the bound) - 1."""
         return self.forest.time * self.bound.fabric.unit / self.bound.time - 1
 
 
@@ -54,37 +54,37 @@ def build(
     methods: Sequence[str] = METHODS,
     progress: Callable[[str], None] = lambda text: None,
     bound: Throughput | None = None,
-    sharper: Callable[[Throughput], None] = lambda bound: None,
+    on_bound: Callable[[Throughput], None] = lambda bound: None,
 ) -> Built:
-    """The best forest that the methods find, in their order; the search ends with one that meets the bound.
+    """Return the best forest that the methods find, tried in their order. The search ends at a forest that meets the
+    bound.
 
-    `bound`: what `throughput` says, where the caller has it already; `sharper` is told of a sharper one as soon as it
-    is held. Not yet verified: pass `built.forest` to `synth.checker.spanning_forest.verify`. Raises InfeasibleError
-    where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no forest is found,
-    TimeUp where a time limit (see
-    `synth.solvers.processes.deadline`) ends the search before.
+    `bound`: the result of `throughput`, if the caller has it. `on_bound` is called with each higher bound as soon as it
+    is proved. The forest is not verified: pass `Built.forest` to `synth.checker.spanning_forest.verify`. Raises
+    InfeasibleError where a rank cannot be reached, UsageError for another collective or root, UndecidedError where no
+    forest is found, TimeUp where a time limit (see `synth.solvers.processes.deadline`) ends the search before.
     """
     moves = symmetries(fabric)
     bound = throughput(fabric, collective, root, moves) if bound is None else bound
     progress(f"no schedule is faster than {float(bound.bandwidth):.6g} GB/s")
     best = _rerooted(fabric, bound, moves, methods)
     if best is not None:
-        sharper(best.bound)
+        on_bound(best.bound)
     if best is not None and (not best.gap or not _packable(bound.fabric, bound.shards)):
         return best
-    search = _Search(bound, moves, methods, sharper)
+    search = _Search(bound, moves, methods, on_bound)
     try:
-        return _searched(search, fabric, collective, best, progress)
+        return _first_forest(search, fabric, collective, best, progress)
     except TimeUp:
         if best is None:
             raise
         return Built(best.forest, search.bound)
 
 
-def _searched(
+def _first_forest(
     search: _Search, fabric: Fabric, collective: str, best: Built | None, progress: Callable[[str], None]
 ) -> Built:
-    """The first forest of the search's plans; `best` where that is no worse, or nothing else is found."""
+    """Return the first forest of the search's plans, or `best` where it is at least as fast or the only one."""
     bound, moves = search.bound, search.moves
     for method, graph, time in search.plans():
         group = () if collective in ROOTED or method != "symmetric" else free_group(moves, fabric.ranks)
@@ -100,13 +100,15 @@ def _searched(
         return Built(best.forest, search.bound)
     raise UndecidedError(
         f"{fabric.name}: no forest found for {collective} by {' or '.join(search.methods)}; that proves nothing: "
-        f"the bound is"
-        f" {float(search.bound.bandwidth):.6g} GB/s"
+        f"the bound is {float(search.bound.bandwidth):.6g} GB/s"
     )
 
 
 def _rerooted(fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], methods: Sequence[str]) -> Built | None:
-    """A broadcast or reduce on a large symmetric machine with switches by its allgather's trees; None elsewhere."""
+    """Return a broadcast or reduce by re-rooted trees of the symmetric allgather, on a large machine with switches.
+
+    None for other collectives and machines, and where no trees are found.
+    """
     rooted = bound.collective in ROOTED and "symmetric" in methods
     if not rooted or fabric.ranks < REROOTED or fabric.nodes == fabric.ranks:
         return None
@@ -119,55 +121,55 @@ def _rerooted(fabric: Fabric, bound: Throughput, moves: Sequence[np.ndarray], me
     for slower in (Fraction(1), *SLOWER):
         grown = grow(bound.fabric, group, every.time * slower, program=False)
         if grown is not None:
-            made = rerooted(bound.fabric, grown, group, bound.root, bound.time)
-            if made is None:
+            result = rerooted(bound.fabric, grown, group, bound.root, bound.time)
+            if result is None:
                 return None
-            trees, time = made
+            trees, time = result
             if time > bound.time:
-                bound, _ = sharpened(bound)
+                bound, _ = multi_cut_bound(bound)
             return Built(finished(bound.fabric, replace(bound, time=time), trees, (), "re-rooted"), bound)
     return None
 
 
 @dataclass
 class _Search:
-    """What to try: at the bound, then at a sharper one on fabrics narrowed to balance, then slower and slower."""
+    """Plans in order: at the bound, then at the multi-cut bound on fabrics narrowed to balance, then ever slower."""
 
     bound: Throughput
     moves: Sequence[np.ndarray]
     methods: Sequence[str]
-    sharper: Callable[[Throughput], None]
+    on_bound: Callable[[Throughput], None]
 
     def plans(self) -> Iterator[tuple[str, Fabric, Fraction]]:
-        """Method, fabric and time; `bound` becomes sharper on the way where one cut says too little."""
+        """Yield (method, fabric, time). After the plans at the first bound, `bound` may be replaced by a higher one."""
         first = self.bound
         for method in self.methods:
             yield method, first.fabric, first.time
-        self.bound, narrowed = sharpened(first)
+        self.bound, narrowed = multi_cut_bound(first)
         if self.bound is not first:
-            self.sharper(self.bound)
+            self.on_bound(self.bound)
         best: tuple[Fabric, Fraction] | None = None
-        for even in (narrowed, balanced(first.fabric)):
-            if even is None or even is first.fabric:
+        for graph in (narrowed, balanced(first.fabric)):
+            if graph is None or graph is first.fabric:
                 continue
-            time = self._time(even)
+            time = self._time(graph)
             if time is None:
                 continue
-            if best is None or time / even.unit < best[1] / best[0].unit:
-                best = even, time
+            if best is None or time / graph.unit < best[1] / best[0].unit:
+                best = graph, time
             for method in self.methods:
-                yield method, even, time
+                yield method, graph, time
         graph, time = best or (first.fabric, first.time)
         for slower in SLOWER:
             for method in self.methods:
                 yield method, graph, time * slower
 
-    def _time(self, even: Fabric) -> Fraction | None:
-        """The bound of a narrowed fabric; None where narrowing cut a rank off."""
-        plain = even.reversed() if even.flipped else even
-        kept = symmetries(plain, [pi[: even.ranks] for pi in self.moves])
+    def _time(self, graph: Fabric) -> Fraction | None:
+        """Return the throughput bound of a narrowed fabric; None where a rank is cut off there."""
+        forward = graph.reversed() if graph.flipped else graph
+        moves = symmetries(forward, [pi[: graph.ranks] for pi in self.moves])
         try:
-            return throughput(plain, self.bound.collective, self.bound.root, kept).time
+            return throughput(forward, self.bound.collective, self.bound.root, moves).time
         except InfeasibleError:
             return None
 

@@ -1,8 +1,8 @@
-"""Trees as they are grown, before they become a `Forest`: parents and the fabric's edges to them."""
+"""Trees on the edges of a fabric, before `finished` translates them into a `Forest` on the topology's links."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from synth.scale.fabric.fabric import Fabric
 
 
 class Branch(NamedTuple):
-    """Where a rank hears from, and the edges of the fabric on the way."""
+    """The parent of a rank in a tree, and the edges of the fabric from the parent to the rank."""
 
     parent: int
     path: tuple[int, ...]
@@ -23,7 +23,10 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """Tree k: its root, its part of `weight`, and for each other rank a branch."""
+    """A forest as dictionaries: tree k has root `roots[k]` and carries `weights[k]` of the `weight` units of a shard.
+
+    `branches[k]` holds a branch for each rank but the root.
+    """
 
     weight: int
     roots: Sequence[int]
@@ -33,30 +36,48 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Flat:
-    """As `Grown`, in arrays: row k of `parent` and `way` holds each rank's parent and which of `ways` leads to it, -1
-    at the root."""
+    """A forest as arrays: rank r of tree k has the parent ``parent[k, r]``, over edges ``paths[path_number[k, r]]``.
+
+    Both arrays are -1 at the root. The other fields are those of `Grown`.
+    """
 
     weight: int
     roots: Sequence[int]
     weights: Sequence[int]
     parent: np.ndarray
-    way: np.ndarray
-    ways: Sequence[tuple[int, ...]]
+    path_number: np.ndarray
+    paths: Sequence[tuple[int, ...]]
 
     @property
     def branches(self) -> list[dict[int, Branch]]:
-        """As `Grown.branches`."""
-        rows = zip(self.parent.tolist(), self.way.tolist(), strict=True)
-        return [
-            {y: Branch(x, self.ways[w]) for y, (x, w) in enumerate(zip(*row, strict=True)) if w >= 0} for row in rows
-        ]
+        """The branches of each tree, as in `Grown`."""
+        trees: list[dict[int, Branch]] = []
+        for parents, numbers in zip(self.parent.tolist(), self.path_number.tolist(), strict=True):
+            hops = enumerate(zip(parents, numbers, strict=True))
+            trees.append({y: Branch(x, self.paths[w]) for y, (x, w) in hops if w >= 0})
+        return trees
+
+
+def branches_at(ends: Mapping[int, Sequence[tuple[int, Branch]]], unit: int) -> dict[int, Branch]:
+    """Return each rank's branch in the tree that carries `unit` of the weight.
+
+    ``ends[y]`` lists (end, branch) by growing end: a branch of rank y serves the units below its end, from the end of
+    the branch before on.
+    """
+    branches: dict[int, Branch] = {}
+    for y, parts in ends.items():
+        branches[y] = next(branch for end, branch in parts if end > unit)
+    return branches
 
 
 def finished(
     fabric: Fabric, bound: Throughput, grown: Grown | Flat, group: Sequence[np.ndarray], method: str
 ) -> Forest:
-    """The forest in terms of the topology's links. Raises SynthError where a branch uses a way that the topology
-    lacks."""
+    """Return the forest in terms of the topology's links.
+
+    `group` generates the symmetries whose images of the trees are meant too. `method` names the construction. Raises
+    SynthError where a branch uses a path that the topology lacks.
+    """
     parents, via, paths = _flat(fabric, grown) if isinstance(grown, Flat) else _branched(fabric, grown)
     ends = fabric.ranks + len(fabric.topology.switches)
     return Forest(
@@ -77,12 +98,12 @@ def finished(
 
 def _flat(fabric: Fabric, grown: Flat) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
     paths: dict[tuple[int, ...], int] = {}
-    number = np.full(len(grown.ways) + 1, -1, np.int32)
-    for i, links in enumerate(fabric.links_of_all(grown.ways)):
+    number = np.full(len(grown.paths) + 1, -1, np.int32)
+    for i, links in enumerate(fabric.links_of_all(grown.paths)):
         if links is None:
-            raise SynthError(f"{fabric.name}: the topology has no way as the trees take it")
+            raise SynthError(f"{fabric.name}: the topology lacks a path that the trees use")
         number[i] = paths.setdefault(links, len(paths))
-    return grown.parent.astype(np.int32), number[grown.way], tuple(paths)
+    return grown.parent.astype(np.int32), number[grown.path_number], tuple(paths)
 
 
 def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, ...], ...]]:
@@ -93,7 +114,9 @@ def _branched(fabric: Fabric, grown: Grown) -> tuple[np.ndarray, np.ndarray, tup
         for y, branch in row.items():
             links = fabric.links_of(branch.path)
             if links is None:
-                raise SynthError(f"{fabric.name}: no way from rank {branch.parent} to rank {y} as the packing has it")
+                raise SynthError(
+                    f"{fabric.name}: the topology lacks the path of the trees from rank {branch.parent} to rank {y}"
+                )
             parents[k, y] = branch.parent
             via[k, y] = paths.setdefault(links, len(paths))
     return parents, via, tuple(paths)

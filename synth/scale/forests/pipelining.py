@@ -1,8 +1,8 @@
-"""From rates to schedules: the trees of a forest, pipelined, as a step-synchronous bulk schedule.
+"""Pipelined schedules: send chunk after chunk down the trees of a forest.
 
-Each unit of a tree's weight is cut into `depth` chunks that follow each other down the tree, one step behind the other:
-S = height + depth - 1 steps, C = weight * depth chunks a unit. A step has as many rounds as its most loaded link or
-limit needs. R / C falls towards the forest's rate as `depth` grows; the height is the price of few chunks.
+Each unit of a tree's weight is cut into `depth` chunks, which follow each other down the tree one step apart. So there
+are S = height + depth - 1 steps, and C = weight * depth chunks in a shard. A step has as many rounds as its most loaded
+link or limit needs. R / C falls towards the forest's rate as `depth` grows.
 """
 
 from __future__ import annotations
@@ -19,58 +19,70 @@ from synth.model.spanning_forest import Forest
 from synth.model.topology import Topology
 from synth.scale.fabric.automorphisms import orbits
 
+# Limit on the sends that a schedule lists: about 9 GB in four arrays.
 MOST_SENDS = 1 << 28
 TURNED = ("reduce-scatter", "reduce")
 
 
 class Pipeline:
-    """A forest with the loads of its levels: `rate` and `bulk` at any depth."""
+    """A forest and the loads of its levels, from which the schedule at any pipelining depth follows.
+
+    `levels[k, r]` is the depth of rank r in tree k. `capacity` holds the chunks per round of each used
+    link orbit or limit, and ``cumulative_load[l]`` its load from the hops of the first l levels.
+    """
 
     def __init__(self, forest: Forest) -> None:
         self.forest = forest
         self.levels = _levels(forest)
         self.height = int(self.levels.max(initial=0))
-        room, base = _loads(forest, self.levels, self.height)
-        self.room, self.upto = room, np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)])
+        capacity, base = _loads(forest, self.levels, self.height)
+        self.capacity, self.cumulative_load = (
+            capacity,
+            np.concatenate([np.zeros((1, base.shape[1]), np.int64), np.cumsum(base, axis=0)]),
+        )
 
     def rounds(self, depth: int) -> np.ndarray:
-        """Rounds of each step, data spreading from the roots: the load of a step is that of the levels that are busy in
-        it."""
-        found: dict[tuple[int, int], int] = {}
+        """Return the rounds of each step, for data that spreads from the roots.
+
+        In step t the levels t - depth + 1 to t are busy, and the step has their load.
+        """
+        rounds_of: dict[tuple[int, int], int] = {}
         rounds = []
         for t in range(self.height + depth - 1):
             window = (max(0, t - depth + 1), min(t, self.height - 1) + 1)
-            if window not in found:
-                load = self.upto[window[1]] - self.upto[window[0]]
-                found[window] = max(1, int((-(-load // self.room)).max(initial=0)))
-            rounds.append(found[window])
+            if window not in rounds_of:
+                load = self.cumulative_load[window[1]] - self.cumulative_load[window[0]]
+                rounds_of[window] = max(1, int((-(-load // self.capacity)).max(initial=0)))
+            rounds.append(rounds_of[window])
         return np.array(rounds, np.int64)
 
     def rate(self, depth: int) -> tuple[int, Fraction]:
-        """(S, R / C) of `bulk` at that depth, without listing sends."""
+        """Return (S, R / C) of the schedule at this depth, without listing sends."""
         rounds = self.rounds(depth)
         return len(rounds), Fraction(int(rounds.sum()), self.forest.weight * depth)
 
     def sends(self, depth: int) -> int:
-        """How many sends `bulk` lists at that depth."""
+        """Return the number of sends that `bulk` lists at this depth."""
         return int(self.forest.weights.sum()) * (self.forest.topology.ranks - 1) * depth
 
     def bulk(self, depth: int) -> Bulk:
-        """The forest's collective with `depth` chunks for each unit of weight. Raises UsageError where that is too many
-        sends to list."""
+        """Return the schedule of the forest's collective with `depth` chunks for each unit of weight.
+
+        Raises UsageError where there are too many sends to list.
+        """
         forest, levels, height = self.forest, self.levels, self.height
         if depth < 1:
             raise UsageError(f"a pipelining depth of {depth}; it must be at least 1")
         backwards, total = forest.collective in TURNED, self.sends(depth)
         if total > MOST_SENDS:
             raise UsageError(
-                f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed, choose a smaller "
-                f"depth"
+                f"{total} sends at a pipelining depth of {depth}; at most {MOST_SENDS} are listed: "
+                "choose a smaller depth"
             )
         tree, rank = np.nonzero(forest.parents >= 0)
         weight = forest.weights[tree].astype(np.int64)
         first = _offsets(forest)[tree]
-        # one row per (edge of a tree, unit of its weight, chunk of that unit)
+        # One row for each (hop of a tree, unit of its weight, chunk of this unit): `edge`, `unit`, `turn`.
         edge = np.repeat(np.arange(len(tree)), weight)
         unit = np.arange(len(edge)) - np.repeat(np.concatenate([[0], np.cumsum(weight)[:-1]]), weight) + first[edge]
         edge, unit = np.repeat(edge, depth), np.repeat(unit, depth)
@@ -107,19 +119,20 @@ def rate(forest: Forest, depth: int) -> tuple[int, Fraction]:
 
 
 def _levels(forest: Forest) -> np.ndarray:
-    """How far each rank is from the root of each tree, in edges."""
+    """Return the depth of each rank in each tree, in hops."""
     level = np.zeros(forest.parents.shape, np.int64)
     level[forest.parents >= 0] = -1
-    done = np.take_along_axis(level, np.maximum(forest.parents, 0).astype(np.int64), 1)
+    parents = np.maximum(forest.parents, 0).astype(np.int64)
+    parent_level = np.take_along_axis(level, parents, 1)
     while (level < 0).any():
-        ready = (level < 0) & (done >= 0)
-        level[ready] = done[ready] + 1
-        done = np.take_along_axis(level, np.maximum(forest.parents, 0).astype(np.int64), 1)
+        ready = (level < 0) & (parent_level >= 0)
+        level[ready] = parent_level[ready] + 1
+        parent_level = np.take_along_axis(level, parents, 1)
     return level
 
 
 def _offsets(forest: Forest) -> np.ndarray:
-    """Where each tree's units of weight start within its root's shard."""
+    """Return the first unit of each tree within the shard of its root."""
     start = np.zeros(len(forest.roots), np.int64)
     used: dict[int, int] = {}
     for k, (root, weight) in enumerate(zip(forest.roots.tolist(), forest.weights.tolist(), strict=True)):
@@ -129,8 +142,11 @@ def _offsets(forest: Forest) -> np.ndarray:
 
 
 def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Units of the links and limits that are used at all, and the chunks that each level puts on them when all trees
-    send one."""
+    """Return the capacities of the resources that the forest uses, and the load ``base[level, resource]``.
+
+    Resources are orbits of links and distinct limits. Capacities are in chunks per round. The load is in chunks on
+    one link, when every tree sends one chunk for each unit of its weight and all images of the trees run.
+    """
     topology = forest.topology
     label = link_orbits(topology, forest.generators)
     copies = group_order(topology, forest.generators)
@@ -141,32 +157,37 @@ def _loads(forest: Forest, levels: np.ndarray, height: int) -> tuple[np.ndarray,
     flat = np.array([i for p in forest.paths for i in p], np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1]
     count = lengths[via]
-    hop = flat[np.repeat(starts[via] - np.concatenate([[0], np.cumsum(count)[:-1]]), count) + np.arange(count.sum())]
-    used, column = np.unique(label[hop], return_inverse=True)
+    # the links of all hops one after the other: flat[starts[v]], flat[starts[v] + 1], ... for the path v of each hop
+    first = np.repeat(starts[via] - np.concatenate([[0], np.cumsum(count)[:-1]]), count)
+    link = flat[first + np.arange(count.sum())]
+    used, column = np.unique(label[link], return_inverse=True)
     base = np.zeros((height, len(used)), np.int64)
     np.add.at(base, (np.repeat(level, count), column), np.repeat(weight, count))
     base = base * copies // sizes[used]
     unit = topology.unit_bandwidth()
     wide, which = widths(topology.links)
-    room = np.array([int(width / unit) for width in wide], np.int64)[which[used]]
-    where = np.full(len(label), -1, np.int64)
-    where[used] = np.arange(len(used))
-    rows, rooms, seen = [], [], set()
+    capacity = np.array([int(width / unit) for width in wide], np.int64)[which[used]]
+    column_of = np.full(len(label), -1, np.int64)
+    column_of[used] = np.arange(len(used))
+    rows, limit_capacities, seen = [], [], set()
     for limit in topology.limits:
-        columns = where[label[np.asarray(limit.links, np.int64)]]
+        columns = column_of[label[np.asarray(limit.links, np.int64)]]
         members, times = np.unique(columns[columns >= 0], return_counts=True)
         key = (members.tobytes(), times.tobytes(), limit.bandwidth)
         if len(members) and key not in seen:
             seen.add(key)
             rows.append((base[:, members] * times).sum(axis=1))
-            rooms.append(int(limit.bandwidth / unit))
+            limit_capacities.append(int(limit.bandwidth / unit))
     if rows:
-        base, room = np.concatenate([base, np.array(rows).T], axis=1), np.concatenate([room, np.array(rooms, np.int64)])
-    return room, base
+        base, capacity = (
+            np.concatenate([base, np.array(rows).T], axis=1),
+            np.concatenate([capacity, np.array(limit_capacities, np.int64)]),
+        )
+    return capacity, base
 
 
 def link_orbits(topology: Topology, generators: Sequence[np.ndarray]) -> np.ndarray:
-    """For each link the least link of its orbit under permutations of ranks and switches."""
+    """Return for each link the least link of its orbit under permutations of ranks and switches."""
     links = topology.links
     if not len(generators):
         return np.arange(len(links))
@@ -174,12 +195,14 @@ def link_orbits(topology: Topology, generators: Sequence[np.ndarray]) -> np.ndar
     src, dst = ends(links)
     keys = src * nodes + dst
     order = np.argsort(keys, kind="stable")
-    images = [order[np.searchsorted(keys[order], g[src] * nodes + g[dst])] for g in map(np.asarray, generators)]
+    images = []
+    for generator in map(np.asarray, generators):
+        images.append(order[np.searchsorted(keys[order], generator[src] * nodes + generator[dst])])
     return orbits(len(links), images)
 
 
 def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
-    """How many images a send has: the size of the orbits of ranks under a commuting group that acts freely on them."""
+    """Return the order of a commuting group that acts freely on the ranks, which is the size of an orbit of ranks."""
     if not len(generators):
         return 1
     label = orbits(topology.ranks, [np.asarray(g)[: topology.ranks] for g in generators])
@@ -187,8 +210,10 @@ def group_order(topology: Topology, generators: Sequence[np.ndarray]) -> int:
 
 
 def composed(scatter: Bulk, gather: Bulk) -> Bulk:
-    """An allreduce: the reduce-scatter, and after its last step the allgather, of the same chunks and symmetries.
-    Raises UsageError."""
+    """Return the allreduce that runs a reduce-scatter and then an allgather.
+
+    Raises UsageError where they differ in topology, chunks or symmetries.
+    """
     same = (
         scatter.chunks == gather.chunks
         and scatter.generators == gather.generators
@@ -205,33 +230,37 @@ def composed(scatter: Bulk, gather: Bulk) -> Bulk:
     )  # fmt: skip
 
 
-def turned(made: Bulk) -> Bulk:
-    """The reduce-scatter that is an allgather backwards in time; each link it uses must be there both ways. Raises
-    UsageError."""
-    if made.collective != "allgather":
-        raise UsageError(f"{made.collective} is not turned")
-    back = {(k.src, k.dst): i for i, k in enumerate(made.topology.links)}
-    links = made.topology.links
+def turned(allgather: Bulk) -> Bulk:
+    """Return the reduce-scatter that runs an allgather backwards in time.
+
+    Raises UsageError for another collective, and where a link that it uses lacks a reverse link of equal bandwidth.
+    """
+    if allgather.collective != "allgather":
+        raise UsageError(f"{allgather.collective} is not reversed: only an allgather is")
+    links = allgather.topology.links
+    reverse = {(k.src, k.dst): i for i, k in enumerate(links)}
+    paths: list[tuple[int, ...]] = []
     try:
-        paths = tuple(tuple(back[links[i].dst, links[i].src] for i in reversed(path)) for path in made.paths)
+        for path in allgather.paths:
+            paths.append(tuple(reverse[links[i].dst, links[i].src] for i in reversed(path)))
     except KeyError as error:
-        raise UsageError(f"{made.topology.name} has no link {error.args[0][0]} -> {error.args[0][1]}") from None
+        raise UsageError(f"{allgather.topology.name} has no link {error.args[0][0]} -> {error.args[0][1]}") from None
     if any(
         links[a].bandwidth != links[b].bandwidth
-        for p, q in zip(made.paths, paths, strict=True)
+        for p, q in zip(allgather.paths, paths, strict=True)
         for a, b in zip(p, reversed(q), strict=True)
     ):
-        raise UsageError(f"{made.topology.name} is not equally fast both ways")
+        raise UsageError(f"{allgather.topology.name} is not equally fast in both directions")
     return Bulk(
-        made.topology,
+        allgather.topology,
         "reduce-scatter",
         None,
-        made.chunks,
-        made.rounds[::-1].copy(),
-        made.steps - 1 - made.step,
-        made.chunk,
-        made.path,
-        np.full(len(made.step), REDUCE),
-        paths,
-        made.generators,
+        allgather.chunks,
+        allgather.rounds[::-1].copy(),
+        allgather.steps - 1 - allgather.step,
+        allgather.chunk,
+        allgather.path,
+        np.full(len(allgather.step), REDUCE),
+        tuple(paths),
+        allgather.generators,
     )
